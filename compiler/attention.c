@@ -51,7 +51,7 @@ Val rope_op(Call *c) {
   RopeCall r = {.at = {.kind = VAL_NUM}, .speeds = {.kind = VAL_NUM}};
   int rule = -1, beside = 0;
   if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "base", 10000, &r.base)) return poison();
-  int64_t h = axis_size(c, c->ax[1]), most = c->ax[1] < c->e->assumed ? h : INT32_MAX;
+  int64_t h = axis_size(c, c->ax[1]), most = h && c->ax[1] < c->e->assumed ? h : INT32_MAX;
   const ZlExpr *features = keyword(c, "features");
   bool ok = choice_keyword(c, "rule", rope_rules, 3, &rule) &&
             choice_keyword(c, "pairs", pairs, 2, &beside) && number_or_none(c, "factor", 2, &r.factor) &&

@@ -84,7 +84,6 @@ static Val peak_of(Elab *e, ZlSpan at, Val z, const uint16_t *ax, int nax) {
 
 /* m = stop(peak(z)); s = sum exp(z - m); log(s) + m */
 Val compose_lse(Elab *e, ZlSpan at, Val z, uint16_t v) {
-  if (z.kind != VAL_TENSOR) return z;
   ZgType rest = zg_type_minus(&z.type, &v, 1);
   Val none = cast_index(e, at, number(e, at, -1, ZG_I32), v);
   Val t = compose_spread(e, at, none, rest.axis, rest.naxes), m = peak_of(e, at, z, &v, 1);
@@ -94,7 +93,6 @@ Val compose_lse(Elab *e, ZlSpan at, Val z, uint16_t v) {
 }
 
 Val compose_softmax(Elab *e, ZlSpan at, Val x, const uint16_t *ax, int nax) {
-  if (x.kind != VAL_TENSOR) return x;
   ZgElem elem = (ZgElem)x.type.elem;
   x = val_cast(e, at, x, ZG_F32);
   Val y = one(e, at, ZG_OP_EXP, two(e, at, ZG_OP_SUB, x, peak_of(e, at, x, ax, nax)));
@@ -102,7 +100,6 @@ Val compose_softmax(Elab *e, ZlSpan at, Val x, const uint16_t *ax, int nax) {
 }
 
 Val compose_normalize(Elab *e, ZlSpan at, Val x, const uint16_t *ax, int nax, bool centred, double eps) {
-  if (x.kind != VAL_TENSOR) return x;
   ZgElem elem = (ZgElem)x.type.elem;
   x = val_cast(e, at, x, ZG_F32);
   if (centred) x = two(e, at, ZG_OP_SUB, x, compose_mean(e, at, x, ax, nax));

@@ -189,6 +189,8 @@ bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out);
 bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const char *what, int64_t *out);
 /* The size of an axis of the model. */
 Num static_size(const Elab *e, uint16_t axis);
+/* Not v; of an assumption another one. */
+void static_not(Num *v);
 /* What was made of an assumption has no value: no news, and any will do. Else false. */
 bool static_assumed(Num *v);
 /* Can a tensor hold the number? Else a report. */

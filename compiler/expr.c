@@ -200,7 +200,7 @@ static Val eval_logic(Elab *e, const ZlExpr *x, Val a, Val b) {
 static Val eval_not(Elab *e, const ZlExpr *x) {
   Val v = expr_eval(e, x->bin.a);
   if (v.kind == VAL_NUM) {
-    v.num = num_int(v.num.v == 0);
+    static_not(&v.num);
     return v;
   }
   return truth_wanted(e, x->bin.a, x, &v) ? truth_of(e, x, v, 0) : poison();

@@ -36,9 +36,9 @@ static uint32_t scaled(Rule *r, uint32_t v, double by) { return node2(r, ZG_OP_M
 static bool wanted(const Rule *r, int i) { return r->b->varied[r->n->in[i]]; }
 static void give(Rule *r, int i, uint32_t v) { zc_grad_give(r->b, r->n->in[i], v); }
 
-static bool no_derivative(Rule *r, const char *why) {
+static bool no_derivative(Rule *r, const char *why, const char *help) {
   const ZgLoc *l = &r->b->g->locs[r->n->loc];
-  return zb_fail(r->b->err, NULL, "%s:%u:%u: %s has no derivative%s", l->file, l->line, l->col,
+  return zb_fail(r->b->err, help, "%s:%u:%u: %s has no derivative%s", l->file, l->line, l->col,
                  zg_op_info[r->n->op].text, why);
 }
 
@@ -192,7 +192,7 @@ static void concat(Rule *r) {
 /* ---- reductions and products --------------------------------------------------------------------------- */
 static bool peak(Rule *r) {
   const ZgNode *n = r->n;
-  if (n->opt[1]) return no_derivative(r, " over a padded axis");
+  if (n->opt[1]) return no_derivative(r, " over a padded axis", NULL);
   uint32_t is = node2(r, ZG_OP_EQUAL, n->in[0], r->y), one = number(r, 1, r->g), zero = number(r, 0, r->g);
   ZgNode count = {.op = ZG_OP_SUM, .nax = n->nax};
   for (int i = 0; i < n->nax; i++) count.ax[i] = n->ax[i];
@@ -321,17 +321,19 @@ static bool with_kernel(Rule *r) {
     give(r, 0, zc_grad_node(r->b, d, 1, &r->g, NULL));
     return true;
   case ZG_OP_ROTATE:
-    if (wanted(r, 1) || wanted(r, 2)) return no_derivative(r, " of its positions and speeds");
+    if (wanted(r, 1) || wanted(r, 2))
+      return no_derivative(r, " of its positions and speeds",
+                           "write `stop(...)` around what they are made of");
     d.opt[0] ^= ZG_ROTATE_BACK;
     give(r, 0, zc_grad_node(r->b, d, 3, (uint32_t[]){r->g, n->in[1], n->in[2]}, NULL));
     return true;
   case ZG_OP_NORMALIZE:
-    if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its scale");
+    if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its scale", NULL);
     d.op = ZG_OP_NORMALIZE_GRAD;
     give(r, 0, zc_grad_node(r->b, d, 3, (uint32_t[]){r->g, r->y, y1}, NULL));
     return true;
   case ZG_OP_ATTEND: {
-    if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its log sum exp");
+    if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its log sum exp", NULL);
     d.op = ZG_OP_ATTEND_GRAD;
     attend_grads(r, &d);
     return true;
@@ -345,7 +347,7 @@ static bool with_kernel(Rule *r) {
     d.op = ZG_OP_LOOKUP_GRAD;
     give(r, 0, zc_grad_node(r->b, d, 2, (uint32_t[]){r->g, n->in[1]}, type_of(r, n->in[0])));
     return true;
-  default: return no_derivative(r, "");
+  default: return no_derivative(r, "", NULL);
   }
 }
 

@@ -297,8 +297,8 @@ Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint
   assume_sizes(e, &n, sizes);
   bool fits = zg_infer(e->g, &n, types, hint, out, &err), small = true;
   uint64_t elements;
-  if (fits && (n.op == ZG_OP_DISPATCH || n.op == ZG_OP_COMBINE)) e->experts[n.ax[1]] = n.ax[0];
-  fits = fits && zg_ragged_fits(e->g, segment(e, e->seg), e->experts, &n, out, false, &err);
+  fits = fits && zg_count_slots(e->g, e->experts, &n, &err) &&
+         zg_ragged_fits(e->g, segment(e, e->seg), e->experts, &n, out, false, &err);
   for (int i = 0; fits && i < zg_outs(n.op, n.opt); i++) small &= zg_elements(e->g, &out[i], &elements);
   uint32_t id = fits ? add_node(e, e->seg, n, hint) : 0;
   for (int i = n.nax; i-- > 0;) e->g->axes[n.ax[i]].size = sizes[i];

@@ -211,6 +211,12 @@ static bool eval_call(Elab *e, const ZlExpr *x, Num *out) {
   return false;
 }
 
+void static_not(Num *v) {
+  bool assumed = v->assumed;
+  *v = num_int(v->v == 0);
+  v->assumed = assumed;
+}
+
 bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
   bool ok = true;
   switch (x->bin.op) {
@@ -246,8 +252,8 @@ bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
     return true;
   case ZL_E_NOT:
     if (!static_eval(e, x->bin.a, &a)) return false;
-    *out = num_int(a.v == 0);
-    out->assumed = a.assumed;
+    static_not(&a);
+    *out = a;
     return true;
   case ZL_E_BIN: {
     bool left = static_eval(e, x->bin.a, &a); /* both sides: two mistakes are two messages */

@@ -150,7 +150,7 @@ void update_split(Elab *e, uint32_t seg, ZgNode *n, UpdateKind (*kind)(void *arg
   x.u->steps = ZB_NEWN(e->g->arena, ZgUpdateStep, ZG_MAX_UPDATE);
   find_own(&x);
   uint32_t last = reg_of(&x, n->in[0]);
-  if (!x.failed && last != FIRST + x.u->n - 1) /* the state itself, or its measure */
+  if (!x.failed && last < FIRST) /* the state itself, or its measure */
     step_of(&x, n->in[0], (ZgUpdateStep){.op = ZG_OP_STOP, .a = (uint16_t)last});
   if (x.measure != ZG_NONE) n->in[0] = x.measure;
   e->g->params[n->opt[0]].update = x.u;

@@ -128,7 +128,7 @@ static const char *next_braces(const char *s, const char **end) {
 static bool names_place(const char *text, const char *place) {
   for (const char *s = text, *in; (in = next_braces(s, &s));) {
     Term t;
-    for (in++; in < s - 1 && next_term(&in, s - 1, &t);)
+    for (in++; next_term(&in, s - 1, &t);)
       if (t.place && !strncmp(t.place, place + 1, t.n) && !strcmp(place + 1 + t.n, "}")) return true;
   }
   return false;

@@ -94,8 +94,6 @@ bool zg_infer_rope(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0]) || !want_axis(c, 0, n->ax[1]))
     return false;
-  if (n->ax[0] == n->ax[1])
-    return FAIL(c, "rope takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
   int64_t h = axis_size(c, n->ax[1]);
   if (h == 0 || h % 2)
     return FAIL(c, "rope rotates pairs: the size of %s must be an even number in the model, found %lld",

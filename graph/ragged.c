@@ -3,20 +3,23 @@
 
 #include <string.h>
 
+bool zg_count_slots(const ZgGraph *g, uint16_t *experts, const ZgNode *n, ZbErr *err) {
+  if (n->op != ZG_OP_DISPATCH && n->op != ZG_OP_COMBINE) return true;
+  uint16_t expert = n->ax[0], slot = n->ax[1];
+  if (experts[slot] == ZG_NO_AXIS) experts[slot] = expert;
+  if (experts[slot] == expert) return true;
+  return zb_fail(err, "declare an axis for the slots of each", "%s counts the slots of %s and of %s",
+                 g->axes[slot].name, g->axes[expert].name, g->axes[experts[slot]].name);
+}
+
 uint16_t *zg_slot_axes(const ZgGraph *g, ZbArena *a, ZbErr *err) {
   uint16_t *of = ZB_NEWN(a, uint16_t, g->naxes + 1);
   memset(of, 0xff, (g->naxes + 1) * sizeof *of);
   for (uint32_t i = 0; i < g->nsegments; i++)
     for (uint32_t k = 0; k < g->segments[i].nnodes; k++) {
       const ZgNode *n = &g->segments[i].nodes[k];
-      if (n->op != ZG_OP_DISPATCH && n->op != ZG_OP_COMBINE) continue;
-      uint16_t expert = n->ax[0], slot = n->ax[1];
-      if (expert >= g->naxes || slot >= g->naxes) continue; /* as verify.c will find */
-      if (of[slot] == ZG_NO_AXIS) of[slot] = expert;
-      if (of[slot] == expert) continue;
-      zb_fail(err, NULL, "%s counts the slots of %s and of %s", g->axes[slot].name, g->axes[expert].name,
-              g->axes[of[slot]].name);
-      return NULL;
+      bool there = n->ax[0] < g->naxes && n->ax[1] < g->naxes; /* else verify.c will find it */
+      if (there && !zg_count_slots(g, of, n, err)) return NULL;
     }
   return of;
 }

@@ -9,8 +9,10 @@
 #define ZG_NO_AXIS UINT16_MAX
 
 /* By axis: the experts whose slots it counts, by the graph's dispatches; ZG_NO_AXIS of all other axes. NULL
- * with a reason if an axis is that of two, or has a size. In `a`. */
+ * with a reason if an axis is that of two. In `a`. */
 uint16_t *zg_slot_axes(const ZgGraph *g, ZbArena *a, ZbErr *err);
+/* Notes what dispatch and combine say of that, as node n does; false with a reason if the axis is another's. */
+bool zg_count_slots(const ZgGraph *g, uint16_t *experts, const ZgNode *n, ZbErr *err);
 /* The slot axis of a type, or ZG_NO_AXIS. */
 uint16_t zg_slot_axis(const uint16_t *experts, const ZgType *t);
 /* The ids by which rows were dispatched: operand 1 of the dispatch that value v, which has the slot axis,

@@ -164,7 +164,10 @@ static bool check_update(Ctx *c, const ZgParam *p) {
     const ZgUpdateStep *s = &u->steps[i];
     bool none = s->op >= ZG_OP_COUNT || zg_op_info[s->op].kind != ZG_EW || s->op == ZG_OP_CAST ||
                 s->op == ZG_OP_AXSIZE || s->op == ZG_OP_KNOWN;
-    if (none || s->a >= 2 + i || s->b >= 2 + i || s->c >= 2 + i || !isfinite(s->num))
+    int operands = none ? 0 : zg_op_info[s->op].max_in;
+    bool idle = (s->a && operands < 1) || (s->b && operands < 2) || (s->c && operands < 3) ||
+                (s->op != ZG_OP_FILL && (s->num != 0 || signbit(s->num)));
+    if (none || idle || s->a >= 2 + i || s->b >= 2 + i || s->c >= 2 + i || !isfinite(s->num))
       return FAIL(c, "parameter %s: step %u of its update is none", p->path, i);
   }
   return true;

@@ -75,7 +75,6 @@ ZlExpr *zl_call(ZbArena *a, ZlSpan span, ZlPath path, ZlArgList args) {
   e->call.ax_span = ZL_NOWHERE;
   e->call.args = args.at;
   e->call.nargs = args.n;
-  e->call.label.span = ZL_NOWHERE;
   for (uint32_t i = 0; i < args.n; i++) deepen(e, args.at[i].value);
   return e;
 }

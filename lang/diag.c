@@ -248,7 +248,7 @@ static void put_texts(ZbText *out, const Mark *at, uint32_t n, uint32_t skip, ui
         zb_text_put(out, "|", 1);
         col = at[j].from - skip + 1;
       }
-    if (at[i].from - skip > col) spaces(out, at[i].from - skip - col);
+    spaces(out, at[i].from - skip - col);
     zb_text_add(out, "%s\n", at[i].text);
   }
 }

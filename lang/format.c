@@ -99,8 +99,6 @@ static bool ends_value(int kind) {
   switch (kind) {
   case IDENT:
   case NUMBER:
-  case QUANTITY:
-  case PLACE:
   case STRING:
   case ELEM:
   case TRUTH:
@@ -112,13 +110,10 @@ static bool ends_value(int kind) {
   }
 }
 
-/* Whether a statement begins at x, after token `last`. In models and maps two names without anything between
+/* Whether a statement begins at x, no `}`, after token `last`. In models and maps two names without anything between
  * them are the end of one and the beginning of the next. */
 static bool starts(const ZlPiece *last, const ZlPiece *x, int body, bool in_brackets) {
-  if (!last || last->kind == '{') return x->kind != '}';
-  if (x->kind == '}' || x->kind == '{') return false;
-  if (x->kind == ELSE) return false;
-  if (last->kind == '}') return true;
+  if (!last || last->kind == '{' || last->kind == '}') return true;
   if (x->kind == FROM) return body == WEIGHTS;
   if (zl_begins(x->kind)) return last->kind != ELSE;
   if (!x->depth || in_brackets || body == RECIPE || body == CLUSTER) return false;
@@ -269,11 +264,11 @@ static void lay_out(Format *f) {
     ZlPiece *x = &f->p.at[i];
     const Open *o = w.nopen ? &w.open[w.nopen - 1] : NULL;
     const ZlPiece *next = next_token(f, i);
-    bool opens = next && (next->kind == '{' || next->kind == ELSE) && w.last && w.last->kind == '}';
+    bool other = next && next->kind == ELSE && w.last && w.last->kind == '}';
     bool begins_here =
-        !next || next->kind == '}' || opens || starts(w.last, next, f->body[next - f->p.at], w.brackets);
+        !next || next->kind == '}' || other || starts(w.last, next, f->body[next - f->p.at], w.brackets);
     if (x->kind != ZL_COMMENT) {
-      x->starts = x->kind != '}' && !opens && begins_here;
+      x->starts = x->kind != '}' && !other && begins_here;
       x->prefix = x->kind == '-' && !(w.last && ends_value(w.last->kind));
       if (i) x->gap = x[-1].kind == ZL_COMMENT ? 0 : blanks(w.last, x, f->body[i], o && o->dims);
     } else x->gap = 2;
@@ -318,7 +313,6 @@ static void put_text(const Format *f, ZbText *out) {
 static ZlFile *add_file(ZbArena *a, ZlSources *s, const char *name, const char *text, size_t n) {
   ZlFile *f = ZB_NEW(a, ZlFile);
   f->id = zl_source_add(s, name, text, n);
-  f->name = zl_source_name(s, f->id);
   return f;
 }
 

@@ -157,7 +157,7 @@ typedef struct {
   ZlShard *shards; uint32_t nshards;
   ZlAttention *attention; uint32_t nattention;
   struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
-  struct { ZlName name; ZlKw *kws; uint32_t n; } schedule;
+  ZlName schedule;
   ZlPath *recompute; uint32_t nrecompute;
   /* "f32", "bf16"; compute: also "tf32"; NULL: default f32. */
   struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
@@ -229,12 +229,12 @@ const ZlRecipe *zl_recipe_open(ZlProgram *p, ZlDiags *d, const char *name);
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
 /* Reports what is wrong with any recipe or cluster of the main file. */
 void zl_check_recipes(ZlProgram *p, ZlDiags *d);
-/* The setting `key` of an optimizer or schedule, or NULL. A checked recipe's optimizer has all of its
+/* The setting `key` of an optimizer, or NULL. A checked recipe's optimizer has all of its
  * settings, those not given with their defaults, so that its user has none of its own. */
 const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
 /* All that a checked recipe or cluster says, a directive at a time: "clip" and "0.5", "mesh" and "data = 2,
- * tensor = 4". Two that mean the same give the same; what is absent and has no default is left out. `text` is
- * the callee's during the call. */
+ * tensor = 4". Two that mean the same give the same; what is absent and has no default is left out; nothing is
+ * open. `text` is the callee's during the call. */
 typedef void ZlEach(void *ctx, const char *what, const char *text);
 void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx);
 /* As a recipe of the language, which inherits from none; nothing of it is open. */

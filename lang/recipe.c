@@ -263,9 +263,7 @@ static void apply_schedule(Build *b, const ZlDirective *d) {
   if (d->nkws)
     zl_help(BAD(b, ZL_Z0804, d->kws[0].span, "schedule `%s` takes no settings", d->word.s),
             "write `schedule %s`", d->word.s);
-  b->r->schedule.name = d->word;
-  b->r->schedule.kws = NULL;
-  b->r->schedule.n = 0;
+  b->r->schedule = d->word;
 }
 
 static void apply_recompute(Build *b, const ZlDirective *d) {
@@ -454,9 +452,9 @@ static void check_dim(Build *b, ZlName dim) {
 static void check_stages(Build *b) {
   const ZlRecipe *r = b->r;
   if (r->stages.span.file < 0) {
-    if (r->schedule.name.s)
-      zl_help(zl_report(b->d, ZL_Z0809, r->schedule.name.span, "schedule `%s` has no effect without `stages`",
-                        r->schedule.name.s),
+    if (r->schedule.s)
+      zl_help(zl_report(b->d, ZL_Z0809, r->schedule.span, "schedule `%s` has no effect without `stages`",
+                        r->schedule.s),
               "add `stages over DIM by cost`");
     return;
   }
@@ -615,7 +613,7 @@ static const ZlRecipe *made(ZbArena *a, ZlDiags *d, const ZlRecipeAst *ast, uint
                   .prefetch = 1,
                   .prefetch_span = ZL_NOWHERE};
   r->stages.span = r->precision.span = r->optimizer.span = ZL_NOWHERE;
-  r->stages.dim.span = r->schedule.name.span = r->optimizer.name.span = ZL_NOWHERE;
+  r->stages.dim.span = r->schedule.span = r->optimizer.name.span = ZL_NOWHERE;
   r->limit.memory_span = r->limit.host_span = r->freeze.span = r->chunk.span = ZL_NOWHERE;
   r->open.micro = r->open.stages = r->open.recompute = ZL_NOWHERE;
   Build b = {.d = d, .arena = a, .r = r};

@@ -49,30 +49,27 @@ static void sizes(List *l, const char *what, const ZlBind *b, uint32_t n) {
   item(l, what);
 }
 
-static const char *key_of(const ZlKw *k) { return k->key.s ? k->key.s : "schedule's value"; }
-
 /* An item a key: what may be given several times is one, as in "each: head, hd". */
 static void settings(List *l, const ZlKw *kws, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
+    const char *key = kws[i].key.s;
     bool again = false;
-    for (uint32_t k = 0; k < i; k++) again |= !strcmp(key_of(&kws[k]), key_of(&kws[i]));
+    for (uint32_t k = 0; k < i; k++) again |= !strcmp(kws[k].key.s, key);
     if (again) continue;
     for (uint32_t k = i; k < n; k++) {
-      if (strcmp(key_of(&kws[k]), key_of(&kws[i]))) continue;
+      if (strcmp(kws[k].key.s, key)) continue;
       if (l->text.len) zb_text_add(&l->text, ", ");
       if (kws[k].word) zb_text_add(&l->text, "%s", kws[k].word);
       else zb_text_number(&l->text, kws[k].num);
     }
-    item(l, key_of(&kws[i]));
+    item(l, key);
   }
 }
 
 static void mesh(List *l, const ZlRecipe *r) {
   if (!r->nmesh) return;
   for (uint32_t i = 0; i < r->nmesh; i++)
-    if (r->mesh[i].size)
-      zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", r->mesh[i].name.s, r->mesh[i].size);
-    else zb_text_add(&l->text, "%s%s = ?", i ? ", " : "", r->mesh[i].name.s);
+    zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", r->mesh[i].name.s, r->mesh[i].size);
   item(l, "mesh");
 }
 
@@ -88,13 +85,11 @@ static void splits(List *l, const ZlRecipe *r) {
   for (uint32_t i = 0; i < r->nsplits; i++) {
     const ZlSplit *s = &r->splits[i];
     if (i) zb_text_add(t, "; ");
-    if (s->open) zb_text_add(t, "?");
     for (uint32_t k = 0; k < s->nprods; k++) {
       if (k) zb_text_add(t, ", ");
       add_axes(t, (ZlNames){s->prods[k].axis, s->prods[k].n}, s->maybe, "*");
     }
-    zb_text_add(t, " over %s%s%s", s->dim.s, s->otherwise.n || s->open_else ? " else " : "",
-                s->open_else ? "?" : "");
+    zb_text_add(t, " over %s%s", s->dim.s, s->otherwise.n ? " else " : "");
     add_axes(t, s->otherwise, s->maybe, ", ");
     zb_text_add(t, "%s%s", s->order ? " " : "", zl_orders[s->order]);
   }
@@ -106,9 +101,8 @@ static void shards(List *l, const ZlRecipe *r) {
   if (!r->nshards) return;
   for (uint32_t i = 0; i < r->nshards; i++) {
     const ZlShard *s = &r->shards[i];
-    zb_text_add(t, "%s%s%s%s%sover %s", i ? "; " : "", s->open ? "? " : "",
-                s->what & ZL_SHARD_PARAMS ? "params " : "", s->what & ZL_SHARD_GRADS ? "grads " : "",
-                s->what & ZL_SHARD_STATES ? "states " : "", s->dim.s);
+    zb_text_add(t, "%s%s%sstates over %s", i ? "; " : "", s->what & ZL_SHARD_PARAMS ? "params " : "",
+                s->what & ZL_SHARD_GRADS ? "grads " : "", s->dim.s);
     if (s->nunit) zb_text_add(t, " unit ");
     add_names(t, s->unit, s->nunit, ".");
     if (s->keep) zb_text_add(t, " keep");
@@ -128,13 +122,11 @@ static void ways(List *l, const ZlRecipe *r) {
 
 static void stages(List *l, const ZlRecipe *r) {
   if (r->stages.dim.s) {
-    const char *how = r->open.stages.file >= 0 ? "?" : r->stages.by_cost ? "by cost" : "as";
-    zb_text_add(&l->text, "over %s %s", r->stages.dim.s, how);
+    zb_text_add(&l->text, "over %s %s", r->stages.dim.s, r->stages.by_cost ? "by cost" : "as");
     for (uint32_t i = 0; i < r->stages.n; i++) zb_text_add(&l->text, " %" PRId64, r->stages.counts[i]);
     item(l, "stages");
   }
-  if (r->schedule.name.s) word(l, "schedule", r->schedule.name.s);
-  settings(l, r->schedule.kws, r->schedule.n);
+  if (r->schedule.s) word(l, "schedule", r->schedule.s);
 }
 
 /* "Layer.attn, Mlp" */
@@ -146,7 +138,6 @@ static void add_paths(ZbText *t, const ZlPath *at, uint32_t n) {
 }
 
 static void recomputes(List *l, const ZlRecipe *r) {
-  if (r->open.recompute.file >= 0) word(l, "recompute", "?");
   if (!r->nrecompute) return;
   add_paths(&l->text, r->recompute, r->nrecompute);
   item(l, "recompute");
@@ -217,7 +208,6 @@ void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {
   if (r->model) word(&l, "model", r->model);
   mesh(&l, r);
   sizes(&l, "bind", r->binds, r->nbinds);
-  if (r->open.micro.file >= 0) word(&l, "micro", "?");
   if (r->micro) number(&l, "micro", (double)r->micro);
   splits(&l, r);
   shards(&l, r);

@@ -94,7 +94,7 @@ static void stages(ZbText *t, const ZlRecipe *r) {
       zb_text_add(t, "%s%" PRId64, i ? ", " : "", r->stages.counts[i]);
     zb_text_add(t, "%s\n", r->stages.by_cost ? "" : "]");
   }
-  if (r->schedule.name.s) zb_text_add(t, "  schedule %s\n", r->schedule.name.s);
+  if (r->schedule.s) zb_text_add(t, "  schedule %s\n", r->schedule.s);
 }
 
 static void shards(ZbText *t, const ZlRecipe *r) {

@@ -90,8 +90,7 @@ ZlToken zl_next_token(ZlParser *ps) {
   ps->replay = false;
   ps->before = ps->last;
   ps->last = t;
-  bool joins = t.kind == AS || t.kind == AND || t.kind == OR || t.kind == NOT;
-  if (is_word(t.kind) && !joins) ps->statement = t.kind;
+  if (is_word(t.kind) && t.kind != AS) ps->in_use = t.kind == USE;
   return t;
 }
 
@@ -206,7 +205,7 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
     return;
   }
   bool slash = t->kind == '/' || t->kind == DOTDOT || t->kind == '.';
-  if (ps->statement == USE && slash) {
+  if (ps->in_use && slash) {
     ZlDiag *g = zl_report(ps->diags, ZL_Z0007, t->span, "`use` takes names joined by single dots");
     zl_help(g, "write `use std.nn` for std/nn.zug; other folders are given with -I");
     return;

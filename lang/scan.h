@@ -60,7 +60,7 @@ struct ZlParser {
   bool brace_missing; /* said so: the end of the file is no news */
   bool reported;      /* a syntax error at byte last_error */
   uint32_t last_error;
-  int statement; /* kind of the keyword that began the current statement; USE matters */
+  bool in_use; /* `use` was the last word but `as` */
 
   ZlNames maybe;  /* of the directive being parsed: axes that the model may lack, `head?` */
   bool open_else; /* of it: `else ?` */

@@ -417,7 +417,7 @@ bool zp_bind(ZpBuild *b) {
   zp_bind_groups(b);
   p->clip = r->clip;
   p->average = p->forward_only ? 0 : r->average;
-  p->schedule = zp_schedule(r->schedule.name.s);
+  p->schedule = zp_schedule(r->schedule.s);
   ZB_ASSERT(p->schedule);
   if (p->mesh.pipe >= 0 && !r->stages.by_cost) {
     ZB_ASSERT(r->stages.n == p->mesh.dim[p->mesh.pipe].size);

@@ -15,6 +15,7 @@ exits() {
 # ---- compiling ----
 ok $zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg $small
 says '^gpt2\.zsg: GPT2, 1,952 parameters; batch, seq, embed 8, head 2, hd 4, ffn 32, vocab 16, pos 8; hash [0-9a-f]{32}$'
+says "hash $(od -A n -t x8 -j 24 -N 16 gpt2.zsg | tr -d ' ')\$" # as it is in the file
 cp gpt2.zsg first.zsg
 ok $zc "$ZUG_SRC/examples/gpt2.zug" -q -o gpt2.zsg $small
 [ -s out.txt ] && fail "-q is not quiet"
@@ -65,6 +66,11 @@ cmp gpt2.zsg first.zsg || fail "a failed run touched its output"
 exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o no/such/folder/m.zsg
 says 'cannot create no/such/folder/m.zsg'
 exits 2 $zc wrong.zug -o wrong.zug
+mkdir lib2 && echo 'block same(x: real[..]) -> real[..] { return x }' >lib2/same.zug && cp lib2/same.zug same.txt
+echo 'use same model M { axis batch  input x: real[batch]  loss same.same(x) per x }' >uses.zug
+exits 1 $zc uses.zug -I lib2 -o lib2/same.zug
+says '-o lib2/same\.zug would overwrite lib2/same\.zug, which the program uses'
+cmp lib2/same.zug same.txt || fail "a source was overwritten"
 mkdir folder.zsg
 exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o folder.zsg
 ls | grep -q '\.tmp$' && fail "a temporary file is left"
@@ -104,6 +110,11 @@ says '^\{.*"code":"Z0102".*\}$'
 ok $zc --explain Z0201
 says '^## Z0201'
 
+echo 'model M { axis batch input x: real[batch] loss x per }' >syntax.zug
+exits 1 $zc fmt syntax.zug
+exits 1 $zc fmt --check syntax.zug uses.zug
+exits 2 $zc fmt
+
 # ---- usage ----
 ok $zc --version
 says '^zc \(zug\) [0-9]'
@@ -116,7 +127,19 @@ done
 exits 2 $zc warn.zug two.zug -o x
 says 'one input file at a time: `warn\.zug` and `two\.zug`'
 exits 2 $zc warn.zug -d graad
-says 'did you mean `grad`'
+says '^zc: -d graad: no such pass; did you mean `grad`\?$'
+exits 2 $zc warn.zug -d nothing
+says '^zc: -d nothing: no such pass$'
+for wrong in =3 n= n; do
+  exits 2 $zc warn.zug -D $wrong -o x
+  says "^zc: -D $wrong: write -D name=value$"
+done
+for count in 999 1,000 12,345 999,999 1,000,000; do
+  n=$(echo $count | tr -d ,)
+  echo "model M { axis batch, n = $n  input x: real[batch]  param w[n] = 1  loss x * sum[n](w) per x }" >count.zug
+  ok $zc count.zug -o count.zsg
+  says "^count.zsg: M, $count parameters; batch, n $n; hash"
+done
 exits 1 $zc --check no-such-file.zug
 exits 1 $zc dump no-such-file.zsg
 exits 1 $zc dump warn.zug

@@ -31,7 +31,7 @@ near() { # FILE OTHER TOLERANCE: element by element
 }
 
 train one one --steps 6 --save one.safetensors
-for name in seen layer.0.bias layer.3.mean layer.3.square; do value one.safetensors $name >want.$name; done
+for name in seen layer.0.bias layer.3.mean layer.3.square layer.3.last; do value one.safetensors $name >want.$name; done
 # 6 steps of 16 sequences of 16 tokens were read
 awk '{ n += $1 } END { exit n != 6 * 16 * 16 }' want.seen || fail "tokens were read $(awk '{ n += $1 } END { print n }' want.seen) times"
 # each step is 0.02, up or down
@@ -44,7 +44,7 @@ for recipe in small data_2 zero1_4 zero3_4 experts_2 tokens_2 pipe_2 all_8; do
   # f32 sums in another order, as tests/mpi/layouts.sh has them
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 $recipe/metrics.jsonl one/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe"; }
   printf '%-9s %s\n' "$recipe" "$(tail -n 1 diff.txt)"
-  for name in seen layer.0.bias layer.3.mean layer.3.square; do
+  for name in seen layer.0.bias layer.3.mean layer.3.square layer.3.last; do
     value $recipe.safetensors $name >got
     # means are of some thousand numbers of about 1; the others are exact, but for the step's 0.02
     near got want.$name 1e-5 || fail "$recipe: $name"

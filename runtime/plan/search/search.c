@@ -97,7 +97,7 @@ static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simu
   f->estimate = c->bytes;
   f->nmicro = nmicro_of(x, c);
   int64_t few = c->size[DIM_PIPE] + 4, more = few + 8;
-  bool gpipe = !strcmp(zp_schedule(x->base->schedule.name.s), "gpipe"); /* holds them all */
+  bool gpipe = !strcmp(zp_schedule(x->base->schedule.s), "gpipe"); /* holds them all */
   if (simulate && f->nmicro > 2 * more && !gpipe) return extend(x, f, few, more) ? f : NULL;
   return whole(x, f, simulate) ? f : NULL;
 }

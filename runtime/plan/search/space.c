@@ -465,7 +465,7 @@ const ZlRecipe *space_recipe(const Space *x, const Candidate *c, const int64_t *
     for (int64_t i = 0; stages && i < c->size[DIM_PIPE]; i++)
       ZB_PUSH(a, r->stages.counts, r->stages.n, stages[i]);
   } else {
-    r->schedule.name.s = NULL;
+    r->schedule.s = NULL;
   }
   r->recompute = x->sets ? x->sets[c->set].path : NULL;
   r->nrecompute = x->sets ? x->sets[c->set].n : 0;

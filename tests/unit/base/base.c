@@ -89,6 +89,11 @@ Test(text, durations) {
     if (i) cr_expect_str_eq(zb_duration_text(b, s), good[i].text);
   }
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_expect(!zb_duration(bad[i], &s), "%s", bad[i]);
+  cr_expect(zb_duration("999999999s", &s) && s == 999999999);
+  cr_expect_str_eq(zb_duration_text(b, s), "11574d1h46m39s");
+  cr_expect_str_eq(zb_duration_text(b, 0.49), "0s");
+  cr_expect_str_eq(zb_duration_text(b, 0.5), "1s");
+  cr_expect_str_eq(zb_duration_text(b, 59.5), "1m");
   cr_expect_str_eq(zb_duration_text(b, 89.6), "1m30s");
   cr_expect_str_eq(zb_duration_text(b, -3), "0s");
   cr_expect_str_eq(zb_duration_text(b, 1e300), "11574d1h46m40s");

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +82,21 @@ Test(options, help_is_asked_for) {
   cr_expect(zb_asks_help(3, before));
   cr_expect_not(zb_asks_help(4, after));
   cr_expect(zb_asks_help(3, it));
+}
+
+/* In ticks of 10 ms of a program, and of the system for it. */
+Test(processes, time) {
+  struct rusage r;
+  double user = 0, kernel = 0;
+  ZbProcess p;
+  while (user < 0.05 || kernel < 0.05) {
+    for (int i = 0; i < 10000; i++) getppid();
+    cr_assert(getrusage(RUSAGE_SELF, &r) == 0);
+    user = (double)r.ru_utime.tv_sec + 1e-6 * (double)r.ru_utime.tv_usec;
+    kernel = (double)r.ru_stime.tv_sec + 1e-6 * (double)r.ru_stime.tv_usec;
+  }
+  cr_assert(zb_process(getpid(), &p));
+  cr_expect(fabs(p.cpu - (user + kernel)) < 0.04, "%g s of %g and %g", p.cpu, user, kernel);
 }
 
 Test(processes, states) {

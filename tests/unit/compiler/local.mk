@@ -3,8 +3,9 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-compiler
 TESTS += tests/unit/test-compiler
 tests_unit_test_compiler_SOURCES = \
-  tests/unit/compiler/graphs.c tests/unit/compiler/load.c tests/unit/compiler/load.h tests/unit/compiler/messages.c \
+  tests/unit/compiler/calls.c tests/unit/compiler/graphs.c tests/unit/compiler/load.c tests/unit/compiler/load.h tests/unit/compiler/messages.c \
   tests/unit/compiler/num.c tests/unit/compiler/scale.c tests/unit/compiler/structure.c
+EXTRA_DIST += tests/unit/compiler/calls.txt
 tests_unit_test_compiler_CFLAGS = $(unit_cflags)
 tests_unit_test_compiler_LDADD = $(libs_compiler) $(unit_libs)
 endif

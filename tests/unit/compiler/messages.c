@@ -89,3 +89,25 @@ Test(messages, no_value_of_several_results) {
   cr_expect(zl_errors(c.d) == 3, "%s", messages(&c));
   done(&c);
 }
+
+/* What the language lets one write and no pass can differentiate: where, and the way out, which is one. */
+Test(messages, no_derivative) {
+  static const char *const given[] = {"at = %sf32(sum[f](x * p))%s", "speeds = %sf32(p)%s"};
+  for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+    for (int stopped = 0; stopped < 2; stopped++) {
+      ZbText text = {0};
+      zb_text_add(&text, "model M { axis batch, s = 3, f = 4  input x: real[batch, s, f]  param p[f] = 1\n"
+                         "  loss rope[s, f](x * p, ");
+      zb_text_add(&text, given[i], stopped ? "stop(" : "", stopped ? ")" : "");
+      zb_text_add(&text, ") per samples() }");
+      Case c = load_text(text.s);
+      cr_expect(!compile(&c) == !stopped, "%s: %s", text.s, messages(&c));
+      cr_expect_str_eq(messages(&c), stopped ? ""
+                                             : "error[Z0202]: test.zug:2:8: rotate has no derivative of its "
+                                               "positions and speeds\n"
+                                               "  = help: write `stop(...)` around what they are made "
+                                               "of\n\n");
+      zb_text_free(&text);
+      done(&c);
+    }
+}

@@ -165,6 +165,26 @@ Test(scale, nested_repeats_are_stopped) {
   }
 }
 
+/* What is neither in calls nor in repeats is told another remedy than what is. */
+Test(scale, long_models_are_stopped) {
+  static const struct {
+    const char *open, *close, *says;
+  } cases[] = {{"", "", "= help: put what is alike into a `repeat`, which is stored once\n"},
+               {"repeat 3 { repeat 2 { ", " } }",
+                "= note: the inner repeats here run 2 times altogether: each iteration is written out\n"
+                "    = help: repeat less often, or make it the outermost `repeat`, which is stored once\n"}};
+  for (int k = 0; k < 2; k++) {
+    ZbText t = {0}, line = {0};
+    for (int i = 0; i < 250; i++) zb_text_add(&line, " + x");
+    zb_text_add(&t, HEAD "%s", cases[k].open);
+    for (int i = 0; i <= 800; i++) zb_text_add(&t, "h = h%s\n", line.s);
+    zb_text_add(&t, "%s" TAIL, cases[k].close);
+    stops("a long model", &t, cases[k].says);
+    zb_text_free(&line);
+    zb_text_free(&t);
+  }
+}
+
 /* A call costs what is written for it alone, such as the path of its labels: 40 of 100 bytes. */
 Test(scale, calls_with_long_paths_are_stopped) {
   ZbText t = {0}, label = {0};
@@ -212,7 +232,9 @@ Test(scale, graphs_that_could_not_be_read_are_not_made) {
   } cases[] = {{"output o%u = x * %u\n", "more than 4096 inputs and outputs", 4095},
                {"input x%u: real[batch]\n", "more than 4096 inputs and outputs", 4095},
                {"repeat 2 { h = h + %u }\n", "more than 2047 repeats", 2048},
-               {"axis a%u = 2\n", "at most 1024 axes", 1022}};
+               {"axis a%u = 2\n", "at most 1024 axes", 1022},
+               {"block B%u(x: real[..]) -> real[..] { axis a = %u + 2 return x * size[a]() } h = B%u(h)\n",
+                "at most 1024 axes", 1022}};
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
     for (uint32_t more = 0; more < 2; more++) {
       Scale s = {"at a limit", "", HEAD, cases[k].piece, TAIL, 0};

@@ -240,6 +240,58 @@ Test(file, minor_version_and_unknown_sections_may_be_ignored) {
   done(&f);
 }
 
+/* How many records a section may have: the last that is written and read, the first that is neither. */
+Test(file, most_records) {
+  for (int n = 1024; n <= 1025; n++) {
+    Make m = make_sample();
+    File f = {.a = m.a};
+    ZbErr err = {0};
+    for (int i = 0; i < n; i++) zg_ignored_add(m.g, "hf", "*");
+    bool ok = zg_write(m.g, &f.t, &err);
+    cr_expect_eq(ok, n == 1024, "%s", err.text);
+    if (ok) { /* one more, by hand: IGNO is the file's last section */
+      uint8_t *e = at(&f, ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY);
+      uint8_t one[8] = {0};
+      zsg_set(e + 16, 8, 8 * 1025);
+      zsg_set(e + 24, 8, 1025);
+      zb_text_put(&f.t, (char *)one, sizeof one);
+      zsg_set(at(&f, 16), 8, f.t.len);
+      zg_seal(f.t.s, f.t.len);
+      rejected(&f, "IGNO", "section IGNO has 1025 records, at most 1024 are possible");
+    } else {
+      cr_expect_str_eq(
+          err.text, "the stage graph is too large: 1025 records in section IGNO, at most 1024 are possible");
+      cr_expect(*err.help && f.t.len == 0);
+    }
+    done(&f);
+  }
+}
+
+Test(file, known_by_its_beginning) {
+  File f = written();
+  cr_expect(zg_is_one(at(&f, 0), 4) && zg_is_one(at(&f, 0), f.t.len));
+  for (size_t n = 0; n < 4; n++) {
+    cr_expect(!zg_is_one(at(&f, 0), n));
+    f.t.s[n] ^= 1;
+    cr_expect(!zg_is_one(at(&f, 0), f.t.len));
+    f.t.s[n] ^= 1;
+  }
+  done(&f);
+}
+
+/* What lies behind the last section, of which the header's size knows: nothing may, not even zeros. */
+Test(file, nothing_behind) {
+  for (int byte = 0; byte < 2; byte++) {
+    File f = written();
+    char more[8] = {0, 0, 0, (char)byte};
+    zb_text_put(&f.t, more, sizeof more);
+    zsg_set(at(&f, 16), 8, f.t.len);
+    zg_seal(f.t.s, f.t.len);
+    rejected(&f, "more bytes", "there is something behind the last section");
+    done(&f);
+  }
+}
+
 /* Sets `bytes` bytes at WHERE to VALUE behind fresh checksums. */
 #define BROKEN(NAME, WHY, WHERE, BYTES, VALUE)                                                               \
   do {                                                                                                       \

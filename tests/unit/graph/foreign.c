@@ -167,6 +167,25 @@ Test(foreign, every_rule) {
   BROKEN("ignored pattern 0 is not well-formed", zg_ignored_add(g, "hf", "a\\b"));
 }
 
+/* Tensors are counted over all iterations. */
+Test(foreign, at_most_2_20) {
+  for (int many = 256; many <= 257; many++) {
+    Make m = make_graph();
+    ZbErr err = {0};
+    make_axis(&m, "many", many);
+    make_axis(&m, "embed", 1);
+    make_next(&m, make_fill(&m, 1), "layer", ZG_MAX_TRIP);
+    make_param(&m, "layer.*.e", "many embed");
+    for (int64_t e = 0; e < many; e++)
+      part(m.g, 0, zb_printf(m.a, "h.*.e.x%d", (int)e), 0,
+           (ZgForeign){.dims = {1}, .stride = {0, 1}, .fixed = 0, .at = e});
+    bool ok = zg_verify_foreign(m.g, &err);
+    cr_expect_eq(ok, many == 256, "%d: %s", many, err.text);
+    if (!ok) cr_expect_str_eq(err.text, "map hf has more than 1048576 foreign tensors");
+    zb_arena_free(m.a);
+  }
+}
+
 /* Two parts of random strides: what is taken covers its tensor once. Not all that does is taken: the elements
  * 0 and 3 with 1 and 2 do, but no merging, splitting and joining of axes makes that. */
 Test(foreign, against_counting) {

@@ -45,6 +45,56 @@ static void remove_sink(ZgSegment *s, ZgOp op) {
   for (uint32_t v = 0; v < s->nvalues; v++) s->values[v].node -= s->values[v].node > i;
 }
 
+/* Leaves out a segment's backward part, so that nodes are added to what is forward. */
+static void only_forward(Make *m, ZgSegment *s) {
+  m->s = s;
+  s->nnodes = s->nforward;
+  s->nvalues = 0;
+  for (uint32_t i = 0; i < s->nnodes; i++) s->nvalues += s->nodes[i].nout;
+  s->backward = false;
+}
+
+/* A measure of this parameter in the first segment. */
+static void measured(Make *m, int64_t param) {
+  only_forward(m, &m->g->segments[0]);
+  uint32_t x = make_typed(m, ZG_OP_BROADCAST, make_fill(m, 1), m->g->params[param].type);
+  make_with(m, (ZgNode){.op = ZG_OP_MEASURE, .opt = {param, ZG_MEASURE_NONE}}, "", 1, &x);
+}
+
+/* Rows of experts: what a file may do to them, which the compiler would not. */
+Test(verify, rows_of_experts) {
+  for (int wrong = 0; wrong < 4; wrong++) {
+    Make made = make_graph(), *m = &made;
+    make_axis(m, "batch", 0);
+    make_axis(m, "slot", 0);
+    static const char *const sized[] = {"expert", "few", "choice", "embed", "ffn"};
+    for (int i = 0; i < 5; i++) make_axis(m, sized[i], i == 2 ? 2 : 4);
+    uint32_t x = make_input(m, "x", make_type(m, ZG_REAL, "batch embed ffn"));
+    uint32_t in[] = {x, make_ids(m, "ids", "expert", "batch choice")};
+    uint32_t rows = make_with(m, (ZgNode){.op = ZG_OP_DISPATCH}, "expert slot choice", 2, in);
+    in[1] = make_ids(m, "others", "few", "batch choice");
+    const char *want = "";
+    if (wrong == 0) {
+      make_sum(m, rows, "slot");
+      want = "sum over slot: how many rows each expert has is known at run time only";
+    } else if (wrong == 1) {
+      make_with(m, (ZgNode){.op = ZG_OP_DISPATCH}, "few slot choice", 2, in);
+      want = "slot counts the slots of few and of expert";
+    } else if (wrong == 2) {
+      uint32_t w = make_input(m, "w", make_type(m, ZG_REAL, "expert embed ffn"));
+      make_with(m, (ZgNode){.op = ZG_OP_DOT}, "ffn", 2, (uint32_t[]){rows, w});
+      want = "share the axis embed, which is not summed";
+    } else {
+      uint32_t w = make_input(m, "w", make_type(m, ZG_REAL, "expert"));
+      make_with(m, (ZgNode){.op = ZG_OP_DOT}, "", 2, (uint32_t[]){rows, w});
+      want = "have nothing to sum over";
+    }
+    ZbErr err = {0};
+    cr_expect(!zg_verify(m->g, &err) && strstr(err.text, want), "%s, want %s", err.text, want);
+    zb_arena_free(m->a);
+  }
+}
+
 Test(verify, every_rule) {
   BROKEN(model_name, "the model has no well-formed name", g->model = "");
   BROKEN(axis_name, "axis 2 has a name that is not well-formed", g->axes[2].name = "../x");
@@ -56,6 +106,8 @@ Test(verify, every_rule) {
   BROKEN(input_names_differ, "the input name tokens occurs twice", g->inputs[1].name = "tokens");
   BROKEN(input_type, "input tokens has no valid type", g->inputs[0].type.of = 77);
   BROKEN(output_not_made, "output logits is not made", remove_sink(s2, ZG_OP_OUTPUT));
+  BROKEN(second_output_not_made, "output more is not made",
+         ZB_PUSH(m.a, g->outputs, g->noutputs, ((ZgIo){"more", g->outputs[0].type, 0})));
   BROKEN(place_name, "place 1 has a file name that is not well-formed", g->locs[1].file = "a\nb");
   BROKEN(region_parent, "region 1 has the wrong kind or parent", g->regions[1].parent = 1);
   BROKEN(region_kind, "region 1 has the wrong kind or parent", g->regions[1].kind = ZG_REGION_MODEL);
@@ -208,7 +260,75 @@ Test(verify, every_rule) {
     m.s = s0;
     make_with(&m, (ZgNode){.op = ZG_OP_SEED, .opt = {1}}, "", 0, NULL);
   });
+  static ZgUpdateStep stop[] = {{ZG_OP_STOP, 1, 0, 0, 0}};
+  static const ZgUpdate stops = {1, stop};
+  BROKEN(measure_of_no_state, "parameter table is not updated", measured(&m, 0));
+  BROKEN(measure_of_no_update, "parameter table is not updated", g->params[0].state = true; measured(&m, 0));
+  BROKEN(measure_of_another_repeat, "parameter layer.*.w is of another repeat", g->params[1].state = true;
+         g->params[1].update = &stops; measured(&m, 1));
   BROKEN(values_without_node, "segment 2 has 1 values that no node makes", s2->nvalues++);
+}
+
+/* The rest of conditions that have several parts. */
+Test(verify, every_part_of_a_rule) {
+  BROKEN(second_number, "no valid initialiser", g->params[0].num[1] = __builtin_inf());
+  BROKEN(no_such_initialiser, "no valid initialiser", g->params[0].init = ZG_INIT_TRUNC_NORMAL + 1);
+  BROKEN(region_block, "region 1 has a name that is not well-formed", g->regions[1].block = "a b");
+  BROKEN(no_model_first, "region 0 has the wrong kind or parent", g->regions[0].kind = ZG_REGION_BLOCK);
+  BROKEN(model_with_parent, "region 0 has the wrong kind or parent", g->regions[0].parent = 0);
+  BROKEN(no_such_kind, "region 1 has the wrong kind or parent", g->regions[1].kind = ZG_REGION_REPEAT + 1);
+  BROKEN(operands_many, "no such op", s1->nodes[2].nin = ZG_MAX_IN + 1);
+  BROKEN(axes_many, "no such op", s1->nodes[2].nax = ZG_MAX_AXARG + 1);
+  BROKEN(results_many, "its results are not the next values", s1->nodes[2].nout = 2);
+  BROKEN(results_beyond, "its results are not the next values", s1->nvalues = 2);
+  BROKEN(type_axes, "result 0 has no valid type", s1->values[2].type.naxes = ZG_MAX_AXES + 1);
+  BROKEN(value_of_another, "result 0 has no valid type", s1->values[2].node = 1);
+  BROKEN(first_number, "an attribute that it does not have", s1->nodes[2].num[0] = 1);
+  BROKEN(second_attribute, "an attribute that it does not have", s1->nodes[2].opt[1] = 1);
+  BROKEN(segment_label, "segment 1 has a label that is not well-formed", s1->label = "a b");
+  BROKEN(segment_region_none, "segment 1: its region is not its repeat's", s1->region = g->nregions);
+  BROKEN(straight_in_repeat, "segment 0: its region is not its repeat's", s0->region = 1);
+  BROKEN(carried_out_type, "segment 0 carries something without a valid type",
+         s0->carry_out[0].naxes = ZG_MAX_AXES + 1);
+  BROKEN(carry_before, "carry: the position is -1, must be 0", node(s1, ZG_OP_CARRY)->opt[0] = -1);
+  BROKEN(carry_twice, "a second one at position 0", only_forward(&m, s2);
+         make_with(&m, (ZgNode){.op = ZG_OP_CARRY}, "", 0, NULL));
+  BROKEN(carry_out_twice, "a second one at position 0", only_forward(&m, s0);
+         make_sink(&m, ZG_OP_CARRY_OUT, 2));
+  BROKEN(cotangent_twice, "a second one at position 0", m.s = s1;
+         make_with(&m, (ZgNode){.op = ZG_OP_DCARRY}, "", 0, NULL));
+  BROKEN(cotangent_in_twice, "a second one at position 0", m.s = s1;
+         make_sink(&m, ZG_OP_DCARRY_IN, node(s1, ZG_OP_DCARRY_IN)->in[0]));
+  BROKEN(seed_twice, "a second one of its kind", m.s = s2;
+         make_with(&m, (ZgNode){.op = ZG_OP_SEED}, "", 0, NULL));
+  BROKEN(denominator_of_carried, "the denominator of the loss may depend on inputs only", {
+    only_forward(&m, s0), only_forward(&m, s1), only_forward(&m, s2);
+    remove_sink(s2, ZG_OP_LOSS_DEN);
+    make_sink(&m, ZG_OP_LOSS_DEN, make_sum(&m, 0, "batch seq embed"));
+  });
+  BROKEN(denominator_of_params, "the denominator of the loss may depend on inputs only", {
+    only_forward(&m, s0), only_forward(&m, s1), only_forward(&m, s2);
+    remove_sink(s2, ZG_OP_LOSS_DEN);
+    make_sink(&m, ZG_OP_LOSS_DEN, make_sum(&m, 1, "vocab embed"));
+  });
+  static ZgUpdateStep wrong[] = {
+      {ZG_OP_AXSIZE, 0, 0, 0, 0}, {ZG_OP_KNOWN, 0, 0, 0, 0},  {ZG_OP_SUM, 0, 0, 0, 0},
+      {ZG_OP_COUNT, 0, 0, 0, 0},  {ZG_OP_FILL, 1, 0, 0, 1},   {ZG_OP_FILL, 0, 1, 0, 1},
+      {ZG_OP_NEG, 0, 1, 0, 0},    {ZG_OP_NEG, 0, 0, 1, 0},    {ZG_OP_ADD, 0, 1, 1, 0},
+      {ZG_OP_ADD, 0, 1, 0, 1},    {ZG_OP_NEG, 0, 0, 0, -0.0}, {ZG_OP_NEG, 2, 0, 0, 0},
+      {ZG_OP_ADD, 0, 2, 0, 0},    {ZG_OP_SELECT, 0, 0, 2, 0}, {ZG_OP_FILL, 0, 0, 0, __builtin_nan("")}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    BROKEN(update, "step 0 of its update is none", g->params[0].state = true;
+           g->params[0].update = &((const ZgUpdate){1, &wrong[i]}));
+  static ZgUpdateStep many[ZG_MAX_UPDATE + 1];
+  for (int i = 0; i <= ZG_MAX_UPDATE; i++) many[i] = (ZgUpdateStep){ZG_OP_NEG, 1, 0, 0, 0};
+  BROKEN(update_long, "has an update of 33 steps", g->params[0].state = true;
+         g->params[0].update = &((const ZgUpdate){ZG_MAX_UPDATE + 1, many}));
+  Make m = make_sample();
+  m.g->params[0].state = true;
+  m.g->params[0].update = &((const ZgUpdate){ZG_MAX_UPDATE, many});
+  cr_expect(zg_verify(m.g, NULL));
+  zb_arena_free(m.a);
 }
 
 Test(print, sample) {

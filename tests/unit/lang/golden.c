@@ -1,5 +1,5 @@
 /* Every tests/lang/NAME.zug gives exactly the messages in NAME.expect, and the tree and the recipes of a file
- * without errors. A new case is two new files; `make regenerate-lang` writes all .expect files anew: read the
+ * without errors; every tests/lang/format/NAME.zug is laid out as NAME.expect. A new case is two new files; `make regenerate-lang` writes all .expect files anew: read the
  * difference before committing. */
 #include "tests/unit/lang/render.h"
 
@@ -23,8 +23,8 @@ static const char *difference(const char *want, const char *got, char line[300])
   return line;
 }
 
-Test(golden, messages) {
-  cr_assert(chdir(ZUG_SRC "/tests/lang") == 0);
+static void all_of(const char *folder, void render(const char *path, ZbText *out), int least) {
+  cr_assert(chdir(folder) == 0);
   DIR *dir = opendir(".");
   cr_assert(dir);
   int cases = 0;
@@ -38,7 +38,7 @@ Test(golden, messages) {
     const char *want =
         zb_read_file(a, zb_printf(a, "%.*s.expect", (int)n - 4, e->d_name), 1 << 20, &bytes, &err);
     ZbText got = {0};
-    render_file(e->d_name, &got);
+    render(e->d_name, &got);
     if (!want) cr_expect(false, "%s", err.text);
     else cr_expect(strcmp(got.s, want) == 0, "%s: %s", e->d_name, difference(want, got.s, line));
     zb_text_free(&got);
@@ -46,5 +46,8 @@ Test(golden, messages) {
     cases++;
   }
   closedir(dir);
-  cr_expect(cases > 10);
+  cr_expect(cases >= least);
 }
+
+Test(golden, messages) { all_of(ZUG_SRC "/tests/lang", render_file, 40); }
+Test(golden, formats) { all_of(ZUG_SRC "/tests/lang/format", render_format, 6); }

@@ -15,14 +15,14 @@ tests_unit_test_library_CFLAGS = $(unit_cflags)
 tests_unit_test_library_LDADD = $(libs_lang) $(unit_libs)
 endif
 
-# The expected messages, trees and recipes of tests/lang, from what is said now.
+# The expected messages, trees, recipes and layouts of tests/lang, from what is said now.
 EXTRA_PROGRAMS += tests/unit/lang-print
 tests_unit_lang_print_SOURCES = tests/unit/lang/print.c \
   tests/unit/lang/records.c tests/unit/lang/records.h tests/unit/lang/render.c tests/unit/lang/render.h
 tests_unit_lang_print_LDADD = $(libs_lang)
 CLEANFILES += tests/unit/lang-print
 regenerate-lang: tests/unit/lang-print
-	cd $(srcdir)/tests/lang && for f in *.zug; do \
+	cd $(srcdir)/tests/lang && for f in *.zug format/*.zug; do \
 	  $(abs_builddir)/tests/unit/lang-print $$f > $${f%.zug}.expect || exit 1; \
 	done
 .PHONY: regenerate-lang

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
   ZbArena *a;
@@ -218,6 +219,26 @@ Test(program, include_folders) {
   done(&c);
 }
 
+Test(program, unreadable_use) {
+  char folder[] = "/tmp/zug-use-XXXXXX";
+  cr_assert(mkdtemp(folder));
+  Case c = load("");
+  const char *file = zb_printf(c.a, "%s/null.zug", folder), *const folders[] = {folder};
+  cr_assert(symlink("/dev/null", file) == 0);
+  c.p = zl_load_text(c.a, c.s, c.d, "no-such-folder/x.zug", "use null", 8, &(ZlOptions){folders, 1});
+  cr_expect_str_eq(messages(&c), zb_printf(c.a,
+                                           "error[Z0004]: %s is not a regular file but a device\n"
+                                           " --> no-such-folder/x.zug:1:5\n"
+                                           "  |\n"
+                                           "1 | use null\n"
+                                           "  |     ^^^^\n"
+                                           "  = help: give a regular file\n\n",
+                                           file));
+  cr_expect(c.p && zl_errors(c.d) == 1 && c.p->nfiles == 1 && !c.p->files[0]->uses[0].file);
+  unlink(file), rmdir(folder);
+  done(&c);
+}
+
 /* ---- limits: a clean error, no deep recursion ---- */
 static void repeat_text(ZbText *t, const char *s, int times) {
   while (times--) zb_text_put(t, s, strlen(s));
@@ -250,6 +271,36 @@ Test(limits, nesting) {
   }
 }
 
+/* Axes and conditions of maps; a name beside an open parenthesis is one level more. */
+Test(limits, nesting_in_maps) {
+  static const struct {
+    const char *head, *open, *middle, *close, *tail;
+    int levels, most;
+  } cases[] = {{"w = \"w\"[", "(", "a", ")", "]", 1, ZL_MAX_NESTING - 1},
+               {"w = \"w\"[", "(b ", "a", ")", "]", 2, ZL_MAX_NESTING - 1},
+               {"w = \"w\"[", "(b + ", "a", ")", "]", 2, ZL_MAX_NESTING - 1},
+               {"", "if 1 { ", "w = \"w\"[a]", " }", "", 1, ZL_MAX_NESTING},
+               {"", "if 1 { ", "ignore \"w\"", " }", "", 1, ZL_MAX_NESTING},
+               {"", "if 1 { } else { ", "ignore \"w\"", " }", "", 1, ZL_MAX_NESTING},
+               {"config { ", "if 1 { ", "a = 1", " }", " }", 1, ZL_MAX_NESTING},
+               {"if 1", " + 1", " { w = \"w\"[a] }", "", "", 1, ZL_MAX_NESTING - 1},
+               {"config { a = 1", " + 1", "", "", " }", 1, ZL_MAX_NESTING - 1},
+               {"config { a = 1 else 1", " + 1", "", "", " }", 1, ZL_MAX_NESTING - 1},
+               {"config { a = bool(1", " + 1", "", "", ") }", 1, ZL_MAX_NESTING - 1},
+               {"config { a = [2, 1", " + 1", "", "", "] }", 1, ZL_MAX_NESTING - 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int n = (ZL_MAX_NESTING - 2) / cases[i].levels; n <= ZL_MAX_NESTING / cases[i].levels + 2; n++) {
+      ZbText head = {0}, tail = {0};
+      zb_text_add(&head, "model M { axis batch input x: real[batch] loss x per x } weights hf for M { %s",
+                  cases[i].head);
+      zb_text_add(&tail, "%s }", cases[i].tail);
+      nested(head.s, cases[i].open, cases[i].middle, cases[i].close, tail.s, n,
+             n * cases[i].levels <= cases[i].most);
+      zb_text_free(&head);
+      zb_text_free(&tail);
+    }
+}
+
 /* Wherever an expression may stand. */
 Test(limits, nesting_everywhere) {
   static const char *const places[][2] = {{"param w[d] = ", ""},
@@ -266,6 +317,10 @@ Test(limits, nesting_everywhere) {
                                           {"block b(x: real[..]) -> real[..] { return ", " }"},
                                           {"block b(x: real[..]) -> real[..], real[..] { return x, ", " }"},
                                           {"block b(x: real[..], s = ", ") -> real[..] { return x }"},
+                                          {"if ", " { y = x }"},
+                                          {"if 1 { y = x } else if ", " { y = x }"},
+                                          {"if 0 { aux ", " }"},
+                                          {"update m = ", ""},
                                           {"loss ", " per x"},
                                           {"loss x per ", ""}};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++)
@@ -332,6 +387,19 @@ Test(diag, same_report_once) {
   cr_expect_str_eq(
       messages(&c),
       "warning[Z0112]: unused 0\n  = note: note 0\n\nwarning[Z0112]: unused 1\n  = note: note 2\n\n");
+  done(&c);
+}
+
+/* What the first error says: warnings are none. */
+Test(diag, first_error) {
+  Case c = load("x\n");
+  c.d = zl_diags_new(c.a, c.s);
+  cr_expect_null(zl_first_error(c.d));
+  zl_report(c.d, ZL_Z0112, ZL_NOWHERE, "a warning");
+  cr_expect_null(zl_first_error(c.d));
+  zl_report(c.d, ZL_Z0201, ZL_NOWHERE, "one");
+  zl_report(c.d, ZL_Z0202, ZL_NOWHERE, "two");
+  cr_expect_str_eq(zl_first_error(c.d), "one");
   done(&c);
 }
 

@@ -79,7 +79,7 @@ Test(recipe, own_directives) {
   cr_expect(r->splits[1].nprods == 2 && r->splits[1].prods[0].n == 2 && r->splits[1].otherwise.n == 1);
   cr_expect_str_eq(r->splits[1].prods[0].axis[1].s, "grp");
   cr_expect(r->stages.by_cost && r->stages.n == 0);
-  cr_expect_str_eq(r->schedule.name.s, "1f1b");
+  cr_expect_str_eq(r->schedule.s, "1f1b");
   cr_expect(r->nshards == 1 && r->shards[0].what == ZL_SHARD_STATES && r->shards[0].nunit == 0 &&
             !r->shards[0].keep);
   cr_expect(r->nrecompute == 2 && r->recompute[0].n == 2);
@@ -144,7 +144,7 @@ Test(recipe, absent_directives) {
   cr_expect_null(r->model);
   cr_expect(r->nmesh == 0 && r->micro == 0 && r->micro_span.file < 0 && r->stages.span.file < 0);
   cr_expect(r->optimizer.span.file < 0 && r->optimizer.n == 0 && r->precision.span.file < 0);
-  cr_expect_null(r->schedule.name.s);
+  cr_expect_null(r->schedule.s);
   done(&c);
 }
 
@@ -247,6 +247,36 @@ Test(recipe, words_of_a_file) {
     done(&c);
     zb_text_free(&t);
   }
+}
+
+/* What each directive counts for among the 4096 words of a recipe: itself, and all that it lists. */
+Test(recipe, words_of_directives) {
+  static const struct {
+    const char *text;
+    int words;
+  } cases[] = {{"micro 1", 1},
+               {"mesh a = 1, b = 1", 3},
+               {"limit memory 1 GB, host 1 GB", 3},
+               {"precision compute f32, params f32", 5},
+               {"recompute a.b, c", 6},
+               {"split a*b, c over d, e else f", 9},
+               {"shard params, grads, states over d unit a.b keep", 7},
+               {"freeze a, b.c except d.e, f", 11},
+               {"optimizer sgd(lr = 1, momentum = 0) for u, v.w", 9},
+               {"optimizer sgd(lr = 1, momentum = 0) decay 0.1 except norm, a.b, rate 2 for c.d.e", 14}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int more = 0; more < 2; more++) {
+      ZbText t = {0};
+      zb_text_add(&t, "recipe r { bind x = 1");
+      for (int k = 2; k < 4096 - cases[i].words + more; k++) zb_text_add(&t, ", x%d = 1", k);
+      zb_text_add(&t, " %s }", cases[i].text);
+      Case c = load(t.s);
+      zl_recipe(c.p, c.d, "r");
+      cr_expect_eq(strstr(messages(&c), "more than 4096 words") != NULL, more, "%s: %s", cases[i].text,
+                   messages(&c));
+      zb_text_free(&t);
+      done(&c);
+    }
 }
 
 /* A wrong recipe stays wrong, though its messages are given once. */

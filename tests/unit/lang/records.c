@@ -39,6 +39,7 @@ static void binds(const ZlSources *s, const char *what, const ZlBind *b, uint32_
     zb_text_add(out, "  %s", what);
     name(s, b[i].axis, out);
     zb_text_add(out, "%s = %lld", b[i].maybe ? "?" : "", (long long)b[i].size);
+    if (!b[i].size) zb_text_add(out, ", %.9g", b[i].number);
     line(s, b[i].span, out);
   }
 }
@@ -53,6 +54,7 @@ static void put_split(const ZlSources *s, const ZlSplit *split, ZbText *out) {
   name(s, split->dim, out);
   names(s, "else", split->otherwise, out);
   names(s, "maybe", split->maybe, out);
+  if (split->order) zb_text_add(out, " %s", zl_orders[split->order]);
   line(s, split->span, out);
 }
 
@@ -81,10 +83,15 @@ static void put_shares(const ZlSources *s, const ZlOptimizer *o, ZbText *out) {
   }
 }
 
+static void put_attention(const ZlSources *s, const ZlAttention *a, ZbText *out) {
+  zb_text_add(out, "  attention %s over", zl_attention_ways[a->way]);
+  name(s, a->dim, out);
+  line(s, a->span, out);
+}
+
 static void put_words(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
   zb_text_add(out, "  schedule");
-  name(s, r->schedule.name, out);
-  kws(s, r->schedule.kws, r->schedule.n, out);
+  name(s, r->schedule, out);
   zb_text_add(out, "\n");
   for (uint32_t i = 0; i < r->nrecompute; i++) {
     zb_text_add(out, "  recompute");
@@ -115,6 +122,17 @@ static void put_words(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
   }
   zb_text_add(out, "  clip %.9g", r->clip);
   line(s, r->clip_span, out);
+  if (r->average != 0) zb_text_add(out, "  average %.9g\n", r->average);
+  if (r->prefetch_span.file >= 0) {
+    zb_text_add(out, "  prefetch %lld", (long long)r->prefetch);
+    line(s, r->prefetch_span, out);
+  }
+  if (r->chunk.axis.s) {
+    zb_text_add(out, "  chunk");
+    name(s, r->chunk.axis, out);
+    zb_text_add(out, " = %lld", (long long)r->chunk.n);
+    line(s, r->chunk.span, out);
+  }
   if (!r->freeze.all && !r->freeze.of.n) return;
   zb_text_add(out, "  freeze%s", r->freeze.all ? " all" : "");
   paths(s, "names", r->freeze.of, out);
@@ -135,6 +153,7 @@ void put_recipe(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
   line(s, r->micro_span, out);
   for (uint32_t i = 0; i < r->nsplits; i++) put_split(s, &r->splits[i], out);
   for (uint32_t i = 0; i < r->nshards; i++) put_shard(s, &r->shards[i], out);
+  for (uint32_t i = 0; i < r->nattention; i++) put_attention(s, &r->attention[i], out);
   zb_text_add(out, "  stages over");
   name(s, r->stages.dim, out);
   zb_text_add(out, r->stages.by_cost ? " by cost" : "");

@@ -462,6 +462,29 @@ Test(ops, attend_with_more) {
   }
 }
 
+/* One operand alone has a derivative: the others are given. */
+static uint32_t one_of(Make *m, bool given, const char *name, const char *axes) {
+  return given ? make_input(m, name, make_type(m, ZG_REAL, axes)) : make_param(m, name, axes);
+}
+Test(ops, of_one_operand) {
+  for (int i = 0; i < 5; i++) {
+    Make t = start(), *m = &t;
+    uint32_t in[] = {one_of(m, i != 0, "q", "a v hd"), one_of(m, i != 1, "k", "v hd"),
+                     one_of(m, i != 2, "val", "v hd"), one_of(m, i != 3, "bias", "a v"),
+                     one_of(m, i != 4, "sinks", "a")};
+    check(m, make_with(m, (ZgNode){.op = ZG_OP_ATTEND, .num = {0.6}, .opt = {1}}, "v hd", 5, in));
+  }
+  for (int i = 0; i < 2; i++) {
+    Make t = start(), *m = &t;
+    uint32_t x = one_of(m, i, "x", "a b"), y = one_of(m, !i, "y", "b c");
+    check(m, make_with(m, (ZgNode){.op = ZG_OP_DOT}, "b", 2, (uint32_t[]){x, y}));
+  }
+  for (int i = 0; i < 2; i++) {
+    Make t = start(), *m = &t;
+    uint32_t x = one_of(m, i, "f", "a b"), y = one_of(m, !i, "x", "a b");
+    check(m, make_with(m, (ZgNode){.op = ZG_OP_SCAN}, "b", 2, (uint32_t[]){x, y}));
+  }
+}
 Test(ops, attend_to_itself) { /* one value as query, key and value */
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "v hd");
