@@ -8,6 +8,7 @@ tests_unit_test_plan_whole_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/plan/models/plan.c tests/unit/plan/models/plan.h \
   tests/unit/plan/models/recipes.c tests/unit/plan/models/recipes.h \
+  tests/unit/plan/whole/compare.c \
   tests/unit/plan/whole/whole.c
 tests_unit_test_plan_whole_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_whole_LDADD = libcompiler.a libplan.a libkernels.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) -lpthread $(libs_graph) $(unit_libs)
