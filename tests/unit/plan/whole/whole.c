@@ -4,6 +4,7 @@
 #include "runtime/plan/output/page.h"
 #include "tests/unit/compiler/load.h"
 #include "tests/unit/plan/models/recipes.h"
+#include "tests/unit/plan/whole/whole.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ static void put_refusal(ZlDiags *d, ZbText *out) {
 }
 
 /* ---- against the file ---------------------------------------------------------------------------------- */
-static void expect(ZbText *got, const char *name) {
+void whole_expect(ZbText *got, const char *name) {
   ZbArena *a = zb_arena_new();
   const char *path = zb_printf(a, "%s/tests/unit/plan/whole/%s", ZUG_SRC, name);
   if (getenv("REGENERATE")) {
@@ -191,7 +192,7 @@ Test(whole, plans) {
   zb_text_add(&t, "%s", columns);
   put_plans("examples/recipes.zug", &t);
   put_plans("tests/unit/plan/whole/recipes.zug", &t);
-  expect(&t, "plans.expect");
+  whole_expect(&t, "plans.expect");
 }
 
 /* ---- plans of recipes that nobody would write ---------------------------------------------------------- */
@@ -212,7 +213,7 @@ Test(whole, random) {
     }
     model_close(&x);
   }
-  expect(&t, "random.expect");
+  whole_expect(&t, "random.expect");
 }
 
 /* ---- times --------------------------------------------------------------------------------------------- */
@@ -264,6 +265,6 @@ Test(whole, times) {
       plan_close(&q);
     }
   }
-  expect(&t, "times.expect");
+  whole_expect(&t, "times.expect");
   zb_arena_free(r.a);
 }
