@@ -184,6 +184,8 @@ static const char *why_none(const Space *x, const Kind *k) {
   if (tensor > 1 && x->c->nlevels && x->c->levels[0].size < 2)
     return "no two devices share the fastest links";
   if (k->dims >> DIM_PIPE & 1 && x->items < 2) return "the model has no repeat to be cut into stages";
+  if (k->dims == 1u << DIM_DATA && x->batch && x->batch % x->ranks == 0)
+    return "not with the mesh and the micro-batch that the recipe gives";
   if (k->dims == 1u << DIM_DATA)
     return zb_printf(x->a, "%lld samples do not divide over %lld ranks", (long long)x->batch,
                      (long long)x->ranks);

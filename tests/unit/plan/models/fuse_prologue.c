@@ -4,10 +4,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static bool norm(const ZkCall *k) { return k->op == ZG_OP_NORMALIZE || k->op == ZG_OP_NORMALIZE_GRAD; }
-bool supports_norms(const ZkCall *k) { return norm(k); }
-static bool supports_after(const ZkCall *k) { return norm(k) && !k->pointwise->prologue; }
-static bool supports_small(const ZkCall *k) { return norm(k) && (!k->pointwise->prologue || k->nout < 4); }
+static bool supports_after(const ZkCall *k) { return supports_norms(k) && !k->pointwise->prologue; }
+static bool supports_small(const ZkCall *k) {
+  return supports_norms(k) && (!k->pointwise->prologue || k->nout < 4);
+}
 
 /* One line a fused node: "normalize: 1 ops before, 2 after, 4 in, 4 out". */
 static void expect_amid(const ZpPlan *p, ZpPhase phase, const char *expect) {

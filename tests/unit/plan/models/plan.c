@@ -34,6 +34,7 @@ static Plan make(const ZgGraph *g, const char *recipe, ZpOptions o) {
   return q;
 }
 
+Plan plan_as(const ZgGraph *g, const char *recipe, const ZpOptions *o) { return make(g, recipe, *o); }
 Plan plan_try(const ZgGraph *g, const char *recipe) {
   return make(g, recipe, (ZpOptions){.scratch = zk_cpu_scratch, .threads = 2});
 }
@@ -68,6 +69,9 @@ Plan plan_kept(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1, .checkpoints = true}), recipe);
 }
 
+bool supports_norms(const ZkCall *call) {
+  return call->op == ZG_OP_NORMALIZE || call->op == ZG_OP_NORMALIZE_GRAD;
+}
 bool supports_norm_sums(const ZkCall *call) {
   return supports_norms(call) || call->op == ZG_OP_NORMALIZE_GRAD_SUMS;
 }

@@ -23,6 +23,7 @@ typedef struct {
   ZpPlan *p;         /* NULL: with messages */
   ZbText text;
 } Plan;
+Plan plan_as(const ZgGraph *g, const char *recipe, const ZpOptions *o);
 Plan plan_try(const ZgGraph *g, const char *recipe);
 Plan plan_of(const ZgGraph *g, const char *recipe);     /* fails the test if there is no plan */
 Plan plan_bare(const ZgGraph *g, const char *recipe);   /* as plan_of, for kernels that need no scratch */

@@ -1,0 +1,123 @@
+/* A predicted step beside measured ones, by their traces. */
+#include "runtime/plan/time/time.h"
+#include "tests/unit/plan/models/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const char cluster[] = "cluster c { device f32 1 GFLOPS, products 0.8, attention 0.4, attention_grad "
+                              "0.7, stream 1 GB/s, launch 2 us, steal 0.5\n"
+                              "  level box 8, link 1 GB/s, latency 5 us, start 10 us, ramp 1 us }\n";
+
+typedef struct {
+  Model m;
+  Plan q;
+  const ZpTime *t;
+} Predicted;
+
+static Predicted predict(void) {
+  Predicted x = {
+      .m = model_open("gpt2", NULL, "-D layers=12 -D heads=2 -D width=8 -D context=16 -D words=16")};
+  x.q = plan_bare(x.m.g,
+                  "mesh pipe = 2, data = 2, tensor = 2 split batch over data split head, ffn over tensor\n"
+                  "stages over pipe by cost bind batch = 8, seq = 16 micro 2");
+  ZlProgram *p = zl_load_text(x.q.a, zl_sources_new(x.q.a), x.q.d, "c.zug", cluster, strlen(cluster), NULL);
+  const ZpTimeOptions o = {.spans = true};
+  x.t = zp_time(x.q.a, x.q.p, zl_cluster(p, x.q.d, "c"), &o, x.q.d);
+  cr_assert(x.t);
+  return x;
+}
+
+static void close(Predicted *x) {
+  plan_close(&x->q);
+  model_close(&x->m);
+}
+
+/* What a run of two steps would write: each kind of instruction takes another multiple of what is predicted, and in
+ * the second step half as much more. */
+static ZbText measured(const Predicted *x, double clock) {
+  ZbText out = {0};
+  const ZpPlan *p = x->q.p;
+  zb_text_add(&out, "%s", zp_trace_head);
+  for (int64_t rank = 0; rank < p->mesh.nranks; rank++) {
+    uint32_t s = (uint32_t)zp_coord(&p->mesh, rank, p->mesh.pipe), n = (uint32_t)x->t->stages[s].nspans;
+    ZpSpan *spans = ZB_NEWN(x->q.a, ZpSpan, 2 * n);
+    for (uint32_t i = 0; i < 2 * n; i++) {
+      ZpSpan *to = &spans[i];
+      *to = x->t->stages[s].spans[i % n];
+      const ZpInstr *in = &p->stages[s].prog.instrs[to->instr];
+      double times = (.6 + .1 * in->op + .3 * s) * (i < n ? 1 : 1.5);
+      if (in->op == ZP_I_RECV_GRAD) times = .2;
+      if (rank % 2) times = 9; /* of each stage the first rank is looked at */
+      double takes = times * (to->end - to->begin);
+      to->step = i < n ? 1 : 2;
+      to->begin += i < n ? 0 : 2 * x->t->seconds;
+      to->end = to->begin + takes;
+    }
+    if (rank) zb_text_add(&out, ",\n");
+    zp_trace_events(p, rank, spans, 2 * n, clock, 0, false, &out);
+  }
+  zb_text_add(&out, "%s", zp_trace_tail);
+  return out;
+}
+
+Test(compare, steps) {
+  Predicted x = predict();
+  const ZpPlan *p = x.q.p;
+  ZbText trace = measured(&x, 5), out = {0}, both = {0}, events = {0};
+  ZbErr err;
+  cr_assert(zp_compare(p, x.t, trace.s, &out, &both, &err));
+  expect_text(
+      &out,
+      "a step: 8.372 ms predicted, 41.78 ms measured (+399.0 %)\n"
+      "\n"
+      "the largest differences, of the first rank of each stage; milliseconds a step\n"
+      "  stage  what                                       times   predicted    measured  difference\n"
+      "      0  RECV_GRAD                                      2       6.141       1.228      -4.913\n"
+      "      1  REDUCE_TIED(wte)                               1       1.959       6.122      +4.163\n"
+      "      1  RECV_ACT                                       2       2.693       6.396      +3.703\n"
+      "      1  REDUCE_GRADS(layer)                           18       1.379       4.137      +2.758\n"
+      "      0  REDUCE_GRADS(layer)                           18       1.443       3.789      +2.345\n"
+      "      1  BWD(layer)                                    12       3.338       5.007      +1.669\n"
+      "      1  FWD(layer)                                    12       1.717       2.361      +0.644\n"
+      "      1  all_reduce in forward or backward             48       1.106       1.590      +0.484\n"
+      "      0  BWD(layer)                                    12       3.324       3.739      +0.415\n"
+      "      1  REDUCE_STEP                                    1       0.081       0.273      +0.192\n",
+      "what they differ in");
+  /* To look at beside each other: the predicted step begins with the first measured one, behind its ranks. */
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    if (s) zb_text_add(&events, ",\n");
+    zp_trace_events(p, zp_rank_of_stage(&p->mesh, 0, s), x.t->stages[s].spans, x.t->stages[s].nspans, 5, 0,
+                    true, &events);
+  }
+  ZbText want = {0};
+  zb_text_add(&want, "%.*s,\n%.*s%s", (int)(strstr(trace.s, zp_trace_tail) - trace.s), trace.s,
+              (int)events.len, events.s, zp_trace_tail);
+  const char *wrong = difference(x.q.a, want.s, both.s);
+  cr_expect(!wrong, "%s", wrong);
+  zb_text_free(&trace), zb_text_free(&both), zb_text_free(&events), zb_text_free(&want);
+  close(&x);
+}
+
+static void refuses(const Predicted *x, const char *trace, const char *text, const char *remedy) {
+  ZbText out = {0}, both = {0};
+  ZbErr err;
+  cr_expect(!zp_compare(x->q.p, x->t, trace, &out, &both, &err));
+  cr_expect(strstr(err.text, text) && strstr(err.help, remedy), "%s; %s", err.text, err.help);
+  cr_expect(!out.s && !both.s);
+}
+
+Test(compare, other_traces) {
+  Predicted x = predict();
+  ZbText trace = measured(&x, 0);
+  const char *none = zb_printf(x.q.a, "%s%s", zp_trace_head, zp_trace_tail);
+  refuses(&x, none, "there is no step in the trace", "zrun train --trace FILE");
+  *strstr(trace.s, zp_trace_tail) = 0; /* a run that was killed */
+  refuses(&x, trace.s, "there is no step in the trace", "zrun train --trace FILE");
+  zb_text_free(&trace);
+  trace = measured(&x, 0);
+  x.q.p->mesh.nranks = 16;
+  refuses(&x, trace.s, "the trace is of 8 ranks, recipe r is for 16", "give the recipe that the run had");
+  zb_text_free(&trace);
+  close(&x);
+}

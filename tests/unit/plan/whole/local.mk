@@ -1,0 +1,20 @@
+# Whole plans and times: see the conventions at the top of Makefile.am.
+EXTRA_DIST += tests/unit/plan/whole/recipes.zug tests/unit/plan/whole/plans.expect tests/unit/plan/whole/random.expect \
+  tests/unit/plan/whole/search.expect tests/unit/plan/whole/times.expect
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-plan-whole
+TESTS += tests/unit/test-plan-whole
+tests_unit_test_plan_whole_SOURCES = \
+  tests/unit/compiler/load.c tests/unit/compiler/load.h \
+  tests/unit/plan/models/plan.c tests/unit/plan/models/plan.h \
+  tests/unit/plan/models/recipes.c tests/unit/plan/models/recipes.h \
+  tests/unit/plan/whole/compare.c \
+  tests/unit/plan/whole/search.c \
+  tests/unit/plan/whole/whole.c tests/unit/plan/whole/whole.h
+tests_unit_test_plan_whole_CFLAGS = $(unit_cflags)
+tests_unit_test_plan_whole_LDADD = libcompiler.a libplan.a libkernels.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) -lpthread $(libs_graph) $(unit_libs)
+endif
+
+regenerate-whole: tests/unit/test-plan-whole
+	REGENERATE=yes tests/unit/test-plan-whole
+.PHONY: regenerate-whole
