@@ -82,11 +82,11 @@ static uint32_t span_at(const Memory *m, uint64_t at) {
   return lo;
 }
 
-/* From now on `value` is there, and whatever had any of these bytes is not; ZP_NONE: nothing is. */
+/* From now on `value` is there, and whatever had any of these bytes is not; ZP_NONE: nothing is. There
+ * are bytes: no value has none. */
 static void put(Walk *w, uint8_t place, uint64_t from, uint64_t to, uint32_t value) {
   Memory *m = &w->memory[place];
   uint32_t first = span_at(m, from), last = first, more = value != ZP_NONE;
-  if (from == to) return;
   while (last < m->n && m->span[last].from < to) last++;
   if (!more && first == last) return;
   if (first == last) {

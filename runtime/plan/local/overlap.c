@@ -225,18 +225,6 @@ static uint32_t next_call(const Order *o, uint64_t *begin) {
   return best;
 }
 
-/* What is early may be all that is left. */
-static uint32_t first_left(const Order *o, uint64_t *begin) {
-  uint32_t u = 0;
-  while (o->unit[u].done) u++;
-  uint64_t at = ready(o, u);
-  ZB_ASSERT(at != UINT64_MAX);
-  if (at < o->compute) at = o->compute;
-  if (o->unit[u].beside && at < o->link) at = o->link;
-  *begin = at;
-  return u;
-}
-
 void zp_overlap(ZpLocal *c, ZpPhase phase) {
   ZpList *l = &c->s->list[phase];
   bool any = false;
@@ -251,7 +239,7 @@ void zp_overlap(ZpLocal *c, ZpPhase phase) {
     if (o.nout == l->n) break;
     uint64_t begin;
     uint32_t u = next_call(&o, &begin);
-    if (u == ZP_NONE) u = first_left(&o, &begin);
+    ZB_ASSERT(u != ZP_NONE); /* what the first call that is left waits for has begun: it is not early */
     put(&o, u, begin);
   }
   l->nodes = o.out;

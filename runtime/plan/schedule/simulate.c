@@ -84,19 +84,19 @@ static Ring ring_of_one(ZbArena *a, uint32_t nmicro, uint64_t bytes) {
   return r;
 }
 
+/* What the first stage would receive and the last would send has no bytes. */
 static void fill_rings(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
   const ZpStage *st = &p->stages[s];
   uint32_t M = (uint32_t)p->nmicro, live = p->forward_only ? 1 : zp_order_live(t->work, t->nwork);
   const ZpSegment *first = &p->segments[st->insts[0].segment];
   const ZpSegment *last = &p->segments[st->insts[st->ninsts - 1].segment];
-  bool sends = s + 1 < p->nstages, receives = s > 0;
   t->slot = p->forward_only ? ring_of_one(a, M, st->slot_bytes) : ring_held(a, t, M, live, st->slot_bytes);
   t->keeps_act = first->saves_carry;
-  t->recv[ACT] = t->keeps_act ? ring_held(a, t, M, live < M ? live + 1 : M, receives ? first->carry_bytes : 0)
-                              : ring_turns(a, t, M, false, receives ? first->carry_bytes : 0);
-  t->send[ACT] = ring_turns(a, t, M, false, sends ? last->carry_out_bytes : 0);
-  t->recv[GRAD] = ring_turns(a, t, M, true, sends ? last->dcarry_out_bytes : 0);
-  t->send[GRAD] = ring_turns(a, t, M, true, receives ? first->dcarry_bytes : 0);
+  t->recv[ACT] = t->keeps_act ? ring_held(a, t, M, live < M ? live + 1 : M, first->carry_bytes)
+                              : ring_turns(a, t, M, false, first->carry_bytes);
+  t->send[ACT] = ring_turns(a, t, M, false, last->carry_out_bytes);
+  t->recv[GRAD] = ring_turns(a, t, M, true, last->dcarry_out_bytes);
+  t->send[GRAD] = ring_turns(a, t, M, true, first->dcarry_bytes);
 }
 
 static ZpWork *forwards(ZbArena *a, uint32_t nmicro) {

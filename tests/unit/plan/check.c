@@ -43,6 +43,15 @@ Test(check, mesh_and_stages) {
   rejects(p, "the plan has 3 stages, but not its mesh");
   p->mesh.pipe = -1;
   rejects(p, "the plan has 3 stages, but not its mesh");
+  p = good(rich);
+  p->nmicro = 0;
+  rejects(p, "the plan has no stages or no micro-batches");
+  p = good(rich);
+  p->nstages = 0;
+  rejects(p, "the plan has no stages or no micro-batches");
+  p = good(rich);
+  p->stages[2].prog.ninstrs = UINT32_MAX / 2;
+  rejects(p, "the programs are too long");
 }
 
 /* The engine finds buffers by kind, pool and index, and of several the first. */
@@ -183,6 +192,12 @@ Test(check, buckets_where_used) {
   held[st->nheld] = held[0], held[st->nheld++].iter = 6;
   st->held = held;
   rejects(p, "stage 1 holds layer.6 but does not use it");
+  p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .shared = true}); /* each layer has a copy of it */
+  st = p->stages;
+  ZpStageBucket *scale = &st->held[st->insts[2].held[1]];
+  ZB_PUSH(arena, st->held, st->nheld, *scale);
+  st->insts[2].held[1] = st->nheld - 1;
+  rejects(p, "stage 0 holds scale twice");
 }
 
 Test(check, tuples_fit) {
@@ -417,6 +432,11 @@ Test(check, collective_of_other_stages) {
   cr_assert_eq(one[1].op, ZP_I_REDUCE_TIED);
   one->pair = one[1].pair;
   rejects(p, "are parts of one collective");
+  p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4, .tied = true, .shared = true});
+  one = find_instr(p, 1, ZP_I_REDUCE_TIED, ANY, ANY);
+  uint32_t held = one->held;
+  one->held = one[1].held, one[1].held = held;
+  rejects(p, "stage 1 REDUCE_TIED(scale) is none of the stages with a copy of wte");
 }
 
 Test(check, collective_of_stages_incomplete) {
@@ -443,6 +463,14 @@ Test(check, both_send_first) {
   rejects(p, "deadlock: stage 1 RECV_ACT(mb 1) waits for stage 1 SEND_GRAD(mb 0), whose partner stage 0 "
              "RECV_GRAD(mb 0) waits "
              "for stage 0 SEND_ACT(mb 1), the partner of stage 1 RECV_ACT(mb 1)");
+}
+
+/* Of the links of a cycle the first six are said, and the last. */
+Test(check, long_cycle) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 1, .layers = 6});
+  move_instr(p, 0, fake_find(p, 0, ZP_I_RECV_GRAD, 0, ANY), fake_find(p, 0, ZP_I_SEND_ACT, 0, ANY));
+  rejects(p, "stage 1 FWD(layer.5, mb 0), and so on over 3 more, whose partner stage 0 SEND_ACT(mb 0) waits "
+             "for stage 0 RECV_GRAD(mb 0), the partner of stage 1 SEND_GRAD(mb 0)");
 }
 
 Test(check, tied_in_different_order) {

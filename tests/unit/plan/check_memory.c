@@ -202,6 +202,21 @@ Test(check_memory, end_of_step_in_order) {
   rejects(p, ""); /* whichever proof comes first */
 }
 
+/* Where all is frozen the norm reads nothing that backward makes. */
+Test(check_memory, norm_of_nothing) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 2, .frozen = 3});
+  move_instr(p, 0, fake_find(p, 0, ZP_I_NORM_LOCAL, ANY, ANY), fake_find(p, 0, ZP_I_BWD, 1, 0));
+  rejects(p, "stage 0 NORM_LOCAL may run before stage 0 BWD(part 0, mb 1) is complete");
+}
+
+/* Nobody reads a store again once it has been gathered; but the next step does. */
+Test(check_memory, parameters_outlive_the_step) {
+  ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .level = 3, .forward_only = true});
+  find_buffer(p, 0, ZP_B_SCRATCH, 0, 0)->offset = find_buffer(p, 0, ZP_B_PARAM, 0, 0)->offset;
+  rejects(p, "stage 0: at the end of the step parameter store of wte holds nothing of use instead of "
+             "parameters of wte");
+}
+
 Test(check_memory, reduced_before_the_last_backward) {
   ZpPlan *p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2, .level = 0});
   uint32_t at = fake_find(p, 0, ZP_I_BWD, 1, 3);
@@ -333,6 +348,9 @@ Test(check_memory, arena_bounds) {
   p = good(rich);
   p->stages[1].ledger.total[ZP_DEVICE] += 64;
   rejects(p, "stage 1: the lines of the ledger add up to ");
+  p = good(rich);
+  p->stages[1].ledger.bytes[ZP_L_PARAMS] = UINT64_MAX;
+  rejects(p, "stage 1: the ledger overflows");
   p = good(rich);
   find_buffer(p, 1, ZP_B_SCRATCH, 0, 0)->offset += 8;
   rejects(p, "stage 1: scratch 0 lies at bytes ");

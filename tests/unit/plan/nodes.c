@@ -150,3 +150,22 @@ Test(nodes, what_is_said) {
         9, 2);
   TELLS("AB", "2 nodes of 1 rank; between nodes: a\n", 2);
 }
+
+/* Coordinates along every choice of dims, counted as an odometer does: the last dim is the fastest. */
+Test(nodes, members_of_groups) {
+  ZpMesh m = mesh_of((const int64_t[]){2, 3, 4, 0});
+  for (int64_t rank = 0; rank < m.nranks; rank++)
+    for (ZpDims dims = 0; dims < 1u << m.ndims; dims++) {
+      int64_t c[3] = {rank / 12, rank / 4 % 3, rank % 4};
+      for (int d = 0; d < 3; d++)
+        if (dims >> d & 1) c[d] = 0;
+      for (int64_t i = 0; i < zp_group_size(&m, dims); i++) {
+        cr_assert_eq(zp_group_member(&m, rank, dims, i), (c[0] * 3 + c[1]) * 4 + c[2]);
+        for (int d = 3; d-- > 0;) {
+          if (!(dims >> d & 1)) continue;
+          if (++c[d] < m.dim[d].size) break;
+          c[d] = 0;
+        }
+      }
+    }
+}

@@ -57,6 +57,28 @@ Test(halo, faults) {
   model_close(&m);
 }
 
+/* Nobody waits for other ranks while a collective is under way: here both in the other order. */
+Test(halo, nothing_beside) {
+  Model m =
+      model_open("halo",
+                 "model M { axis batch, seq, a = 2, b = 4  input x: real[batch, seq, a]\n"
+                 "  param w[a] ~ normal(1)  param v[a, b] ~ normal(1)\n"
+                 "  y = x * w  z = dot[b](dot[a](x, v), v)  y = shift[seq](y)  loss y * z per samples() }",
+                 NULL);
+  Plan q = plan_of(m.g, "bind batch = 2, seq = 8 mesh c = 2, d = 2 split seq over c split b over d");
+  ZpNode *n = q.p->segments[0].list[ZP_FWD].nodes;
+  uint32_t at = 0;
+  while (!zp_is_halo(&n[at])) at++;
+  cr_assert_eq(n[at + 1].call.op, ZG_OP_ALL_REDUCE);
+  ZpNode shift = n[at];
+  n[at] = n[at + 1], n[at + 1] = shift;
+  n[at].until = at + 1;
+  q.p->pins = true; /* a device that goes on meanwhile */
+  WITH(n[at].until, at + 2, "waits for other ranks while a collective is under way");
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* ---- recurrences --------------------------------------------------------------------------------------- */
 static const char text[] =
     "model M {\n"

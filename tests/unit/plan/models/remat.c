@@ -7,23 +7,25 @@
 #define X "real[batch, seq, embed]"
 static const char sizes[] = "bind batch = 8, seq = 128 micro 1\n";
 
-/* `loss` of one layer is behind `y`, a function of x and of parameters: what is kept of it. */
-static void expect_of(const char *body, const char *recipe, const char *expect) {
+/* `loss` of one layer is behind `y`, a function of x and of parameters: what is kept of it, for a device that
+ * supports that. */
+static void expect_on(bool (*supports)(const ZkCall *), const char *body, const char *recipe,
+                      const char *expect) {
   Model m = {0};
   ZbText t = {0};
-  zb_text_add(
-      &t,
-      "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
-      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
-      "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
-      "  repeat 3 as layer {\n"
-      "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn] = 0\n    %s\n  }\n"
-      "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
-      body);
+  zb_text_add(&t,
+              "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+              "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+              "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+              "  repeat 3 as layer {\n"
+              "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n"
+              "    param b[ffn], c[ffn] = 0\n    param r[embed] ~ normal(1)\n    %s\n  }\n"
+              "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
+              body);
   m = model_open(NULL, t.s, NULL);
   zb_text_free(&t);
   zb_text_add(&t, "%s%s", sizes, recipe);
-  Plan q = plan_of(m.g, t.s);
+  Plan q = supports ? plan_fused(m.g, t.s, supports) : plan_of(m.g, t.s);
   zb_text_free(&t);
   t = (ZbText){0};
   put_saved(q.p, segment_of(q.p, "layer", 0), &t);
@@ -31,6 +33,10 @@ static void expect_of(const char *body, const char *recipe, const char *expect) 
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
   plan_close(&q);
   model_close(&m);
+}
+
+static void expect_of(const char *body, const char *recipe, const char *expect) {
+  expect_on(NULL, body, recipe, expect);
 }
 
 /* What the product's gradient needs besides: x, which is carried in. */
@@ -54,6 +60,18 @@ Test(remat, several_operands) {
             "carry\npointwise/add: real[batch, seq, ffn]\n");
   expect_of("a = dot[embed](x, w) c = dot[embed](x, u) x = dot[ffn](nn.silu(a + c) * a * c, v)", "",
             "carry\ndot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n");
+}
+
+/* What a parameter makes of a product is kept in its place, if it is no larger and goes into no other sum. */
+Test(remat, product_or_sum) {
+  expect_on(supports_norms, "x = dot[ffn](nn.silu(dot[embed](x, w) + b), v)", "",
+            "carry\npointwise/add: real[batch, seq, ffn]\n");
+  expect_on(supports_norms, "x = dot[ffn](dot[embed](x, nn.silu(dot[embed](r, w) + u)), v)", "",
+            "carry\ndot: real[ffn]\ndot: real[batch, seq, ffn]\n");
+  expect_on(supports_norms, "x = dot[ffn](nn.silu(dot[embed](x, w) + b + c), v)", "",
+            "carry\ndot: real[batch, seq, ffn]\n");
+  expect_on(supports_norms, "x = dot[ffn](nn.silu(dot[embed](x, w) + b * 2), v)", "",
+            "carry\ndot: real[batch, seq, ffn]\n");
 }
 
 Test(remat, dropout_is_drawn_again) {

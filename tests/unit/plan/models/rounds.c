@@ -1,5 +1,6 @@
 /* What is between dispatch and combine is one run of neighbours that is played in rounds; faults in it are
  * refused. */
+#include "graph/ragged.h"
 #include "tests/unit/plan/models/faults.h"
 
 #define MOE(after)                                                                                           \
@@ -44,7 +45,23 @@ Test(rounds, faults) {
   WITH(dispatch->in[1], dispatch->in[2], "sees operand 1 otherwise than it lies");
   WITH(dot->rounds, 0, "has rows of experts outside of rounds");
   WITH(round->rounds, 0, "begins rounds without saying which");
+  WITH(combine[1].rounds, combine->rounds, "gives out of rounds what is of the last one alone");
   WITH(combine->rounds, 9, "begins rounds without saying which");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Ranks that have other tokens have other rounds. */
+Test(rounds, others_are_not_waited_for) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(m.g, "mesh d = 2, ep = 2 split batch over d split batch, expert over ep\n"
+                        "bind batch = 8, seq = 6, slot = 0.5 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH);
+  accepts(q.p);
+  cr_assert_eq(dispatch->dims, 2);
+  WITH(dispatch->dims, 3, "waits for ranks that have other rounds");
+  WITH(dispatch->dims, 1, "waits for ranks that have other rounds");
   plan_close(&q);
   model_close(&m);
 }
@@ -70,28 +87,35 @@ Test(rounds, on_a_device) {
 
 /* What every round reads outlives the first, and what is added up over rounds lies where nothing of a round
  * does: of every place for them that the block has, those that a node of the region writes to are refused. */
+static uint32_t refused_places(const Plan *q, ZpPhase phase, ZpValue *v, const char *text) {
+  const ZpSegment *s = &q->p->segments[1];
+  uint64_t was = v->at.offset;
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < s->list[phase].n && v->at.space == ZP_AT_TEMP; i++) {
+    const ZpNode *n = &s->list[phase].nodes[i];
+    const ZpValue *made = n->rounds && n->call.nout ? &s->values[n->out[0]] : NULL;
+    if (!made || made == v || made->at.offset + v->bytes > s->list[phase].temp) continue;
+    ZbErr err = {0};
+    v->at.offset = made->at.offset;
+    cr_expect(!zp_check_segments(q->p, &err), "place of node %u", i);
+    found += strstr(err.text, text) != NULL;
+    v->at.offset = was;
+  }
+  return found;
+}
+
 Test(rounds, what_outlives_them) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(m.g, "bind batch = 4, seq = 6, slot = 0.5 micro 2");
   ZpSegment *s = &q.p->segments[1];
-  ZpNode *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH), *combine = node_of(s, ZP_FWD, ZG_OP_COMBINE);
-  ZpValue *both[] = {&s->values[dispatch->in[1]], &s->values[combine->out[0]]};
-  int refused = 0;
-  for (int k = 0; k < 2; k++) {
-    uint64_t was = both[k]->at.offset;
-    if (both[k]->at.space != ZP_AT_TEMP) continue;
-    for (uint32_t i = 0; i < s->list[ZP_FWD].n; i++) {
-      const ZpNode *n = &s->list[ZP_FWD].nodes[i];
-      const ZpValue *v = n->rounds && n->call.nout ? &s->values[n->out[0]] : NULL;
-      if (!v || v == both[0] || v == both[1] || v->at.offset + both[k]->bytes > s->list[ZP_FWD].temp)
-        continue;
-      both[k]->at.offset = v->at.offset;
-      rejects(q.p, "part 1, forward, ");
-      both[k]->at.offset = was;
-      refused++;
-    }
+  uint32_t sums = 0; /* backward: forward has no temporary that is one */
+  for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++) {
+    ZpValue *read = &s->values[node_of(s, k, ZG_OP_DISPATCH)->in[1]];
+    ZpValue *sum = &s->values[node_of(s, k, ZG_OP_COMBINE)->out[0]];
+    cr_expect_gt(refused_places(&q, k, read, "reads operand 1"), 0);
+    sums += refused_places(&q, k, sum, "adds result 0 to what is not there any more");
   }
-  cr_expect(refused, "no place to try");
+  cr_expect_gt(sums, 0);
   accepts(q.p);
   plan_close(&q);
   model_close(&m);
@@ -108,6 +132,31 @@ Test(rounds, one_region) {
   cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_ROUND), 1);
   cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_GROUPED_DOT), 4);
   cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_GROUPED_OUTER), 2);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Rows are the first operand of a product of experts, whichever they are in the model. */
+Test(rounds, rows_come_first) {
+  static const char *const part = "rows = dot[f](tanh(dot[d](rows, up)), down)";
+  const char *at = strstr(moe, part);
+  cr_assert(at);
+  Model m = {0};
+  ZbText t = {0};
+  zb_text_add(&t, "%.*srows = dot[f](down, tanh(dot[d](up, rows)))%s", (int)(at - moe), moe,
+              at + strlen(part));
+  m = model_open(NULL, t.s, NULL);
+  zb_text_free(&t);
+  Plan q = plan_of(m.g, "bind batch = 4, seq = 6 micro 2");
+  const ZpSegment *s = &q.p->segments[1];
+  for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++)
+    for (uint32_t i = 0; i < s->list[k].n; i++) {
+      const ZpNode *n = &s->list[k].nodes[i];
+      if (n->call.op != ZG_OP_GROUPED_DOT) continue;
+      cr_expect_neq(zg_slot_axis(q.p->experts, &s->values[n->in[0]].type), ZG_NO_AXIS);
+      cr_expect_eq(zg_slot_axis(q.p->experts, &s->values[n->in[1]].type), ZG_NO_AXIS);
+    }
+  cr_expect_eq(count_of(s, ZP_FWD, ZG_OP_GROUPED_DOT), 2);
   plan_close(&q);
   model_close(&m);
 }
@@ -136,6 +185,10 @@ Test(rounds, refusals) {
   Model m = model_open(NULL, moe, NULL);
   refused(m.g, "mesh tensor = 2 split expert over tensor bind batch = 4, seq = 6",
           "have the same tokens to dispatch");
+  refused(m.g, "mesh d = 1 split slot over d bind batch = 4, seq = 6",
+          "`slot` cannot be split over `d`: it counts rows of experts");
+  refused(m.g, "mesh e = 2 split batch, f, expert over e bind batch = 4, seq = 6",
+          "over `e` weights of experts would be split by `f`, not by `expert`");
   refused(m.g, "bind batch = 4, seq = 1.5", "the size of `seq` must be a whole number");
   refused(m.g, "bind batch = 4, seq = 6, slot = 1e12", "rows of each expert");
   model_close(&m);

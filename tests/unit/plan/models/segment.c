@@ -62,6 +62,7 @@ Test(segment, inputs_and_facts) {
   WITH(q.p->stages[0].input_bytes, 64, "stage 0 has 64 bytes for inputs of 120");
   WITH(q.p->global_batch, 8, "a step's samples are not those of its micro-batches");
   WITH(q.p->nmicro, 2, "a step's samples are not those of its micro-batches");
+  WITH(q.p->mesh.nranks, 2, "a mesh of 1 ranks has 2");
   WITH(q.p->optimizers[0].states, 1, "1 states of the optimizer instead of 2");
   ZpBucket *k = &q.p->buckets[0];
   WITH(k->nslices, 0, "0 of 1 parameters are in buckets");
@@ -142,6 +143,13 @@ Test(segment, what_is_carried_one_way) {
   uint32_t copy = (uint32_t)(node_of(s, ZP_FWD, ZG_OP_COPY) - s->list[ZP_FWD].nodes);
   cr_assert_eq(copy, s->list[ZP_FWD].n - 1);
   WITH(s->list[ZP_FWD].n, copy, "makes 1 of 2 values that it carries");
+  for (uint32_t i = 0; i < m.g->nsegments; i++) {
+    const ZpCotangents *x = &q.p->cotangents[i];
+    for (uint32_t k = 0; k < m.g->segments[i].ncarry_in; k++)
+      WITH(x->in[k], !x->in[k], "carries cotangents that nothing is made from, or lacks some");
+    for (uint32_t k = 0; k < m.g->segments[i].ncarry_out; k++)
+      WITH(x->out[k], !x->out[k], "carries cotangents that nothing is made from, or lacks some");
+  }
   plan_close(&q);
   model_close(&m);
 }
@@ -213,6 +221,31 @@ Test(segment, losses) {
   WITH(num->call.op, ZG_OP_LOSS_DEN, "takes out 0 of 1 `loss_num 0`");
   WITH(s->list[ZP_COUNT].n, s->list[ZP_COUNT].n - 1, "takes out 0 of 1 `loss_den 1`");
   WITH(s->list[ZP_BWD], s->list[ZP_COUNT], "takes out 2 numbers and outputs instead of 0");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* What is wrong with a plan is reported as a fault of the planner. */
+Test(segment, is_reported) {
+  Model m = model_open(NULL, rows, NULL);
+  Plan q = plan_of(m.g, "bind batch = 4");
+  cr_assert(zp_prove(q.p, q.d));
+  q.p->mesh.nranks = 2;
+  cr_assert(!zp_prove(q.p, q.d));
+  const char *text = plan_messages(&q);
+  cr_expect(strstr(text, "error[Z0999]: the plan of recipe r failed its proof (please report)"), "%s", text);
+  cr_expect(strstr(text, "note: a mesh of 1 ranks has 2"), "%s", text);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* A plan that only goes forward has to take out and to carry as much. */
+Test(segment, forward_only) {
+  Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
+  Plan q = plan_forward(m.g, "bind batch = 2, seq = 16", NULL);
+  ZpSegment *layer = &q.p->segments[segment_of(q.p, "layer", 0)], *last = &q.p->segments[m.g->nsegments - 1];
+  WITH(layer->list[ZP_FWD].n, layer->list[ZP_FWD].n - 1, "makes 0 of 1 values that it carries");
+  WITH(last->list[ZP_FWD].n, last->list[ZP_FWD].n - 1, "takes out ");
   plan_close(&q);
   model_close(&m);
 }
@@ -331,6 +364,35 @@ Test(segment, pointwise) {
     else after++;
   }
   cr_assert(alone && amid && after);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* All of a batched call are groups of as many: in products, and in those whose bias has a gradient, too. */
+static bool supports_groups(const ZkCall *k) { return supports_batched(k) || supports_bias_grads(k); }
+
+Test(segment, groups) {
+  Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
+  Plan q = plan_fused(m.g, "bind batch = 2, seq = 16", supports_groups);
+  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  int results = 0;
+  for (int phase = ZP_FWD; phase <= ZP_BWD; phase++)
+    for (uint32_t i = 0; i < s->list[phase].n; i++) {
+      ZpNode *n = &s->list[phase].nodes[i];
+      for (int j = 0; j < n->call.nin + n->call.nout; j++) {
+        bool in = j < n->call.nin;
+        int k = in ? j : j - n->call.nin;
+        ZpValue *v = &s->values[in ? n->in[k] : n->out[k]];
+        ZkView *w = in ? &n->call.in[k] : &n->call.out[k];
+        if (!v->nmembers) continue;
+        v->nmembers--, w->size[0]--;
+        rejects(q.p, "has groups of different sizes");
+        v->nmembers++, w->size[0]++;
+        accepts(q.p);
+        results += k > 0 && !in;
+      }
+    }
+  cr_expect_gt(results, 0);
   plan_close(&q);
   model_close(&m);
 }
