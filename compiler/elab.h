@@ -281,8 +281,7 @@ void update_place(Elab *e, const ZlStmt *s);
 /* What sep.c found of a value: is it a mean over `batch`, used linearly, a sum, the same for all samples, or
  * else? */
 typedef enum { UPDATE_CONST, UPDATE_MEAN, UPDATE_SUM, UPDATE_OTHER } UpdateKind;
-/* Turns what the sink `n` of segment `seg` takes into the state's measure, and what follows it into its
- * update. */
-void update_split(Elab *e, uint32_t seg, ZgNode *n, UpdateKind (*kind)(void *arg, uint32_t value), void *arg);
+/* Turns what each sink of segment `seg` takes into its state's measure, and what follows it into its update. */
+void update_split(Elab *e, uint32_t seg, UpdateKind (*kind)(void *arg, uint32_t value), void *arg);
 
 #endif

@@ -185,10 +185,7 @@ void sep_check(Elab *e, uint16_t batch) {
       const ZgNode *m = &e->g->segments[k].nodes[i];
       if (m->op == ZG_OP_LOSS_NUM || m->op == ZG_OP_LOSS_DEN) report(e, m, s.value[k][m->in[0]]);
     }
-  for (uint32_t k = 0; k < n; k++)
-    for (uint32_t i = 0; i < e->g->segments[k].nnodes; i++)
-      if (e->g->segments[k].nodes[i].op == ZG_OP_MEASURE)
-        update_split(e, k, &e->g->segments[k].nodes[i], kind_of, &(Place){&s, k});
+  for (uint32_t k = 0; k < n; k++) update_split(e, k, kind_of, &(Place){&s, k});
   ZlSpan last_aux = ZL_NOWHERE;
   for (uint32_t k = 0; k < n; k++)
     for (uint32_t i = 0; i < e->g->segments[k].nnodes; i++) {

@@ -53,31 +53,74 @@ void update_place(Elab *e, const ZlStmt *s) {
 }
 
 /* ---- splitting ----------------------------------------------------------------------------------------- */
+/* Of a segment, by value. It is made once, since a segment may have thousands of updates of few values each. */
+typedef struct {
+  uint32_t *root; /* what it is up to casts, stops and broadcasts, but for those of an index */
+  uint32_t *own;  /* the state in which it is elementwise, NO_STATE, or SEVERAL_STATES */
+  uint32_t *seen; /* by which search, from 1 */
+  uint32_t *stack;
+  uint32_t searches;
+} Table;
+#define NO_STATE ZG_NONE
+#define SEVERAL_STATES (ZG_NONE - 1)
+
 typedef struct {
   Elab *e;
   const ZgSegment *s;
+  Table *t;
   ZgNode *sink;
   ZgUpdate *u;
   UpdateKind (*kind)(void *arg, uint32_t value);
   void *arg;
-  bool *own;        /* by value: elementwise in the state */
-  uint32_t *reg;    /* by value: 1 + its register, 0: none yet */
-  uint32_t measure; /* the value, or ZG_NONE */
+  uint32_t made[ZG_MAX_UPDATE]; /* by step: the value */
+  uint32_t begun;               /* steps whose operands are being made */
+  uint32_t measure;             /* the value, or ZG_NONE */
   bool failed;
 } Split;
 enum { STATE, MEASURE, FIRST };
 
-static void find_own(Split *x) {
-  for (uint32_t i = 0; i < x->s->nnodes; i++) {
-    const ZgNode *n = &x->s->nodes[i];
-    bool own = n->op == ZG_OP_PARAM && n->opt[0] == x->sink->opt[0];
-    for (int k = 0; k < n->nin && zg_op_info[n->op].kind == ZG_EW; k++) own |= x->own[n->in[k]];
-    for (int k = 0; k < n->nout; k++) x->own[n->out + (uint32_t)k] = own;
+static const ZgNode *maker(const ZgSegment *s, uint32_t v) { return &s->nodes[s->values[v].node]; }
+
+static bool goes_through(ZgOp op) { return op == ZG_OP_CAST || op == ZG_OP_BROADCAST || op == ZG_OP_STOP; }
+
+static Table make_table(Elab *e, const ZgSegment *s) {
+  uint32_t n = s->nvalues + 1;
+  Table t = {.root = ZB_NEWN(e->arena, uint32_t, n),
+             .own = ZB_NEWN(e->arena, uint32_t, n),
+             .seen = ZB_NEWN(e->arena, uint32_t, n),
+             .stack = ZB_NEWN(e->arena, uint32_t, n)};
+  for (uint32_t v = 0; v < s->nvalues; v++) {
+    const ZgNode *m = maker(s, v);
+    bool index = s->values[v].type.elem == ZG_INDEX;
+    t.root[v] = goes_through(m->op) && !index ? t.root[m->in[0]] : v;
+    t.own[v] = m->op == ZG_OP_PARAM && e->g->params[m->opt[0]].state ? (uint32_t)m->opt[0] : NO_STATE;
+    for (int k = 0; k < m->nin && zg_op_info[m->op].kind == ZG_EW; k++) {
+      uint32_t o = t.own[m->in[k]];
+      if (t.own[v] == NO_STATE) t.own[v] = o;
+      else if (o != NO_STATE && o != t.own[v]) t.own[v] = SEVERAL_STATES;
+    }
   }
+  return t;
+}
+
+/* Is `v` elementwise in the state? Among several it is searched, through values of several alone. */
+static bool is_own(Split *x, uint32_t v) {
+  Table *t = x->t;
+  uint32_t state = (uint32_t)x->sink->opt[0], search = ++t->searches, n = 0;
+  t->stack[n++] = v;
+  while (n) {
+    uint32_t w = t->stack[--n];
+    if (t->own[w] == state) return true;
+    if (t->own[w] != SEVERAL_STATES) continue;
+    const ZgNode *m = maker(x->s, w);
+    for (int k = 0; k < m->nin; k++)
+      if (t->seen[m->in[k]] != search) t->seen[m->in[k]] = search, t->stack[n++] = m->in[k];
+  }
+  return false;
 }
 
 static ZlDiag *refuse(Split *x, uint32_t v, const char *what) {
-  const ZgNode *n = &x->s->nodes[x->s->values[v].node];
+  const ZgNode *n = maker(x->s, v);
   ZlSpan at = place_span(x->e, n->loc), whole = place_span(x->e, x->sink->loc);
   x->failed = true;
   ZlDiag *d = zl_report(x->e->diags, ZL_Z0706, at.file < 0 ? whole : at, "%s", what);
@@ -85,73 +128,76 @@ static ZlDiag *refuse(Split *x, uint32_t v, const char *what) {
   return d;
 }
 
-static uint32_t step_of(Split *x, uint32_t v, ZgUpdateStep s) {
-  if (x->u->n == ZG_MAX_UPDATE) {
-    if (!x->failed) zl_help(refuse(x, v, "an update of more operations than 32"), "make it of fewer");
-    return STATE;
-  }
-  x->u->steps[x->u->n++] = s;
-  return FIRST + x->u->n - 1;
-}
-
-/* The register of a value at the end of the step. */
-static uint32_t reg_of(Split *x, uint32_t v) {
-  const ZgNode *n = &x->s->nodes[x->s->values[v].node];
+/* Is `v` the state's measure? Reports a second one. */
+static bool is_measure(Split *x, uint32_t v) {
   UpdateKind kind = x->kind(x->arg, v);
-  if (x->reg[v]) return x->reg[v] - 1;
-  if (x->failed) return STATE;
-  if (n->op == ZG_OP_PARAM && x->own[v]) return STATE;
-  bool through = n->op == ZG_OP_CAST || n->op == ZG_OP_BROADCAST || n->op == ZG_OP_STOP;
-  bool counted = !x->own[v] && (kind == UPDATE_MEAN || kind == UPDATE_SUM);
-  if (counted && x->measure != ZG_NONE && x->measure != v) {
+  if ((kind != UPDATE_MEAN && kind != UPDATE_SUM) || is_own(x, v)) return false;
+  if (x->measure != ZG_NONE && x->measure != v)
     zl_help(refuse(x, v, "a second mean or sum over `batch`: an update has one"),
             "another state can keep this one; or make one expression of both");
-    return STATE;
-  }
-  uint32_t reg[3] = {0};
-  if (counted) {
-    x->measure = v;
-    x->sink->opt[1] = kind == UPDATE_SUM ? ZG_MEASURE_SUM : ZG_MEASURE_MEAN;
-    return MEASURE;
-  }
-  const ZgOpInfo *o = &zg_op_info[n->op];
-  if (o->kind != ZG_EW || n->op == ZG_OP_AXSIZE || n->op == ZG_OP_KNOWN ||
-      (through && x->s->values[v].type.elem == ZG_INDEX)) {
+  x->measure = v;
+  x->sink->opt[1] = kind == UPDATE_SUM ? ZG_MEASURE_SUM : ZG_MEASURE_MEAN;
+  return true;
+}
+
+/* Can the root `v` be a step of the update? Reports why not. */
+static bool is_step(Split *x, uint32_t v) {
+  const ZgNode *n = maker(x->s, v);
+  bool index = goes_through(n->op); /* others are no roots */
+  if (zg_op_info[n->op].kind != ZG_EW || n->op == ZG_OP_AXSIZE || n->op == ZG_OP_KNOWN || index) {
     ZlDiag *d = refuse(x, v,
-                       x->own[v] ? "an update is elementwise in its state"
-                       : kind == UPDATE_OTHER
+                       is_own(x, v) ? "an update is elementwise in its state"
+                       : x->kind(x->arg, v) == UPDATE_OTHER
                            ? "an update takes means and sums over all samples of a step; this is none"
                            : "an update is elementwise in what it takes");
     zl_note(d,
             "it is computed once, at the end of the step, from the state and one mean or sum over `batch`");
-    return STATE;
-  }
-  for (int k = 0; k < n->nin; k++) reg[k] = reg_of(x, n->in[k]);
-  uint32_t r = through ? reg[0]
-                       : step_of(x, v,
-                                 (ZgUpdateStep){n->op, (uint16_t)reg[0], (uint16_t)reg[1], (uint16_t)reg[2],
-                                                n->op == ZG_OP_FILL ? n->num[0] : 0});
-  x->reg[v] = 1 + r;
-  return r;
+  } else if (x->u->n + x->begun == ZG_MAX_UPDATE)
+    zl_help(refuse(x, v, "an update of more operations than 32"), "make it of fewer");
+  return !x->failed;
 }
 
-void update_split(Elab *e, uint32_t seg, ZgNode *n, UpdateKind (*kind)(void *arg, uint32_t value),
-                  void *arg) {
+/* The register of a value at the end of the step. Calls are no deeper than an update has operations. */
+static uint32_t reg_of(Split *x, uint32_t v) {
+  if (x->failed) return STATE;
+  if (is_measure(x, v)) return MEASURE;
+  v = x->t->root[v]; /* of the same kind: the way to it broadcasts over no `batch` */
+  const ZgNode *n = maker(x->s, v);
+  if (n->op == ZG_OP_PARAM && n->opt[0] == x->sink->opt[0]) return STATE;
+  for (uint32_t i = 0; i < x->u->n; i++)
+    if (x->made[i] == v) return FIRST + i;
+  if (!is_step(x, v)) return STATE;
+  uint16_t reg[3] = {0};
+  x->begun++;
+  for (int k = 0; k < n->nin; k++) reg[k] = (uint16_t)reg_of(x, n->in[k]);
+  x->begun--;
+  x->made[x->u->n] = v;
+  x->u->steps[x->u->n++] = (ZgUpdateStep){n->op, reg[0], reg[1], reg[2], n->op == ZG_OP_FILL ? n->num[0] : 0};
+  return FIRST + x->u->n - 1;
+}
+
+static void split(Split *x) {
+  x->u->steps = ZB_NEWN(x->e->g->arena, ZgUpdateStep, ZG_MAX_UPDATE);
+  uint32_t last = reg_of(x, x->sink->in[0]);
+  if (!x->failed && last < FIRST) /* the state itself, or its measure */
+    x->u->steps[x->u->n++] = (ZgUpdateStep){.op = ZG_OP_STOP, .a = (uint16_t)last};
+  if (x->measure != ZG_NONE) x->sink->in[0] = x->measure;
+  x->e->g->params[x->sink->opt[0]].update = x->u;
+}
+
+void update_split(Elab *e, uint32_t seg, UpdateKind (*kind)(void *arg, uint32_t value), void *arg) {
   const ZgSegment *s = &e->g->segments[seg];
-  Split x = {.e = e,
-             .s = s,
-             .sink = n,
-             .u = ZB_NEW(e->g->arena, ZgUpdate),
-             .kind = kind,
-             .arg = arg,
-             .own = ZB_NEWN(e->arena, bool, s->nvalues + 1),
-             .reg = ZB_NEWN(e->arena, uint32_t, s->nvalues + 1),
-             .measure = ZG_NONE};
-  x.u->steps = ZB_NEWN(e->g->arena, ZgUpdateStep, ZG_MAX_UPDATE);
-  find_own(&x);
-  uint32_t last = reg_of(&x, n->in[0]);
-  if (!x.failed && last < FIRST) /* the state itself, or its measure */
-    step_of(&x, n->in[0], (ZgUpdateStep){.op = ZG_OP_STOP, .a = (uint16_t)last});
-  if (x.measure != ZG_NONE) n->in[0] = x.measure;
-  e->g->params[n->opt[0]].update = x.u;
+  Table t = {0};
+  for (uint32_t i = 0; i < s->nnodes; i++) {
+    if (s->nodes[i].op != ZG_OP_MEASURE) continue;
+    if (!t.root) t = make_table(e, s);
+    split(&(Split){.e = e,
+                   .s = s,
+                   .t = &t,
+                   .sink = &s->nodes[i],
+                   .u = ZB_NEW(e->g->arena, ZgUpdate),
+                   .kind = kind,
+                   .arg = arg,
+                   .measure = ZG_NONE});
+  }
 }

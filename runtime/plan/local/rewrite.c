@@ -10,8 +10,8 @@ void zp_find_makers(const ZpNode *nodes, uint32_t n, uint32_t *maker) {
 
 /* The tables of a list as it is now. */
 static void begin_list(ZpRewrite *r) {
-  if (r->s->nvalues > r->nvalues)
-    r->nvalues = r->s->nvalues, r->maker = ZB_NEWN(r->tmp, uint32_t, r->nvalues);
+  if (!r->maker || r->s->nvalues > r->nvalues)
+    r->nvalues = r->s->nvalues, r->maker = ZB_NEWN(r->tmp, uint32_t, r->nvalues + 1);
   memset(r->dropped, 0, r->n * sizeof *r->dropped);
   memset(r->behind, 0, r->n * sizeof *r->behind);
   memset(r->maker, 0xff, r->nvalues * sizeof *r->maker);

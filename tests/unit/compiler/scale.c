@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define HEAD                                                                                                 \
@@ -25,6 +26,9 @@ static const Scale scales[] = {
     {"names", "", HEAD, "h%u = h * 2 h = h%u + 1\n", TAIL, 1000},
     {"params", "", HEAD, "param b%u[d] = 0 h = h + b%u\n", TAIL, 1000},
     {"unused params", "", HEAD, "param b%u[d] = 0\n", TAIL, 1000},
+    {"states", "", HEAD, "state s%u[d] = 0 update s%u = 0.9 * s%u + mean[batch](x)\n", TAIL, 500},
+    {"updates by one value", "", HEAD "m = mean[batch](x)\n",
+     "m = m * 2 state s%u[d] = 0 update s%u = s%u + m\n", TAIL, 500},
     {"inputs", "", HEAD, "input x%u: real[batch, d] h = h + x%u\n", TAIL, 500},
     {"outputs", "", HEAD, "output o%u = h + %u\n", TAIL, 500},
     {"axes", "", HEAD, "axis a%u = %u + 1\n", TAIL, 120},
@@ -105,6 +109,27 @@ Test(scale, time_grows_with_the_source) {
     }
     cr_expect(many <= 20 * few + 0.005, "%s: %u take %.1f ms, %u take %.1f ms", s->name, s->n, few * 1e3,
               8 * s->n, many * 1e3);
+  }
+}
+
+/* However long the way from a state to its update is, the stack that it takes is bounded. */
+Test(scale, long_ways_to_an_update) {
+  static const struct {
+    const char *piece;
+    bool many; /* operations: refused */
+  } cases[] = {{"v = stop(v)\n", false}, {"v = bf16(f32(v))\n", false}, {"v = v * 3 + 1\n", true}};
+  cr_assert_eq(setrlimit(RLIMIT_STACK, &(struct rlimit){1 << 20, RLIM_INFINITY}), 0);
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    ZbText t = {0};
+    zb_text_add(&t, HEAD "state s[d] = 0 v = s\n");
+    put_pieces(&t, cases[k].piece, 20000);
+    zb_text_add(&t, "update s = v + mean[batch](x)\n" TAIL);
+    Case c = load_text(t.s);
+    cr_expect_eq(!compile(&c), cases[k].many, "%s: %s", cases[k].piece, messages(&c));
+    bool said = strstr(messages(&c), "an update of more operations than 32\n");
+    cr_expect_eq(said, cases[k].many, "%s: %s", cases[k].piece, messages(&c));
+    done(&c);
+    zb_text_free(&t);
   }
 }
 

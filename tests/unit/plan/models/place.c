@@ -157,3 +157,17 @@ Test(place, packs_tightly) {
     model_close(&x);
   }
 }
+
+/* What is before a repeat that begins the model has no values, nor has an empty repeat. Only a sanitizer sees
+ * what is done with tables of none. */
+Test(place, segments_without_values) {
+  Model m = model_open(NULL,
+                       "model M { axis batch, a = 4 input x: real[batch, a] param w[a] = 1 h = x\n"
+                       "repeat 2 { } loss h * w per samples() }",
+                       NULL);
+  Plan q = plan_of(m.g, "bind batch = 4");
+  cr_assert(q.p->segments[0].nvalues == 0 && q.p->segments[1].nvalues == 0);
+  cr_expect_str_eq(plan_wrong(q.p, m.c.a), "");
+  plan_close(&q);
+  model_close(&m);
+}
