@@ -281,13 +281,16 @@ void config_check(Elab *e) {
 /* ---- what the model says ------------------------------------------------------------------------------- */
 void config_values(Elab *e) {
   const ZlFile *f = e->model->file;
+  ZlSpan beyond = ZL_NOWHERE;
   for (uint32_t i = 0; i < f->nweights; i++) {
     const char *map = f->weights[i]->name.s;
     const ZlWeights *w = f->weights[i]->base && !f->weights[i]->nconfig ? f->weights[i]->base : f->weights[i];
     if (strcmp(w->model.s, e->model->name.s)) continue;
     for (uint32_t k = 0; k < w->nconfig; k++) {
       const char *text = cond_holds(e, w->config[k].cond) ? value_text(e, &w->config[k].values[0]) : NULL;
+      if (text && e->g->nconfig == ZG_MAX_KEYS) beyond = w->config[k].key.span;
       if (text) zg_config_add(e->g, map, w->config[k].key.s, text);
     }
   }
+  weights_most(e, e->g->nconfig, "config keys", beyond, "name those keys on which the numbers depend");
 }

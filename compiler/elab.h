@@ -261,6 +261,8 @@ Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax);
 /* ---- weights.c, config.c: maps to foreign weights ------------------------------------------------------ */
 /* After all of the model: its maps, into the graph. */
 void weights_map(Elab *e);
+/* Reports it if the maps have more than ZG_MAX_KEYS of something; `beyond`: the first that is one too many. */
+void weights_most(Elab *e, uint32_t n, const char *what, ZlSpan beyond, const char *help);
 /* The config.json that the options name, if any. False and a report if it cannot be read. */
 bool config_open(Elab *e);
 void config_close(Elab *e);

@@ -19,6 +19,8 @@ typedef struct {
   ZbNames tensors;        /* foreign names so far, and by their numbers */
   const ZlMapRule **tensor_rule;
   uint32_t ntensors;
+  uint64_t count; /* of tensors, over all iterations */
+  ZlSpan beyond;  /* the pattern that is one too many */
 } Map;
 
 /* The rule being applied, and what its places are in one match. */
@@ -443,6 +445,18 @@ static bool take_tensor(Map *m, const ZlMapRule *r, const char *name) {
   return true;
 }
 
+/* Before any of them is made: an axis may be longer than all memory. */
+static bool count_tensors(Map *m, const ZlMapRule *r, const ZgParam *p, int64_t times) {
+  const ZgGraph *g = m->e->g;
+  m->count += (uint64_t)times * (p->segment == ZG_NONE ? 1 : g->segments[p->segment].trip);
+  if (m->count <= ZG_MAX_FOREIGN) return true;
+  ZlDiag *d = complain(m->e, ZL_Z0111, r->span,
+                       "with this rule weights %s have %llu foreign tensors, at most %u are possible",
+                       m->w->name.s, (unsigned long long)m->count, ZG_MAX_FOREIGN);
+  if (r->axis.s) zl_help(d, "`%s` as an axis of one foreign tensor needs no index", r->axis.s);
+  return false;
+}
+
 /* One match of a rule: its parameters, whole or index by index. */
 static bool apply(Match *x, const uint32_t *param, ZgForeign *f) {
   Map *m = x->m;
@@ -460,6 +474,7 @@ static bool apply(Match *x, const uint32_t *param, ZgForeign *f) {
     }
     if (r->axis.s) times = e->g->axes[p->type.axis[p->order[f[k].fixed]]].size;
   }
+  if (!count_tensors(m, r, &e->g->params[param[0]], times)) return false;
   for (int64_t i = 0; i < times; i++) {
     if (!elab_spend(e, ELAB_WORK, r->nours, r->span)) return false;
     x->n = places;
@@ -526,12 +541,16 @@ static void do_rules(Map *m, const ZlWeights *w) {
     if (!cond_holds(e, w->ignored[i].cond)) continue;
     if (!*pattern || strchr(pattern, ' '))
       complain(e, ZL_Z1006, p->span, "a pattern is not empty and has no blanks");
-    else zg_ignored_add(e->g, m->w->name.s, pattern);
+    else {
+      if (e->g->nignored == ZG_MAX_KEYS) m->beyond = p->span;
+      zg_ignored_add(e->g, m->w->name.s, pattern);
+    }
   }
 }
 
-static void do_map(Elab *e, const ZlWeights *w) {
-  Map m = {.e = e, .w = w, .rule = ZB_NEWN(e->arena, const ZlMapRule *, e->g->nparams + 1)};
+static void do_map(Elab *e, const ZlWeights *w, ZlSpan *beyond) {
+  Map m = {
+      .e = e, .w = w, .beyond = *beyond, .rule = ZB_NEWN(e->arena, const ZlMapRule *, e->g->nparams + 1)};
   size_t errors = zl_errors(e->diags);
   if (w->base) {
     m.without = w->without.s;
@@ -541,17 +560,26 @@ static void do_map(Elab *e, const ZlWeights *w) {
   do_rules(&m, w);
   if (!e->g->nparams) complain(e, ZL_Z1001, w->span, "model %s has no parameters", w->model.s);
   if (zl_errors(e->diags) == errors) check_all_mapped(&m); /* else they may be what was meant */
+  *beyond = m.beyond;
+}
+
+void weights_most(Elab *e, uint32_t n, const char *what, ZlSpan beyond, const char *help) {
+  if (n <= ZG_MAX_KEYS) return;
+  zl_help(complain(e, ZL_Z0111, beyond, "the weights of model %s have %u %s, at most %u are possible",
+                   e->model->name.s, n, what, ZG_MAX_KEYS),
+          "%s", help);
 }
 
 void weights_map(Elab *e) {
   const ZlFile *f = e->model->file;
   size_t errors = zl_errors(e->diags);
-  ZlSpan last = ZL_NOWHERE;
+  ZlSpan last = ZL_NOWHERE, beyond = ZL_NOWHERE;
   for (uint32_t i = 0; i < f->nweights && !e->stopped; i++) {
     if (strcmp(f->weights[i]->model.s, e->model->name.s)) continue;
-    do_map(e, f->weights[i]);
+    do_map(e, f->weights[i], &beyond);
     last = f->weights[i]->span;
   }
+  weights_most(e, e->g->nignored, "patterns to ignore", beyond, "one pattern with `*` stands for many names");
   ZbErr err;
   if (zl_errors(e->diags) == errors && !zg_verify_foreign(e->g, &err)) /* what only all rules together show */
     complain(e, ZL_Z1005, last, "%s", err.text);

@@ -24,8 +24,8 @@
   X(16, ATTR, 8, 1 << 22)                                                                                    \
   X(17, RSLT, 4, 1 << 22)                                                                                    \
   X(18, FORN, 160, 1 << 20)                                                                                  \
-  X(19, CONF, 12, 1 << 10)                                                                                   \
-  X(20, IGNO, 8, 1 << 10)                                                                                    \
+  X(19, CONF, 12, ZG_MAX_KEYS)                                                                               \
+  X(20, IGNO, 8, ZG_MAX_KEYS)                                                                                \
   X(21, LOSS, 8, ZG_MAX_LOSSES)                                                                              \
   X(22, STAT, 8, 1 << 20)                                                                                    \
   X(23, STEP, 16, 1 << 22)

@@ -31,6 +31,7 @@
 #define ZG_MAX_LOSSES 16             /* of a graph */
 #define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
 #define ZG_MAX_FOREIGN (1u << 20)    /* foreign tensors of one map, over all iterations */
+#define ZG_MAX_KEYS 1024             /* of config, of all maps; and as many patterns of what is ignored */
 #define ZG_NONE UINT32_MAX           /* no value, no region, ... */
 
 /* Element types. REAL is "the recipe's compute type". INDEX(axis) is an i32 that selects along an axis;

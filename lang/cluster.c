@@ -34,11 +34,7 @@ static bool set_field(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity
     return false;
   }
   f->seen = q->name.span;
-  if (q->unit != f->unit || !(q->value > 0 && q->value < 0x1p62)) {
-    const char *in = f->unit == ZL_U_NONE ? "" : "given in ";
-    zl_report(d, ZL_Z0805, q->span, "`%s` of `%s` is %s%s", q->name.s, line, in, zl_unit_text(f->unit));
-    return false;
-  }
+  if (!zl_quantity_ok(d, q, f->unit, zb_printf(a, "`%s` of `%s`", q->name.s, line))) return false;
   *f->to = q->value;
   return true;
 }

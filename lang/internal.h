@@ -137,7 +137,8 @@ const char *zl_paths_text(ZbArena *a, ZlPaths p); /* "embed, layer.attn" */
 
 /* ---- unit.c: quantities ---- */
 bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit);
-const char *zl_unit_text(ZlUnit u); /* "bytes per second, such as 450 GB/s" */
+/* Whether it has this unit, and a value that times can be made from; else reports, `what` as the subject. */
+bool zl_quantity_ok(ZlDiags *d, const ZlQuantity *q, ZlUnit unit, const char *what);
 
 /* ---- scan.l, parse.y ---- */
 typedef struct ZlParser ZlParser;

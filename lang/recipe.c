@@ -122,8 +122,8 @@ static void apply_limit(Build *b, const ZlDirective *d) {
       zl_note(g, "there are `memory` and `host`");
       zl_help_nearest(g, q->name.s, words, 2);
     } else if (once(b, ZL_D_LIMIT, q->name.s, q->name.span)) {
-      if (q->unit != ZL_U_BYTES || !(q->value >= 1 && q->value < 0x1p62)) {
-        BAD(b, ZL_Z0805, q->span, "`limit %s` is given in %s", q->name.s, zl_unit_text(ZL_U_BYTES));
+      if (!zl_quantity_ok(b->d, q, ZL_U_BYTES, zb_printf(b->arena, "`limit %s`", q->name.s))) {
+        b->bad = true;
         continue;
       }
       *(host ? &b->r->limit.host : &b->r->limit.memory) = (uint64_t)q->value;

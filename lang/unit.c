@@ -31,9 +31,22 @@ bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit) {
   return true;
 }
 
-const char *zl_unit_text(ZlUnit u) {
-  static const char *const text[] = {"bytes, such as 80 GB", "bytes per second, such as 450 GB/s",
-                                     "operations per second, such as 989 TFLOPS", "time, such as 8 us",
-                                     "a plain number"};
-  return text[u];
+/* By ZlUnit. Less than a byte would be none, and of less than the least of the others times would have no end. */
+static const struct {
+  const char *text, *sign;
+  double least;
+} units[] = {{"given in bytes, such as 80 GB", " B", 1},
+             {"given in bytes per second, such as 450 GB/s", " B/s", 1},
+             {"given in operations per second, such as 989 TFLOPS", " FLOPS", 1},
+             {"given in time, such as 8 us", " s", 1e-18},
+             {"a plain number", "", 1e-18}};
+
+bool zl_quantity_ok(ZlDiags *d, const ZlQuantity *q, ZlUnit unit, const char *what) {
+  const char *sign = units[unit].sign;
+  if (q->unit != unit) zl_report(d, ZL_Z0805, q->span, "%s is %s", what, units[unit].text);
+  else if (!(q->value >= units[unit].least && q->value < 0x1p62))
+    zl_report(d, ZL_Z0805, q->span, "%s must be at least %g%s and less than 2^62%s", what, units[unit].least,
+              sign, sign);
+  else return true;
+  return false;
 }

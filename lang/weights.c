@@ -57,10 +57,15 @@ static void check_cond(ZlDiags *d, const ZlCond *c) {
     zl_report(d, ZL_Z0003, c->expr->span, "`if` is nested more than %d deep", ZL_MAX_NESTING);
 }
 
+enum { MAX_KEY = 255 }; /* bytes: what a graph's file can hold */
+
+static bool key_too_long(const ZlName *key) { return strlen(key->s) > MAX_KEY; }
+
 /* No key with a value has keys inside of it. */
 static void check_nested(ZlDiags *d, ZbArena *a, const ZlWeights *w, const ZbNames *keys) {
   for (uint32_t i = 0; i < w->nconfig; i++) {
     ZlName key = w->config[i].key;
+    if (key_too_long(&key)) continue;
     for (const char *dot = strchr(key.s, '.'); dot; dot = strchr(dot + 1, '.')) {
       uint32_t outer = zb_names_find(keys, zb_strndup(a, key.s, (size_t)(dot - key.s)));
       if (outer == ZB_NO_NAME || w->config[i].cond || w->config[outer].cond) continue;
@@ -81,7 +86,10 @@ static void check_map(ZlDiags *d, ZbArena *a, const ZlWeights *w) {
   for (uint32_t i = 0; i < w->nconfig; i++) {
     const ZlConfigEntry *c = &w->config[i];
     uint32_t before = zb_names_find(&keys, c->key.s);
-    if (before != ZB_NO_NAME && !c->cond && !w->config[before].cond)
+    if (key_too_long(&c->key))
+      zl_report(d, ZL_Z1006, c->key.span, "the config key has %zu bytes, at most %d are possible",
+                strlen(c->key.s), MAX_KEY);
+    else if (before != ZB_NO_NAME && !c->cond && !w->config[before].cond)
       zl_twice(d, "config key", c->key, w->config[before].key.span);
     zb_names_add(a, &keys, c->key.s);
     for (uint32_t k = 0; k < c->nvalues; k++) check_value(d, &c->values[k]);

@@ -183,6 +183,19 @@ ok zplan search 405b.zsg --cluster "$clusters:h100" --ranks "$n" --batch $((n * 
 refuses '^no mesh of 13 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 13 --batch 7 --seq 512
 says '^12 ranks would do, the next smaller number; or 13 samples a step would do$'
 ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 12 --batch 7 --seq 512 --keep 1
+# Neither what does not divide the ranks nor a micro-batch that does not divide a rank's samples is tried for ever.
+cat >micro.zug <<'END'
+recipe three { mesh data = ?  bind batch = 12, seq = 64  micro 3  split batch over data  optimizer sgd(lr = 1) }
+cluster large {
+  device f32 1 TFLOPS, memory 80 GB, stream 1 GB/s, products 0.5, attention 0.5, attention_grad 0.5, launch 2 us, steal 0.1
+  level box 8000000, link 10 GB/s, latency 1 us, start 1 us, ramp 1 us
+}
+END
+few() { (ulimit -t 5 && exec zplan search gpt2.zsg --cluster micro.zug:large "$@"); }
+few --ranks 8000000 --batch 16 --seq 512 >out.txt 2>&1 && fail "16 samples over 8000000 ranks"
+says '^no mesh of 8000000 ranks divides'
+few --recipe micro.zug:three --ranks 3 >out.txt 2>&1 && fail "micro-batches of 3 of 4 samples"
+says '^none can be planned: 4 samples of a rank are no multiple of a micro-batch of 3$'
 ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 1 --batch 7 --seq 512
 says '^  one rank +7 '
 grep -q 'that people know' out.txt && fail "layouts of one rank"

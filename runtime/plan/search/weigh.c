@@ -83,6 +83,8 @@ typedef struct {
   Layouts *all;
   Weighed *w;
   bool only_memory;
+  const int64_t *size; /* what divides the ranks, ascending: no dim has another size */
+  uint32_t nsizes;
 } Walk;
 
 /* What is done with each way to shard and to group: returns false to stop. */
@@ -128,7 +130,8 @@ static void give_zero(const Space *x, Candidate *c) {
 static void each_group(Walk *k, Candidate c, const Layout *l, const Stages *s, Each *each, void *to) {
   const Space *x = k->x;
   int64_t ways = space_samples(&c) / c.size[DIM_EP];
-  for (int64_t data = ways; data >= 1; data--) {
+  for (uint32_t i = k->nsizes; i-- > 0;) {
+    int64_t data = k->size[i];
     if (ways % data || !allowed(x, DIM_DATA, data) || !allowed(x, DIM_REPLICA, ways / data)) continue;
     c.size[DIM_DATA] = data;
     c.size[DIM_REPLICA] = ways / data;
@@ -268,21 +271,24 @@ typedef struct {
 static void add_families(Walk *k, Candidate c, Families *all) {
   const Space *x = k->x;
   int64_t each = x->batch ? x->batch / space_samples(&c) : 1;
-  for (c.micro = 1; c.micro <= each && (c.micro <= 64 || !x->free_micro); c.micro++) {
-    if (!x->free_micro && x->batch) c.micro = x->base->micro ? x->base->micro : each;
-    if (c.micro > each || each % c.micro || each / c.micro > 65535) continue;
+  int64_t given = x->batch && x->base->micro ? x->base->micro : each;
+  int64_t last = x->free_micro ? 64 : given;
+  if (each % given)
+    k->w->refused = zb_printf(x->a, "%lld samples of a rank are no multiple of a micro-batch of %lld",
+                              (long long)each, (long long)given);
+  for (c.micro = x->free_micro ? 1 : given; c.micro <= last && c.micro <= each; c.micro++) {
+    if (each % c.micro || each / c.micro > 65535) continue;
     Family f = {.c = c};
     if (bound(k, &f)) ZB_PUSH(x->a, all->at, all->n, f);
     if (done(k)) return;
-    if (!x->free_micro) return;
   }
 }
 
 static void each_mesh(Walk *k, Candidate c, Families *all) {
   const Space *x = k->x;
   int64_t ranks = x->ranks / (c.size[DIM_TENSOR] * c.size[DIM_CONTEXT] * c.size[DIM_EP]);
-  for (int64_t p = 1; p <= x->items && p <= ranks; p++) {
-    int64_t data = ranks / p;
+  for (uint32_t i = 0; i < k->nsizes && k->size[i] <= x->items && k->size[i] <= ranks; i++) {
+    int64_t p = k->size[i], data = ranks / p;
     c.size[DIM_PIPE] = p;
     c.size[DIM_DATA] = data;
     int64_t ways = space_samples(&c);
@@ -306,9 +312,11 @@ static void each_way(Walk *k, Candidate c, Families *all) {
 static void each_size(Walk *k, Candidate c, Families *all) {
   const Space *x = k->x;
   int64_t ranks = x->ranks / c.size[DIM_TENSOR];
-  for (int64_t ep = 1; ep <= ranks; ep++) {
+  for (uint32_t i = 0; i < k->nsizes; i++) {
+    int64_t ep = k->size[i];
     if (ranks % ep || !allowed(x, DIM_EP, ep) || !space_divides_over(x, DIM_EP, ep)) continue;
-    for (int64_t n = 1; n <= ranks / ep; n++) {
+    for (uint32_t j = 0; j < k->nsizes; j++) {
+      int64_t n = k->size[j];
       if (ranks / ep % n || !allowed(x, DIM_CONTEXT, n) || !space_divides_over(x, DIM_CONTEXT, n)) continue;
       c.size[DIM_EP] = ep;
       c.size[DIM_CONTEXT] = n;
@@ -322,12 +330,25 @@ static int sooner(const void *a, const void *b) {
   return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
 }
 
+/* What divides n, ascending. */
+static int64_t *divisors(ZbArena *a, int64_t n, uint32_t *count) {
+  int64_t *at = NULL, root = 1;
+  *count = 0;
+  for (; root * root <= n; root++)
+    if (n % root == 0) ZB_PUSH(a, at, *count, root);
+  for (uint32_t i = *count; i-- > 0;)
+    if (at[i] * at[i] != n) ZB_PUSH(a, at, *count, n / at[i]);
+  return at;
+}
+
 void weigh(const Space *x, Layouts *layouts, Weighed *w, bool only_memory) {
-  Walk k = {x, layouts, w, only_memory};
+  Walk k = {.x = x, .all = layouts, .w = w, .only_memory = only_memory};
+  k.size = divisors(x->a, x->ranks, &k.nsizes);
   Families all = {0};
   int64_t node = x->c->nlevels ? x->c->levels[0].size : 1;
-  for (int64_t t = 1; t <= x->ranks; t++) {
-    if (x->ranks % t || !allowed(x, DIM_TENSOR, t)) continue;
+  for (uint32_t i = 0; i < k.nsizes; i++) {
+    int64_t t = k.size[i];
+    if (!allowed(x, DIM_TENSOR, t)) continue;
     if (x->given[DIM_TENSOR] == 0 && (t > node || space_indivisible(x, t))) continue;
     Candidate c = ONE_RANK;
     c.size[DIM_TENSOR] = t;

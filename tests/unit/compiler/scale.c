@@ -275,3 +275,27 @@ Test(scale, graphs_that_could_not_be_read_are_not_made) {
       zb_text_free(&t);
     }
 }
+
+/* Maps, too; and what is too much of these is refused before it is made. */
+Test(scale, maps_that_could_not_be_read_are_not_made) {
+  static const struct {
+    const char *open, *piece, *close, *says;
+  } cases[] = {{"config {\n", "k%u = 1\n", "} }\n", "have 1025 config keys, at most 1024 are possible"},
+               {"", "ignore \"x%u\"\n", "}\n", "have 1025 patterns to ignore, at most 1024 are possible"}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    ZbText t = {0};
+    zb_text_add(&t, HEAD TAIL "weights hf for M { w = \"w\"[d, c]\n%s", cases[k].open);
+    char *head = strdup(t.s);
+    run(&(Scale){"at a limit", "", head, cases[k].piece, cases[k].close, 0}, 1024);
+    put_pieces(&t, cases[k].piece, 1025);
+    zb_text_add(&t, "%s", cases[k].close);
+    stops(cases[k].piece, &t, cases[k].says);
+    zb_text_free(&t);
+    free(head);
+  }
+  ZbText t = {0};
+  zb_text_add(&t, "model M { axis batch, d = 2, e = 10000000 input x: real[batch, d] param w[d, e] = 1\n"
+                  "loss x * sum[e](w) per x } weights hf for M { w[e = {i}] = \"x{i}\"[d] }\n");
+  stops("an index", &t, "have 10000000 foreign tensors, at most 1048576 are possible");
+  zb_text_free(&t);
+}
