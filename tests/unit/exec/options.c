@@ -119,7 +119,7 @@ Test(options, each_by_itself) {
                {"--dry-run", "--dry-run: no -> yes", true},
                {"--names n", "--names: none -> n", true},
                {"--init-partial", "--init-partial: no -> yes", false},
-               {"--cluster c", "a --cluster: no -> yes", true},
+               {"--cluster c", "--cluster: none -> of a file", true},
                {"--save s", "--save: none -> s", false},
                {"--ckpt c", "--ckpt: none -> c", false},
                {"--ckpt-every 5", "--ckpt-every: 0 steps, 1800 s -> 5 steps, 0 s", false},
