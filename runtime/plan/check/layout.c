@@ -91,9 +91,13 @@ const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
   if (v->at.index >= l->s->nbuckets) return NULL;
   const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
   uint64_t each = v->at.space == ZP_AT_GRAD ? 4 : width(l->c->p->compute);
-  for (uint32_t i = 0; i < k->nslices; i++)
-    if (k->slices[i].at * each == v->at.offset) return &k->slices[i];
-  return NULL;
+  uint32_t lo = 0, hi = k->nslices;
+  while (lo < hi) {
+    uint32_t mid = (lo + hi) / 2;
+    if (k->slices[mid].at * each < v->at.offset) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo < k->nslices && k->slices[lo].at * each == v->at.offset ? &k->slices[lo] : NULL;
 }
 
 static bool slice_fits(const Local *l, const ZpValue *v) {

@@ -4,26 +4,33 @@
  * parameter used by several segments (a tied table) has users of its own and so a bucket of its own. */
 #include "runtime/plan/local/local.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Slices and shards start at 64 bytes in f32; or with a block of states that have one scale. */
 static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) { return zp_is_coded(p, k) ? ZK_BLOCK8 : 16; }
 
-/* Segments that use parameter `param`, as a list. */
-static uint32_t users_of(const ZpPlan *p, uint32_t param, uint32_t *users) {
+/* Segments that use a parameter, ascending. */
+typedef struct {
+  uint32_t *list, n;
+} Users;
+
+static void add_user(const ZpPlan *p, Users *u, uint32_t segment) {
+  if (!u->n || u->list[u->n - 1] != segment) ZB_PUSH(p->arena, u->list, u->n, segment);
+}
+
+/* Of every parameter. */
+static Users *find_users(const ZpPlan *p) {
   const ZgGraph *g = p->graph;
-  uint32_t n = 0;
-  for (uint32_t s = 0; s < g->nsegments; s++) {
-    bool used = false;
-    for (uint32_t i = 0; i < g->segments[s].nnodes && !used; i++) {
+  Users *users = ZB_NEWN(p->arena, Users, g->nparams + 1);
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t i = 0; i < g->segments[s].nnodes; i++) {
       const ZgNode *k = &g->segments[s].nodes[i];
-      used = (k->op == ZG_OP_PARAM || k->op == ZG_OP_PARAM_GRAD) && k->opt[0] == param;
+      if (k->op == ZG_OP_PARAM || k->op == ZG_OP_PARAM_GRAD) add_user(p, &users[k->opt[0]], s);
     }
-    if (used) users[n++] = s;
-  }
-  /* Unused, yet stored. */
-  if (!n) users[n++] = g->params[param].segment == ZG_NONE ? 0 : g->params[param].segment;
-  return n;
+  for (uint32_t i = 0; i < g->nparams; i++) /* unused, yet stored */
+    if (!users[i].n) add_user(p, &users[i], g->params[i].segment == ZG_NONE ? 0 : g->params[i].segment);
+  return users;
 }
 
 static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
@@ -102,21 +109,18 @@ static void count_params(ZpPlan *p) {
 void zp_buckets(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
-  uint32_t *users = ZB_NEWN(p->arena, uint32_t, g->nsegments + 1);
+  const Users *users = find_users(p);
   for (uint32_t i = 0; i < g->nparams; i++) {
     ZpSlice s = slice_of(p, i, 0);
     ZpBucket like = {.segment = g->params[i].segment, .frozen = p->frozen && p->frozen[i]};
     if (!like.frozen && p->ngroups) like.optimizer = p->groups[p->group[i]].optimizer;
-    like.nusers = users_of(p, i, users);
-    like.users = users;
+    like.users = users[i].list, like.nusers = users[i].n;
     for (int d = 0; d < p->mesh.ndims; d++)
       if (d != p->mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
     like.partial = like.frozen ? 0 : b->grad_partial[i] & like.replicas;
     zp_bucket_storage(p, &like);
     ZpBucket *k = find_bucket(p, &like);
     if (!k) {
-      like.users = ZB_NEWN(p->arena, uint32_t, like.nusers);
-      memcpy(like.users, users, like.nusers * sizeof *users);
       ZB_PUSH(p->arena, p->buckets, p->nbuckets, like);
       k = &p->buckets[p->nbuckets - 1];
     }
@@ -137,14 +141,32 @@ void zp_buckets(ZpBuild *b) {
   count_params(p);
 }
 
+/* Slices are in the order of their parameters, and so of their places: these find one by halving. */
+static int by_param(const void *param, const void *slice) {
+  uint32_t a = *(const uint32_t *)param, b = ((const ZpSlice *)slice)->param;
+  return (a > b) - (a < b);
+}
+static int by_place(const void *at, const void *slice) {
+  uint64_t a = *(const uint64_t *)at, b = ((const ZpSlice *)slice)->at;
+  return (a > b) - (a < b);
+}
+
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place) {
   uint64_t each = place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->compute);
   for (uint32_t i = 0; i < s->nbuckets; i++) {
     const ZpBucket *k = &p->buckets[s->buckets[i]];
-    for (uint32_t j = 0; j < k->nslices; j++)
-      if (k->slices[j].param == param) return (ZpLoc){(uint8_t)place, i, k->slices[j].at * each};
+    const ZpSlice *q = bsearch(&param, k->slices, k->nslices, sizeof *k->slices, by_param);
+    if (q) return (ZpLoc){(uint8_t)place, i, q->at * each};
   }
   ZB_BUG("parameter %s is in no bucket of its segment", p->graph->params[param].path);
+}
+
+uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc grad) {
+  const ZpBucket *k = &p->buckets[s->buckets[grad.index]];
+  uint64_t at = grad.offset / 4;
+  const ZpSlice *q = bsearch(&at, k->slices, k->nslices, sizeof *k->slices, by_place);
+  if (!q || q->at * 4 != grad.offset) ZB_BUG("a gradient in bucket %s is of no parameter", k->name);
+  return q->param;
 }
 
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k) {

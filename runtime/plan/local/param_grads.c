@@ -13,11 +13,9 @@ static void declared(const ZpPlan *p, ZpValue *v, uint32_t param) {
   zp_declared_order(p, param, v->state, v->axis, v->size);
 }
 
-static uint32_t count_uses(const ZpList *l, uint32_t value) {
-  uint32_t n = 0;
+static void count_uses(const ZpList *l, uint32_t *uses) {
   for (uint32_t i = 0; i < l->n; i++)
-    for (int k = 0; k < l->nodes[i].call.nin; k++) n += l->nodes[i].in[k] == value;
-  return n;
+    for (int k = 0; k < l->nodes[i].call.nin; k++) uses[l->nodes[i].in[k]]++;
 }
 
 /* param_grad sinks: the op that makes the gradient adds it in place where it can (products, sums, scattered
@@ -26,13 +24,16 @@ void zp_lower_param_grads(ZpLocal *c) {
   ZpSegment *s = c->s;
   ZpList *l = &s->list[ZP_BWD];
   uint32_t *maker = ZB_NEWN(c->p->arena, uint32_t, s->nvalues + 1);
+  uint32_t *uses = ZB_NEWN(c->p->arena, uint32_t, s->nvalues + 1);
   uint32_t *sum = ZB_NEWN(c->p->arena, uint32_t, c->p->graph->nparams + 1); /* 1 + the latest sum's value */
   memset(maker, 0xff, (s->nvalues + 1) * sizeof *maker);
   zp_find_makers(l->nodes, l->n, maker);
+  count_uses(l, uses);
   uint32_t n = 0;
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode node = l->nodes[i];
     if (node.call.op != ZG_OP_PARAM_GRAD) {
+      for (int k = 0; k < node.call.nout; k++) maker[node.out[k]] = n;
       l->nodes[n++] = node;
       continue;
     }
@@ -41,9 +42,8 @@ void zp_lower_param_grads(ZpLocal *c) {
     uint16_t op = m == ZP_NONE ? 0 : l->nodes[m].call.op;
     if ((op == ZG_OP_DOT || op == ZG_OP_GROUPED_OUTER || op == ZG_OP_CONV_GRAD || op == ZG_OP_SUM ||
          op == ZG_OP_LOOKUP_GRAD) &&
-        count_uses(l, v) == 1) {
-      for (uint32_t j = 0; j < n; j++) /* nodes before i may have moved */
-        if (l->nodes[j].out[0] == v && l->nodes[j].call.nout) l->nodes[j].call.accumulate = true;
+        uses[v] == 1) {
+      l->nodes[m].call.accumulate = true;
       s->values[v].at = at;
       s->values[v].elem = ZK_F32;
       s->values[v].bytes = s->values[v].bytes / zk_elem_bytes(zp_store_elem(c->p, &s->values[v].type)) * 4;
@@ -72,30 +72,28 @@ void zp_lower_param_grads(ZpLocal *c) {
   l->n = n;
 }
 
-static bool adds_before(const ZpSegment *s, uint32_t before, ZpLoc at) {
-  const ZpNode *nodes = s->list[ZP_BWD].nodes;
-  for (uint32_t i = 0; i < before; i++)
-    for (int k = 0; k < nodes[i].call.nout; k++) {
-      ZpLoc l = s->values[nodes[i].out[k]].at;
-      if (l.space == ZP_AT_GRAD && l.index == at.index && l.offset == at.offset) return true;
-    }
-  return false;
+/* Products and sums make every element of a gradient, scattered rows may not. */
+static bool makes_all(const ZpNode *n) {
+  uint16_t op = n->call.op;
+  return op == ZG_OP_DOT || op == ZG_OP_GROUPED_OUTER || op == ZG_OP_DOT_BIAS_GRAD || op == ZG_OP_CONV_GRAD ||
+         op == ZG_OP_SUM || op == ZG_OP_NORMALIZE_GRAD_SUMS;
 }
 
-/* Products and sums make every element of a gradient, scattered rows may not. */
 void zp_mark_setters(ZpLocal *c) {
-  ZpSegment *s = c->s;
-  ZpList *l = &s->list[ZP_BWD];
+  const ZpSegment *s = c->s;
+  const ZpList *l = &s->list[ZP_BWD];
+  ZbArena *tmp = zb_arena_new();
+  bool *added = ZB_NEWN(tmp, bool, c->p->graph->nparams + 1); /* per parameter: by a node before */
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode *n = &l->nodes[i];
-    bool all = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_GROUPED_OUTER ||
-               n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_CONV_GRAD ||
-               n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_NORMALIZE_GRAD_SUMS;
-    if (!n->call.accumulate || !all) continue;
-    n->overwrites = true;
+    uint32_t param[ZK_MAX_OUT], nparams = 0;
     for (int k = 0; k < n->call.nout; k++) {
       ZpLoc at = s->values[n->out[k]].at;
-      n->overwrites &= at.space != ZP_AT_GRAD || !adds_before(s, i, at);
+      if (at.space == ZP_AT_GRAD) param[nparams++] = zp_param_at(c->p, s, at);
     }
+    if (n->call.accumulate && makes_all(n)) n->overwrites = true;
+    for (uint32_t k = 0; k < nparams; k++) n->overwrites &= !added[param[k]];
+    for (uint32_t k = 0; k < nparams; k++) added[param[k]] = true;
   }
+  zb_arena_free(tmp);
 }

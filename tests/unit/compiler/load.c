@@ -13,6 +13,13 @@ static Case begin(void) {
   return c;
 }
 
+void put_pieces(ZbText *t, const char *piece, uint32_t n) {
+  for (uint32_t i = 0; i < n && *piece; i++)
+    for (const char *p = piece; *p; p++)
+      if (*p == '%') zb_text_add(t, "%u", i), p++;
+      else zb_text_put(t, p, 1);
+}
+
 Case load_text(const char *text) {
   Case c = begin();
   c.p = zl_load_text(c.a, c.s, c.d, "test.zug", text, strlen(text), NULL);

@@ -13,6 +13,8 @@ typedef struct {
   ZbText text; /* of messages() */
 } Case;
 
+/* `piece` n times; %u is the number of the piece. */
+void put_pieces(ZbText *t, const char *piece, uint32_t n);
 Case load_text(const char *text);
 Case load_file(const char *path);
 /* "-D a=1 -D b=2 -m Model", as on zc's command line. */

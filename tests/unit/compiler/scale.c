@@ -58,13 +58,6 @@ static const Scale scales[] = {
     {"syntax errors", "", HEAD, "h = = %u\n", TAIL, 1000},
 };
 
-static void put_pieces(ZbText *t, const char *piece, uint32_t n) {
-  for (uint32_t i = 0; i < n && *piece; i++)
-    for (const char *p = piece; *p; p++)
-      if (*p == '%') zb_text_add(t, "%u", i), p++;
-      else zb_text_put(t, p, 1);
-}
-
 /* What zc does: compiles, writes and reads what has one model, checks all. */
 static void run(const Scale *s, uint32_t n) {
   ZbText t = {0}, bytes = {0};

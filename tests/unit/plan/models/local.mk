@@ -42,6 +42,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/recipes.h \
   tests/unit/plan/models/remat.c \
   tests/unit/plan/models/rounds.c \
+  tests/unit/plan/models/scale.c \
   tests/unit/plan/models/segment.c \
   tests/unit/plan/models/shapes.c \
   tests/unit/plan/models/shard.c \

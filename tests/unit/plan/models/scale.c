@@ -1,0 +1,42 @@
+/* The time of planning grows with the model: four times the parameters of one segment, about four times the work.
+ * What is quadratic anywhere on the way takes 16 times as long. */
+#include "tests/unit/plan/models/plan.h"
+
+#include <criterion/criterion.h>
+#include <time.h>
+
+/* CPU time of a plan and its proofs, of a model that has `piece` n times. */
+static double seconds(const char *piece, uint32_t n) {
+  ZbText t = {0};
+  zb_text_add(&t, "model M { axis batch, a = 4, b = 2 input x: real[batch, a] y = x\n");
+  put_pieces(&t, piece, n);
+  zb_text_add(&t, "loss y per samples() }");
+  Model m = model_open(NULL, t.s, NULL);
+  zb_text_free(&t);
+  clock_t before = clock();
+  Plan q = plan_of(m.g, "bind batch = 4");
+  double s = (double)(clock() - before) / CLOCKS_PER_SEC;
+  plan_close(&q);
+  model_close(&m);
+  return s;
+}
+
+/* The best of a few, since others use the machine too. */
+static void grows(const char *piece, uint32_t n) {
+  double few = 1e9, many = 1e9;
+  for (int k = 0; k < 6 && (k == 0 || many > 8 * few + 0.005); k++) {
+    double a = seconds(piece, n), b = seconds(piece, 4 * n);
+    if (a < few) few = a;
+    if (b < many) many = b;
+  }
+  cr_expect(many <= 8 * few + 0.005, "%s: %u take %.1f ms, %u take %.1f ms", piece, n, few * 1e3, 4 * n,
+            many * 1e3);
+}
+
+#define ADDED "param w%u[a] = 0 y = y + w%u\n"
+#define MULTIPLIED "param u%u[a, b] = 0 param v%u[b, a] = 0 y = dot[b](dot[a](y, u%u), v%u)\n"
+
+Test(scale, time_grows_with_the_parameters) {
+  grows(ADDED, 1000);
+  grows(MULTIPLIED, 500);
+}
