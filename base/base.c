@@ -1,6 +1,7 @@
 /* Arenas, text, checked arithmetic and the nearest-name search. See base.h. */
 #include "base/base.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,15 +30,41 @@ _Noreturn void zb_out_of_memory(size_t bytes) {
   _Exit(1);
 }
 
+__attribute__((format(printf, 3, 0))) static void say(ZbErr *err, const char *help, const char *fmt,
+                                                      va_list ap) {
+  vsnprintf(err->text, sizeof err->text, fmt, ap);
+  snprintf(err->help, sizeof err->help, "%s", help ? help : "");
+  zb_show_all(err->text, sizeof err->text); /* names that nobody showed by zb_show */
+  zb_show_all(err->help, sizeof err->help);
+  err->passing = false;
+}
+
 bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) {
   if (!err) return false;
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(err->text, sizeof err->text, fmt, ap);
+  say(err, help, fmt, ap);
   va_end(ap);
-  snprintf(err->help, sizeof err->help, "%s", help ? help : "");
-  zb_show_all(err->text, sizeof err->text); /* names that nobody showed by zb_show */
-  zb_show_all(err->help, sizeof err->help);
+  return false;
+}
+
+/* What is wrong with a path, or with what may be done there, stays wrong. */
+static bool passes(int code) {
+  static const int stays[] = {EACCES, EEXIST, EFBIG,   EINVAL, EISDIR, ELOOP, ENAMETOOLONG,
+                              ENOENT, ENODEV, ENOTDIR, ENXIO,  EPERM,  EROFS};
+  for (size_t i = 0; i < sizeof stays / sizeof *stays; i++)
+    if (code == stays[i]) return false;
+  return true;
+}
+
+bool zb_fail_errno(ZbErr *err, int code, const char *help, const char *fmt, ...) {
+  if (!err) return false;
+  va_list ap;
+  va_start(ap, fmt);
+  say(err, help, fmt, ap);
+  va_end(ap);
+  zb_fail_more(err, ": %s", strerror(code));
+  err->passing = passes(code);
   return false;
 }
 

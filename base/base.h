@@ -31,9 +31,14 @@ _Noreturn void zb_out_of_memory(size_t bytes);
 typedef struct {
   char text[1024]; /* what, where, found, expected; no newline at the end */
   char help[256];  /* one remedy, or "" */
+  bool passing;    /* it may go better another time, though nothing that was given changes */
 } ZbErr;
 /* Writes a message to `err` (may be NULL) and returns false, so that `return zb_fail(...)` reads well. */
 bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same of what the system refused, with an errno's text behind it. A full or a broken disk is passing; a
+ * folder that is not there, or may not be written to, is not. */
+bool zb_fail_errno(ZbErr *err, int code, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Adds to the message what the caller knows beside: where, how it was come to. `err` may be NULL. */
 void zb_fail_more(ZbErr *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -186,6 +191,8 @@ ZbOut *zb_out_share(const char *tmp);
 bool zb_out_commit(ZbOut *o, ZbErr *err);
 void zb_out_discard(ZbOut *o);
 void zb_out_discard_all(void); /* removes all temporaries, before the process ends; safe in signal handlers */
+/* Whether zb_write_file can begin: for who has much to do before it. Leaves nothing. */
+bool zb_may_write(const char *path, const ZbKind *kind, ZbErr *err);
 /* All of it at once. A device, a pipe with a reader, /dev/stdout: written to as it is. */
 bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err);
 /* n bytes to byte `at`. `path` is for messages. */

@@ -19,7 +19,7 @@ bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr
     char c = *p;
     *p = 0;
     if (mkdir(part, 0777) < 0 && errno != EEXIST)
-      ok = zb_fail(err, help, "cannot make the %s folder %s: %s", what, zb_show(part), strerror(errno));
+      ok = zb_fail_errno(err, errno, help, "cannot make the %s folder %s", what, zb_show(part));
     *p = c;
     if (!c) break;
   }

@@ -24,10 +24,10 @@ const char *zb_file_kind(unsigned mode) {
 static int open_any(const char *path, bool write, struct stat *st, ZbErr *err) {
   int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd >= 0 && fstat(fd, st) == 0) return fd;
-  zb_fail(err,
-          strcmp(path, "-") ? "check the path and its permissions"
-                            : "the standard input is not read; write it into a file",
-          "cannot open %s: %s", zb_show(path), strerror(errno));
+  zb_fail_errno(err, errno,
+                strcmp(path, "-") ? "check the path and its permissions"
+                                  : "the standard input is not read; write it into a file",
+                "cannot open %s", zb_show(path));
   if (fd >= 0) close(fd);
   return -1;
 }
@@ -52,10 +52,13 @@ bool zb_read_at(int fd, const char *path, void *p, uint64_t n, uint64_t at, ZbEr
   for (char *q = p; n;) {
     ssize_t got = pread(fd, q, n < (1u << 30) ? n : (1u << 30), (off_t)at);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return zb_fail(err, NULL, "cannot read %s: %s", zb_show(path), strerror(errno));
-    if (!got)
-      return zb_fail(err, "leave it alone while it is used", "cannot read %s: it shrank while it was read",
-                     zb_show(path));
+    if (got < 0) return zb_fail_errno(err, errno, NULL, "cannot read %s", zb_show(path));
+    if (!got) {
+      zb_fail(err, "leave it alone while it is used", "cannot read %s: it shrank while it was read",
+              zb_show(path));
+      if (err) err->passing = true;
+      return false;
+    }
     q += got;
     at += (uint64_t)got;
     n -= (uint64_t)got;

@@ -217,8 +217,7 @@ static bool may_replace(ZbOut *o, const ZbKind *kind, ZbErr *err) {
                    zb_file_kind(st.st_mode));
   o->old = true;
   o->mode = st.st_mode & 0777;
-  if (access(o->path, W_OK))
-    return zb_fail(err, help, "cannot write %s: %s", zb_show(o->path), strerror(errno));
+  if (access(o->path, W_OK)) return zb_fail_errno(err, errno, help, "cannot write %s", zb_show(o->path));
   uint8_t head[HEAD];
   int fd = open(o->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
@@ -239,8 +238,7 @@ ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err) {
     remove_left(o->path, stem, here);
     o->fd = make_tmp(o, stem, here);
     if (o->fd < 0)
-      zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", zb_show(o->path),
-              strerror(errno));
+      zb_fail_errno(err, errno, "check the folder and its permissions", "cannot create %s", zb_show(o->path));
     free(stem);
   }
   if (o->fd >= 0) note_live(o->tmp);
@@ -260,8 +258,8 @@ int zb_out_fd(const ZbOut *o) { return o->fd; }
 const char *zb_out_tmp(const ZbOut *o) { return o->tmp; }
 
 bool zb_out_failed(const char *path, int code, ZbErr *err) {
-  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s",
-                 zb_show(path), strerror(code));
+  return zb_fail_errno(err, code, "check the free space (df) and the limits (ulimit -f)", "cannot write %s",
+                       zb_show(path));
 }
 
 /* The permissions and the owner of the file that is replaced. If its group cannot be given, another group may
@@ -356,11 +354,21 @@ static bool put_direct(const char *path, const void *bytes, size_t n, ZbErr *err
   return ok;
 }
 
-bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err) {
+static bool is_direct(const char *path) {
   struct stat st;
-  bool there = stat(path, &st) == 0;
-  if (is_stream(path) || (there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
-    return put_direct(path, bytes, n, err);
+  return is_stream(path) || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
+bool zb_may_write(const char *path, const ZbKind *kind, ZbErr *err) {
+  if (is_direct(path)) return true;
+  ZbOut *o = zb_out_new(path, kind, err);
+  bool may = o;
+  zb_out_discard(o);
+  return may;
+}
+
+bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err) {
+  if (is_direct(path)) return put_direct(path, bytes, n, err);
   ZbOut *o = zb_out_new(path, kind, err);
   if (!o) return false;
   if (put_all(o->fd, path, bytes, n, -1, err)) return zb_out_commit(o, err);

@@ -29,7 +29,7 @@ ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const Zc
   if (!g) return NULL;
   after(opt, "elab", g);
   for (int i = 0; i < NPASSES; i++) {
-    ZbErr err = {{0}, {0}};
+    ZbErr err = {0};
     if (!passes[i].run(g, &err)) {
       ZlDiag *why = zl_report(d, ZL_Z0202, ZL_NOWHERE, "%s", err.text);
       if (err.help[0]) zl_help(why, "%s", err.help);

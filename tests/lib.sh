@@ -51,6 +51,18 @@ refuses() {
   return 0
 }
 
+# mistake PATTERN COMMAND...: the same, with the code of what is wrong and would be again.
+mistake() {
+  refuses "$@"
+  [ $code -eq 2 ] || { cat out.txt; fail "exit code $code of a mistake: $*"; }
+}
+
+# breaks PATTERN COMMAND...: the same, with the code of what may go better another time.
+breaks() {
+  refuses "$@"
+  [ $code -eq 1 ] || { cat out.txt; fail "exit code $code of what is no mistake: $*"; }
+}
+
 # says PATTERN: the last `ok` or `refuses` printed a line that matches.
 says() {
   grep -Eq -- "$1" out.txt && return

@@ -11,14 +11,13 @@
 
 /* As a run would say it of its device, or of one that is as this build thinks a GPU to be. Rank 0's stands for
  * all. */
-static bool show_ways(ZxRun *r, ZbText *t) {
+static bool show_ways(ZxRun *r, ZbText *t, ZbErr *err) {
   const ZxDeviceTable *d = r->o.device;
-  ZbErr err = {0};
   if (!d->way || r->rank) return true;
   bool here = !d->available || d->available(NULL);
   r->env = (ZkEnv){.seed = r->o.seed, .tf32 = r->plan->tf32, .repeatable = r->o.repeatable};
-  r->opened = here ? d->open(&r->env, 0, &err) : d->pretend(&r->env, &err);
-  if (!r->opened) return zx_run_refuse(r, &err);
+  r->opened = here ? d->open(&r->env, 0, err) : d->pretend(&r->env, err);
+  if (!r->opened) return false;
   zb_text_add(t, "\n");
   if (!here)
     zb_text_add(t, "no such device is here: what follows is as of an H100 with this build's libraries\n");
@@ -33,12 +32,13 @@ static bool show_ways(ZxRun *r, ZbText *t) {
 
 static bool dry_run(ZxRun *r) {
   ZbText t = {0};
+  ZbErr err = {0};
   zp_show(r->plan, &t);
   if (r->eval_plan) {
     zb_text_add(&t, "\nevaluation, in the same arena:\n");
     zp_show(r->eval_plan, &t);
   }
-  bool ok = show_ways(r, &t);
+  bool ok = zx_run_agree(r, show_ways(r, &t, &err), &err);
   if (r->rank == 0 && t.s) fputs(t.s, stdout);
   zb_text_free(&t);
   return ok;

@@ -65,7 +65,9 @@ echo 'cluster small { device memory 1 GB  level box 2, link 1 GB/s }' >small.zug
 ok $MPIRUN -np 2 zrun train model.zsg --recipe recipes.zug:data --data corpus.bin --steps 2 --cluster small.zug
 says '^note: cluster small does not say what times are made from: `zplan sim` lists it'
 
-refuses 'calibrate wants -o FILE' $MPIRUN -np 1 zrun calibrate
-refuses 'threads takes 1 to 1024' $MPIRUN -np 1 zrun calibrate -o x.zug --threads 0
-refuses 'recipes.zug exists and is not a cluster of zrun calibrate' $MPIRUN -np 1 zrun calibrate -o recipes.zug
+mistake 'calibrate wants -o FILE' $MPIRUN -np 1 zrun calibrate
+mistake 'threads takes 1 to 1024' $MPIRUN -np 1 zrun calibrate -o x.zug --threads 0
+mistake 'recipes.zug exists and is not a cluster of zrun calibrate' $MPIRUN -np 1 zrun calibrate -o recipes.zug
+# Before it measures: what cannot be written at the end is no mistake.
+mistake 'cannot create nowhere/x.zug' $MPIRUN -np 1 zrun calibrate -o nowhere/x.zug
 refuses 'mpirun -np N zrun calibrate' zplan calibrate model.zsg

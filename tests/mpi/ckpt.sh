@@ -199,11 +199,11 @@ until [ -s lock_log/metrics.jsonl ]; do
   tries=$((tries + 1))
   [ $tries -lt 300 ] || { cat lock.out; fail "the ranks do not start"; }
 done
-refuses 'another run writes its checkpoints to lock' ./run 1 one --steps 1 --ckpt lock
+breaks 'another run writes its checkpoints to lock' ./run 1 one --steps 1 --ckpt lock
 kill $job
 wait $job
 mkdir rank0 rank1
-refuses '\[rank 1\] error: own is another folder here .*; --ckpt wants a folder that all nodes share' $MPIRUN -np 2 sh -c \
+mistake '\[rank 1\] error: own is another folder here .*; --ckpt wants a folder that all nodes share' $MPIRUN -np 2 sh -c \
   'cd rank$OMPI_COMM_WORLD_RANK && mkdir own && exec zrun train ../gpt2.zsg --recipe ../recipes.zug:ddp_2 --data ../text.bin --steps 1 --ckpt own'
 [ "$(unfinished .)" -eq 0 ] || fail "something unfinished is left"
 
@@ -232,7 +232,7 @@ refuses 'error: checkpoint of step 4: cannot write' ./limited --steps 60 --ckpt-
 grep -q '^step 60' out.txt && fail "it goes on"
 ok ./large --steps 4 --resume
 says 'resumed from full/step-00000002'
-refuses "cannot make the checkpoint folder text.bin/x" ./run 1 one --steps 1 --ckpt text.bin/x
+mistake "cannot make the checkpoint folder text.bin/x" ./run 1 one --steps 1 --ckpt text.bin/x
 
 # ---- a file that only a checkpoint would have is all that is removed ----
 mkdir -p mine/step-00000007.old.tmp

@@ -30,11 +30,12 @@ printf 'too short' >short.txt
 ok zdata pack short.txt -o short.bin
 mkdir folder
 
-# wrong NP PATTERN ARGUMENT...: zrun must refuse, and say what matches PATTERN once.
-wrong() {
-  np=$1 pattern=$2
-  shift 2
-  refuses "$pattern" timeout -k 5 30 $MPIRUN -np "$np" zrun "$@"
+# wrong NP PATTERN ARGUMENT...: zrun must refuse it as a mistake, and say what matches PATTERN once.
+wrong() { once mistake "$@"; }
+once() { # HOW NP PATTERN ARGUMENT...
+  how=$1 np=$2 pattern=$3
+  shift 3
+  $how "$pattern" timeout -k 5 30 $MPIRUN -np "$np" zrun "$@"
   [ "$(grep -Ec -- "$pattern" out.txt)" -eq 1 ] || { cat out.txt; fail "said more than once: $*"; }
 }
 two="--recipe recipes.zug:two"
@@ -112,7 +113,7 @@ altered text.bin 16 bad.bin
 wrong 2 'bad.bin: its header is damaged' train gpt2.zsg $two --data bad.bin --steps 1
 
 # ---- data that do not fit ----
-refuses 'step 1: .*text.bin.*1[0-9][0-9]' timeout 30 $MPIRUN -np 2 zrun train few.zsg $run
+mistake 'step 1: .*text.bin.*1[0-9][0-9]' timeout 30 $MPIRUN -np 2 zrun train few.zsg $run
 says 'the model knows 0 to 104'
 wrong 2 'error: .*short.bin' train gpt2.zsg $two --data short.bin --steps 1
 printf '1,2,a\n3,4,b\n' >table.csv
@@ -122,7 +123,7 @@ wrong 2 'error\[Z0805\]: `seq` has 32 elements, `pos` has 16' train gpt2.zsg --r
 
 # ---- memory ----
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o wide.zsg -D layers=2 -D heads=2 -D width=64 -D context=16 -D words=128
-wrong 1 'cannot allocate the arena of .* TB.*; stage 0 needs .*activations .* TB.*; `recompute` a block, or a smaller `micro`' \
+once breaks 1 'cannot allocate the arena of .* TB.*; stage 0 needs .*activations .* TB.*; `recompute` a block, or a smaller `micro`' \
   train wide.zsg --recipe recipes.zug:huge --data text.bin --steps 1 --device cpu
 
 # ---- weights of another model, cut or altered weights ----
@@ -145,10 +146,10 @@ grep -q '^step 1' out.txt && fail "a run whose result cannot be saved should not
 # ---- a full disk ----
 if [ -w /dev/full ]; then
   mkdir full && ln -s /dev/full full/metrics.jsonl
-  wrong 2 'cannot write full/metrics.jsonl: No space left' train gpt2.zsg $run --log full
+  once breaks 2 'cannot write full/metrics.jsonl: No space left' train gpt2.zsg $run --log full
 fi
 cp w.safetensors old.safetensors
-refuses 'cannot write w.safetensors: File too large' \
+mistake 'cannot write w.safetensors: File too large' \
   $MPIRUN -np 1 sh -c "ulimit -f 8; exec zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --save w.safetensors"
 cmp w.safetensors old.safetensors || fail "a failed save spoils the file before it"
 ls w.safetensors.*tmp 2>/dev/null && fail "a failed save leaves something"

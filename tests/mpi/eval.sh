@@ -133,7 +133,7 @@ done
 before() { # PATTERN OPTION...
   pattern=$1
   shift
-  refuses "$pattern" $MPIRUN -np 2 zrun train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 3 "$@"
+  mistake "$pattern" $MPIRUN -np 2 zrun train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 3 "$@"
   grep -q '^step 1' out.txt && fail "trained before: $*"
   return 0
 }
@@ -159,12 +159,12 @@ refuses 'zrun: give --data FILE' $eval --init w.safetensors
 for option in '--steps 3' '--seed 1' '--order sequential' '--save x' --times '--eval held.bin' '--eval-every 2'; do
   refuses "zrun: .eval. has no ${option%% *}; " $eval --data held.bin --init w.safetensors $option
 done
-refuses 'none.safetensors' $eval --data held.bin --init none.safetensors
+mistake 'none.safetensors' $eval --data held.bin --init none.safetensors
 refuses 'zrun: give train GRAPH.zsg or eval GRAPH.zsg' $MPIRUN -np 1 zrun evaluate gpt2.zsg --recipe recipes.zug:one
 yes '\377\377' | head -n 600 | tr -d '\n' >octal
 printf "$(cat octal)" >none.u16
 ok zdata pack none.u16 --tokens u16 --vocab 127 -o nothing.bin
-refuses 'the loss of nothing.bin is not finite, or nothing in it is known$' $eval --data nothing.bin --init w.safetensors
+mistake 'the loss of nothing.bin is not finite, or nothing in it is known$' $eval --data nothing.bin --init w.safetensors
 # ... and while training that is no reason to end
 train on one --steps 2 --eval nothing.bin
 [ "$(value eval_loss on)" = null ] || fail "a loss of nothing"
@@ -217,12 +217,12 @@ od -An -v -w4 -tf4 -j $((8 + bytes + 384)) -N96 a.safetensors | tr -d " \n" >lab
 [ "$(cat labels)" = 012012012012012012012012 ] || { cat labels; fail "other labels than those of the data"; }
 pick="$MPIRUN -np 1 zrun eval pick.zsg --recipe recipes.zug:pick1 --data points.bin --init pick.safetensors"
 cp text precious
-refuses 'precious exists and is not a safetensors file: it is not replaced' $pick --predict precious
+mistake 'precious exists and is not a safetensors file: it is not replaced' $pick --predict precious
 cmp text precious || fail "precious is lost"
-refuses '--predict ./pick.safetensors would overwrite pick.safetensors, from which it is made' $pick --predict ./pick.safetensors
-refuses 'cannot .* none/a.safetensors' $pick --predict none/a.safetensors
-refuses 'error: model Pick has no outputs' $(echo "$pick" | sed s/pick.zsg/bare.zsg/) --predict c.safetensors
-refuses 'error: output .weights. cannot be written: samples are not its slowest axis' \
+mistake '--predict ./pick.safetensors would overwrite pick.safetensors, from which it is made' $pick --predict ./pick.safetensors
+mistake 'cannot .* none/a.safetensors' $pick --predict none/a.safetensors
+mistake 'error: model Pick has no outputs' $(echo "$pick" | sed s/pick.zsg/bare.zsg/) --predict c.safetensors
+mistake 'error: output .weights. cannot be written: samples are not its slowest axis' \
   $(echo "$pick" | sed s/pick.zsg/fixed.zsg/) --predict c.safetensors
 before 'zrun: give --predict to .eval. alone' --predict c.safetensors
 ls ./*.tmp c.safetensors 2>/dev/null && fail "something is left"

@@ -158,7 +158,7 @@ same bare.safetensors full.safetensors
 refused() { # PATTERN FOLDER OPTION...
   pattern=$1 folder=$2
   shift 2
-  refuses "$pattern" $MPIRUN -np 2 zrun train "${graph:-llama.zsg}" --recipe llama.zug:zero_2 --data llama.bin --steps 1 \
+  mistake "$pattern" $MPIRUN -np 2 zrun train "${graph:-llama.zsg}" --recipe llama.zug:zero_2 --data llama.bin --steps 1 \
     --init "$folder" "$@"
   [ "$(grep -Ec -- "$pattern" out.txt)" -eq 1 ] || { cat out.txt; fail "not said once"; }
   grep -q '^step' out.txt && fail "trained before it was said: $pattern"

@@ -35,7 +35,7 @@ train() { ok $(zrun_of "$@"); }
 wrong() { # PATTERN MODEL OPTION...: on two ranks, said once
   pattern=$1 graph=$2
   shift 2
-  refuses "$pattern" $(zrun_of "$graph" zero3_2 --steps 1 "$@")
+  mistake "$pattern" $(zrun_of "$graph" zero3_2 --steps 1 "$@")
   [ "$(grep -Ec -- "$pattern" out.txt)" -eq 1 ] || { cat out.txt; fail "not said once"; }
 }
 same() { cmp "$1.safetensors" "$2.safetensors" || fail "$1 and $2 differ"; }

@@ -35,7 +35,7 @@ mv w.safetensors first.safetensors
 begin long $MPIRUN -np 2 $two --steps 3000 --save w.safetensors
 [ "$(left)" -eq 1 ] || fail "no room is taken for what will be saved"
 refuses "option '?--foo" $MPIRUN -np 1 $one --steps 1 --save w.safetensors --foo
-refuses 'the model knows 0 to 104' $MPIRUN -np 1 zrun train few.zsg --recipe recipes.zug:one --data text.bin --steps 1 --save w.safetensors
+mistake 'the model knows 0 to 104' $MPIRUN -np 1 zrun train few.zsg --recipe recipes.zug:one --data text.bin --steps 1 --save w.safetensors
 ok $MPIRUN -np 1 $one --steps 1 --save w.safetensors
 [ "$(left)" -eq 1 ] || fail "another run's temporary is gone, or something is left"
 cmp w.safetensors first.safetensors || fail "a run beside another saved something else"
@@ -86,20 +86,20 @@ ok $MPIRUN -np 1 $one --steps 1 --init w.safetensors --save ./w.safetensors # go
 # ---- what is no weights file is not replaced, and nothing is computed first ----
 for file in text.bin gpt2.zsg recipes.zug precious; do
   cp $file kept
-  refuses "$file exists and is not a safetensors file: it is not replaced" $MPIRUN -np 2 $two --steps 1 --save ./$file
+  mistake "$file exists and is not a safetensors file: it is not replaced" $MPIRUN -np 2 $two --steps 1 --save ./$file
   grep -q '^step 1' out.txt && fail "a run whose result cannot be saved should not start"
   cmp $file kept || fail "$file is lost"
 done
 
 # ---- a folder that not all ranks see ----
 mkdir rank0 rank1
-refuses '\[rank 1\] error: cannot open result.safetensors.*; --save wants a folder that all nodes share' $MPIRUN -np 2 sh -c \
+mistake '\[rank 1\] error: cannot open result.safetensors.*; --save wants a folder that all nodes share' $MPIRUN -np 2 sh -c \
   'cd rank$OMPI_COMM_WORLD_RANK && exec zrun train ../gpt2.zsg --recipe ../recipes.zug:two --data ../text.bin --steps 1 --save result.safetensors'
 [ "$(left)" -eq 0 ] || fail "something is left"
 
 # ---- metrics of earlier runs ----
 cp long/metrics.jsonl long.jsonl
-refuses 'cannot open none.safetensors' $MPIRUN -np 2 $two --steps 1 --log long --init none.safetensors
+mistake 'cannot open none.safetensors' $MPIRUN -np 2 $two --steps 1 --log long --init none.safetensors
 cmp long/metrics.jsonl long.jsonl || fail "a run that does not start loses the metrics of another"
 ok $MPIRUN -np 2 $two --steps 1 --log long
 cmp long/metrics.jsonl.1 long.jsonl || fail "earlier metrics are not kept"
@@ -107,15 +107,15 @@ cmp long/metrics.jsonl.1 long.jsonl || fail "earlier metrics are not kept"
 
 # ---- what has no end, or nobody at its other end, is not read ----
 mkfifo pipe
-refuses 'pipe is not a regular file' $MPIRUN -np 2 zrun train pipe --recipe recipes.zug:two --data text.bin --steps 1
-refuses 'pipe is not a regular file' $MPIRUN -np 2 zrun train gpt2.zsg --recipe pipe:two --data text.bin --steps 1
-refuses 'pipe is not a regular file' $MPIRUN -np 2 zrun train gpt2.zsg --recipe recipes.zug:two --data pipe --steps 1
-refuses 'pipe is not a regular file' $MPIRUN -np 2 $two --steps 1 --init pipe
-refuses '/dev/zero is not a regular file but a device' $MPIRUN -np 1 $one --steps 1 --init /dev/zero
+mistake 'pipe is not a regular file' $MPIRUN -np 2 zrun train pipe --recipe recipes.zug:two --data text.bin --steps 1
+mistake 'pipe is not a regular file' $MPIRUN -np 2 zrun train gpt2.zsg --recipe pipe:two --data text.bin --steps 1
+mistake 'pipe is not a regular file' $MPIRUN -np 2 zrun train gpt2.zsg --recipe recipes.zug:two --data pipe --steps 1
+mistake 'pipe is not a regular file' $MPIRUN -np 2 $two --steps 1 --init pipe
+mistake '/dev/zero is not a regular file but a device' $MPIRUN -np 1 $one --steps 1 --init /dev/zero
 
 # ---- shifted weights, and data that shrink while they are used ----
 { cat w.safetensors; printf x; } >longer.safetensors
-refuses "longer.safetensors: bytes [0-9]* to [0-9]* of its data are no tensor's" $MPIRUN -np 2 $two --steps 1 --init longer.safetensors
+mistake "longer.safetensors: bytes [0-9]* to [0-9]* of its data are no tensor's" $MPIRUN -np 2 $two --steps 1 --init longer.safetensors
 cp text.bin shrinks.bin
 begin shrinks $MPIRUN -np 2 zrun train gpt2.zsg --recipe recipes.zug:two --data shrinks.bin --steps 100000000 --save w.safetensors
 head -c 200 text.bin >shrinks.bin

@@ -53,9 +53,9 @@ for log in plain traced; do sed -n 's/"tokens".*//; /grad_norm/p' $log/metrics.j
 cmp plain.txt traced.txt || fail "a traced run is another"
 # A file that is no trace stays; steps that are none of the run; a run that stops before them.
 echo text >x.json
-refuses 'x.json.*is not a trace: it is not replaced' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --trace x.json
+mistake 'x.json.*is not a trace: it is not replaced' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --trace x.json
 grep -qx text x.json || fail "a file is lost"
-refuses 'step 9 is none of this run, which makes 1 to 5' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 9
+mistake 'step 9 is none of this run, which makes 1 to 5' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 9
 refuses 'wrong value .3-2. for --trace-steps' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 3-2
 refuses 'give --trace FILE' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace-steps 3
 ls y.json ./*.tmp 2>/dev/null && fail "half a trace"

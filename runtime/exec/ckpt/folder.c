@@ -92,10 +92,11 @@ int zx_ckpt_lock(const char *dir, ZbErr *err) {
   ZbText path = {0};
   zb_text_add(&path, "%s/lock", dir);
   int fd = open(path.s, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  if (fd < 0) zb_fail(err, help, "cannot write %s: %s", zb_show(path.s), strerror(errno));
+  if (fd < 0) zb_fail_errno(err, errno, help, "cannot write %s", zb_show(path.s));
   else if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
     zb_fail(err, "wait for its end, or give another folder with --ckpt",
             "another run writes its checkpoints to %s", zb_show(dir));
+    if (err) err->passing = true;
     close(fd);
     fd = -1;
   } /* a file system without locks has none */

@@ -154,8 +154,9 @@ int64_t zx_lowest(ZxComm *c, int64_t mine);
 void zx_say(int rank, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* From now on such lines begin by erasing what is on the terminal's line. */
 void zx_say_over_line(bool over);
-/* Says why and ends the whole job. Of ranks of a node that do so at the same time one says it. */
+/* Says why and ends the whole job, with code 1. Of ranks of a node that do so at one time one says it. */
 _Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void zx_die_of(ZxComm *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- for communicators --------------------------------------------------------------------------------- */
 static inline size_t zx_elem_bytes(ZxCommElem e) {

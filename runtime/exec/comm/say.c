@@ -34,13 +34,26 @@ enum { LAST_S = 10 }; /* if the one that spoke cannot end the job, the next one 
 
 /* Ranks that read the same data find the same mistake at the same time: the first of a node to say it does,
  * and ends the others while they wait for it. */
+static _Noreturn void end_all(ZxComm *c, int code, const char *why) {
+  if (!c->t->claim || c->t->claim(c)) zx_say(c->t->rank(c), "error: %s", why);
+  else nanosleep(&(struct timespec){.tv_sec = LAST_S}, NULL);
+  c->t->abort(c, code);
+}
+
 void zx_die(ZxComm *c, const char *fmt, ...) {
   ZbErr e = {0};
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(e.text, sizeof e.text, fmt, ap);
   va_end(ap);
-  if (!c->t->claim || c->t->claim(c)) zx_say(c->t->rank(c), "error: %s", e.text);
-  else nanosleep(&(struct timespec){.tv_sec = LAST_S}, NULL);
-  c->t->abort(c, 1);
+  end_all(c, 1, e.text);
+}
+
+void zx_die_of(ZxComm *c, int code, const char *fmt, ...) {
+  ZbErr e = {0};
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(e.text, sizeof e.text, fmt, ap);
+  va_end(ap);
+  end_all(c, code, e.text);
 }

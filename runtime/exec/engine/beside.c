@@ -38,7 +38,8 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   own.also = NULL;
   ZxEngine *x = zx_engine_of(e->a, e->o.also, e->world, &own);
   x->beside = e;
-  if (!zx_agree(e->world, zx_check_inputs(x, err) && zx_prepare_calls(x, err))) return NULL;
+  zx_open_inputs(x);
+  if (!zx_agree(e->world, zx_prepare_calls(x, err))) return NULL;
   zx_settle(x);
   share_memory(x, e);
   zx_engine_room(x);

@@ -38,7 +38,7 @@ static void queue(ZxEngine *e) {
 
 static void replay(ZxEngine *e) {
   if (!zx_feed_all(e)) {
-    e->failed = true;
+    e->failed = e->out.unfed = true;
     return;
   }
   e->dev->replay(e->env);

@@ -65,7 +65,7 @@ void zx_compute(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_ZERO_GRADS:
   case ZP_I_ZERO_SUMS: begin_step(e); break;
   case ZP_I_LOAD:
-    if (!zx_feed(e, zx_need_buf(e, in, ZP_B_SLOT, ZP_NONE), in->mb)) e->failed = true;
+    if (!zx_feed(e, zx_need_buf(e, in, ZP_B_SLOT, ZP_NONE), in->mb)) e->failed = e->out.unfed = true;
     break;
   case ZP_I_COUNT:
   case ZP_I_FWD:

@@ -176,7 +176,8 @@ void zx_engine_room(ZxEngine *e) {
 
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = zx_engine_of(a, p, c, o);
-  bool ready = zx_agree(c, zx_check_inputs(e, err) && zx_trace_room(e, err) && zx_prepare(e, err));
+  zx_open_inputs(e);
+  bool ready = zx_agree(c, zx_trace_room(e, err) && zx_prepare(e, err));
   if (ready) zx_settle(e);
   if (!ready || !zx_agree(c, zx_open_memory(e, err) && zx_open_events(e, err))) {
     close_engine(e);

@@ -25,6 +25,8 @@ typedef struct {
   /* The arena is as large as an engine of this plan needs it, too (zx_engine_beside); NULL: there is none. */
   const ZpPlan *also;
 } ZxEngineOptions;
+/* Whether data have what the plan's inputs take, NULL: there are none. Only such are given to an engine. */
+bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err);
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the
  * plan's. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
@@ -42,6 +44,7 @@ typedef struct {
   double wait_ms, compute_ms;                            /* of this rank; wait_ms -1: not measured */
   uint64_t used_bytes; /* highest byte of the arena that was touched, so far */
   bool lost;           /* this rank's update left a parameter or a state that is not finite */
+  bool unfed;          /* it failed for this rank's data */
 } ZxStep;
 /* The sum of the quotients. One of several losses is left out where its denominator is 0. */
 double zx_loss(uint32_t n, const double *sum, const double *weight);

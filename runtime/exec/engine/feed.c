@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ZpValue *input_value(const ZxEngine *e, const ZpInputUse *u) {
-  return &e->p->segments[u->value_segment].values[u->value];
+static const ZpValue *value_of(const ZpPlan *p, const ZpInputUse *u) {
+  return &p->segments[u->value_segment].values[u->value];
 }
+
+static const ZpValue *input_value(const ZxEngine *e, const ZpInputUse *u) { return value_of(e->p, u); }
 
 static bool is_whole(const ZgType *t) { return t->elem == ZG_INDEX || t->elem == ZG_I32; }
 
@@ -69,24 +71,30 @@ static void warn_of_all(ZxEngine *e) {
 }
 
 /* A run without steps has no data. */
-bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
-  if (!e->o.data) return true;
-  uint64_t longest = 0; /* row of all inputs that are rounded */
-  for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
-    const ZpValue *v = input_value(e, &e->p->inputs[i]);
-    if (!zx_mix_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e->p, &io->type), err))
+bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err) {
+  for (uint32_t i = 0; data && i < p->ninputs; i++) {
+    const ZgIo *io = &p->graph->inputs[p->inputs[i].input];
+    const ZpValue *v = value_of(p, &p->inputs[i]);
+    if (!zx_mix_check_field(data, io->name, is_whole(&io->type), sample_values(p, &io->type), err))
       return false;
     for (int a = 1; a < v->type.naxes; a++)
-      if (v->axis[a] == e->p->batch)
+      if (v->axis[a] == p->batch)
         return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis",
                        io->name);
+  }
+  return true;
+}
+
+void zx_open_inputs(ZxEngine *e) {
+  if (!e->o.data) return;
+  uint64_t longest = 0; /* row of all inputs that are rounded */
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZpValue *v = input_value(e, &e->p->inputs[i]);
     uint64_t row = v->type.naxes ? (uint64_t)v->size[v->type.naxes - 1] : 1;
     if (v->elem == ZK_BF16 && row > longest) longest = row;
   }
   e->row = ZB_NEWN(e->a, float, longest);
   if (e->rank == 0 && !e->p->forward_only) warn_of_all(e);
-  return true;
 }
 
 uint64_t zx_engine_data_samples(const ZxEngine *e) {

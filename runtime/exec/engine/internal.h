@@ -306,7 +306,7 @@ void zx_exchange_rows(ZxEngine *e, const ZpNode *n, const ZkCall *c);
 /* ---- feed.c ---- */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
 bool zx_feed_all(ZxEngine *e); /* a captured step's inputs, of all micro-batches, into pinned memory */
-bool zx_check_inputs(ZxEngine *e, ZbErr *err);
+void zx_open_inputs(ZxEngine *e);
 typedef struct {
   const char *input;
   uint64_t sample; /* of the run */

@@ -27,9 +27,8 @@ static const char help[] = "give another folder with --log, or make it writable"
 static FILE *open_lines(const ZxMetricsFile *l, ZbErr *err) {
   int fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
   FILE *f = fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0 ? NULL : fdopen(fd, "a");
-  if (!f)
-    zb_fail(err, help, "cannot write %s: %s", zb_show(l->name),
-            errno == ENXIO ? "nobody reads from it" : strerror(errno));
+  if (!f && errno == ENXIO) zb_fail(err, help, "cannot write %s: nobody reads from it", zb_show(l->name));
+  else if (!f) zb_fail_errno(err, errno, help, "cannot write %s", zb_show(l->name));
   if (!f && fd >= 0) close(fd);
   return f;
 }

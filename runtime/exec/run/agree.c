@@ -1,4 +1,5 @@
 /* What goes wrong, on all ranks alike or on some. See run.h. */
+#include "runtime/exec/exit.h"
 #include "runtime/exec/run/run.h"
 
 #include <string.h>
@@ -7,6 +8,7 @@ bool zx_run_refuse(ZxRun *r, const ZbErr *err) {
   if (r->rank == 0)
     fprintf(stderr, "zrun: error: %s\n%s%s%s", err->text, *err->help ? "  help: " : "", err->help,
             *err->help ? "\n" : "");
+  r->failed = ZX_EXIT_MISTAKE;
   return false;
 }
 
@@ -16,6 +18,12 @@ bool zx_run_agree(ZxRun *r, bool ok, const ZbErr *err) {
   bool mine = zx_run_lowest(r, !ok && *err->text) == r->rank;
   if (mine) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);
   return zx_agree(r->c, ok);
+}
+
+bool zx_run_accept(ZxRun *r, bool ok, const ZbErr *err) {
+  if (zx_run_agree(r, ok, err)) return true;
+  r->failed = zx_run_lowest(r, !ok && err->passing) < 0 ? ZX_EXIT_MISTAKE : ZX_EXIT_FAILED;
+  return false;
 }
 
 void zx_run_print_diags(ZxRun *r) {

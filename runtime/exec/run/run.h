@@ -64,16 +64,18 @@ typedef struct {
   ZxHealth health;
   ZxStop stop;
   int stopping; /* why all ranks stop after this step (zx_stop_why); 0: they go on */
-  int failed;   /* the code with which it ends if it does not go on */
+  int failed;   /* the code with which it ends if it does not go on; ZX_EXIT_FAILED until a mistake is seen */
 } ZxRun;
 
 /* ---- agree.c ------------------------------------------------------------------------------------------- */
-/* Says a mistake that every rank sees alike. Returns false. */
+/* Says a mistake that every rank sees alike, and has the run end with its code. Returns false. */
 bool zx_run_refuse(ZxRun *r, const ZbErr *err);
 /* The lowest rank for which `mine` is true, on all ranks; -1: none. */
 int zx_run_lowest(ZxRun *r, bool mine);
 /* Whether all ranks are `ok`. The lowest that knows why one is not says it. */
 bool zx_run_agree(ZxRun *r, bool ok, const ZbErr *err);
+/* The same for what was given: that it is wrong is a mistake, unless some rank's error is a passing one. */
+bool zx_run_accept(ZxRun *r, bool ok, const ZbErr *err);
 /* The same for source texts: the lowest rank that is not content prints what it has to say of them. */
 bool zx_run_agree_diags(ZxRun *r, bool ok);
 void zx_run_print_diags(ZxRun *r);

@@ -82,9 +82,16 @@ static bool open_files(ZxRun *r) {
     lo.text[2] = (struct ZxLogText){"plan", r->plan_text.s};
   }
   if (r->rank == 0) ok = (r->log = zx_log_open(&lo, &err)) != NULL;
-  if (!zx_run_agree(r, ok, &err)) return false;
+  if (!zx_run_accept(r, ok, &err)) return false;
   zx_say_over_line(zx_run_lowest(r, r->rank == 0 && zx_log_on_screen(r->log)) == 0);
   return true;
+}
+
+static bool inputs_fit(ZxRun *r) {
+  ZbErr err = {0};
+  bool ok = zx_inputs_fit(r->plan, r->data, &err) &&
+            (!r->eval_plan || zx_inputs_fit(r->eval_plan, r->eval_data, &err));
+  return zx_run_accept(r, ok, &err);
 }
 
 static bool open_eval(ZxRun *r) {
@@ -98,10 +105,10 @@ static bool open_eval(ZxRun *r) {
   }
   ZxEngine *e = r->eval_engine ? r->eval_engine : r->engine;
   const char *data = r->o.eval ? r->o.eval : r->o.data;
-  if (!zx_run_agree(r, zx_eval_open(&r->eval, e, p, data, r->o.eval_batches, &err), &err)) return false;
+  if (!zx_run_accept(r, zx_eval_open(&r->eval, e, p, data, r->o.eval_batches, &err), &err)) return false;
   if (!r->o.predict) return true;
   r->predict = zx_predict_open(e, r->o.predict, (uint64_t)(r->eval.batches * p->global_batch), &err);
-  return zx_run_agree(r, r->predict, &err);
+  return zx_run_accept(r, r->predict, &err);
 }
 
 /* ---- parameters, and where they are kept ---- */
@@ -116,10 +123,8 @@ static bool resume(ZxRun *r) {
             zx_run_refuse(r, &err);
   if (ok && note.s && r->rank == 0) fputs(note.s, stdout);
   zb_text_free(&note);
-  r->failed = ZX_EXIT_MISTAKE;
-  if (!ok || !zx_run_agree(r, zx_engine_resume(r->engine, r->from, r->manifest, &read, &err), &err))
+  if (!ok || !zx_run_accept(r, zx_engine_resume(r->engine, r->from, r->manifest, &read, &err), &err))
     return false;
-  r->failed = ZX_EXIT_FAILED;
   if (r->rank == 0 && !r->o.quiet)
     printf("resumed from %s: step %" PRId64 ", sample %" PRId64
            "; read %s, at most %s by one rank, in %.2f s\n",
@@ -131,7 +136,7 @@ static bool resume(ZxRun *r) {
 static bool load(ZxRun *r) {
   ZbErr err = {0};
   ZxLoaded x;
-  if (!zx_run_agree(r, zx_engine_load(r->engine, r->o.init, r->o.names, r->o.init_partial, &x, &err), &err))
+  if (!zx_run_accept(r, zx_engine_load(r->engine, r->o.init, r->o.names, r->o.init_partial, &x, &err), &err))
     return false;
   if (r->rank || !r->o.init_partial) return true;
   if (!r->o.quiet)
@@ -146,11 +151,9 @@ static bool load(ZxRun *r) {
 static bool take_params(ZxRun *r) {
   ZbErr err = {0};
   ZxResumed read;
-  r->failed = ZX_EXIT_MISTAKE;
   bool ok = zx_resume_fits(r->engine, r->o.init, r->manifest, false, &err) || zx_run_refuse(r, &err);
-  if (!ok || !zx_run_agree(r, zx_engine_take_params(r->engine, r->o.init, r->manifest, &read, &err), &err))
+  if (!ok || !zx_run_accept(r, zx_engine_take_params(r->engine, r->o.init, r->manifest, &read, &err), &err))
     return false;
-  r->failed = ZX_EXIT_FAILED;
   if (r->rank == 0 && !r->o.quiet)
     printf("parameters of %s, of step %" PRId64 "\n", zb_show(r->o.init), r->manifest->step);
   return true;
@@ -181,7 +184,7 @@ static bool open_checkpoints(ZxRun *r) {
                         .recipe = zl_source_text(r->sources, r->recipe->span.file, &n)};
   zx_saves_facts(r->a, &r->facts, &o.base);
   r->saves.c = zx_checkpoints_open(r->engine, &o, &err);
-  return zx_run_agree(r, r->saves.c, &err);
+  return zx_run_accept(r, r->saves.c, &err);
 }
 
 /* The first step of a run sets up much. */
@@ -198,7 +201,7 @@ static bool open_trace(ZxRun *r) {
   }
   if (r->o.trace_to > last) r->o.trace_to = last;
   r->trace = zx_trace_open(r->c, r->o.trace, &err);
-  return zx_run_agree(r, r->trace, &err);
+  return zx_run_accept(r, r->trace, &err);
 }
 
 /* Rank 0 says it. A cluster for its memory alone has not what times are made from. */
@@ -215,7 +218,7 @@ static void predict(ZxRun *r) {
 bool zx_run_start(ZxRun *r) {
   ZbErr err = {0};
   r->before = r->from ? r->manifest->step : 0;
-  if (!open_files(r) || !open_trace(r)) return false;
+  if (!open_files(r) || !open_trace(r) || !inputs_fit(r)) return false;
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads),
                    .seed = r->o.seed,
                    .tf32 = r->plan->tf32,
@@ -242,7 +245,7 @@ bool zx_run_start(ZxRun *r) {
   if (!zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err))
     return false;
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
-  if (r->o.save && !zx_run_agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
+  if (r->o.save && !zx_run_accept(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
   tell_ways(r);
   return zx_run_agree(r, zx_watch_open(r->c, r->o.hang_after, ZX_EXIT_HANGS, &err), &err);

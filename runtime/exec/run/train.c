@@ -75,7 +75,6 @@ static bool sound(ZxRun *r, int64_t step, const ZxStep *s) {
   if (note.s && r->rank == 0) printf("note: %s\n", note.s);
   zb_text_free(&note);
   if (ok) return true;
-  r->failed = ZX_EXIT_MISTAKE;
   return zx_run_refuse(r, &err);
 }
 
@@ -86,8 +85,8 @@ static bool go_on(ZxRun *r, int64_t step, const ZxStep *s, const double saves[ZX
 }
 
 /* The others wait for what this rank cannot do: it ends them all. */
-static _Noreturn void give_up(ZxRun *r, int64_t step, const ZbErr *err) {
-  zx_die(r->c, "step %" PRId64 ": %s%s%s", step, err->text, *err->help ? "; " : "", err->help);
+static _Noreturn void give_up(ZxRun *r, int code, int64_t step, const ZbErr *err) {
+  zx_die_of(r->c, code, "step %" PRId64 ": %s%s%s", step, err->text, *err->help ? "; " : "", err->help);
 }
 
 /* While nothing is printed: a step, an evaluation. */
@@ -102,7 +101,8 @@ static bool one_step(ZxRun *r, int64_t step) {
   ZxStep s;
   draw(r);
   double from = zb_now(), lr = zp_rate(&r->plan->optimizers[0].rate, step);
-  if (!zx_engine_step(r->engine, step, &s, &err)) give_up(r, step, &err);
+  if (!zx_engine_step(r->engine, step, &s, &err))
+    give_up(r, s.unfed && !err.passing ? ZX_EXIT_MISTAKE : ZX_EXIT_FAILED, step, &err);
   double ms = 1e3 * (zb_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine),
@@ -136,7 +136,7 @@ static bool one_step(ZxRun *r, int64_t step) {
   if (step == r->before + 1 && !r->o.quiet)
     printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   zx_stop_before_output();
-  if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
+  if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, ZX_EXIT_FAILED, step, &err);
   ZbText note = {0};
   zx_epochs_note(&r->epochs, step, zx_run_taken(r, step - 1), zx_run_taken(r, step), &note);
   zx_run_say(&note);
@@ -147,7 +147,7 @@ static void conclude(ZxRun *r) {
   char text[24];
   ZbErr err = {0};
   if (r->rank) return;
-  if (!zx_log_end(r->log, &err)) give_up(r, r->times.last, &err);
+  if (!zx_log_end(r->log, &err)) give_up(r, ZX_EXIT_FAILED, r->times.last, &err);
   if (r->o.times && r->o.quiet && r->before < r->o.steps)
     zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
   if (r->o.quiet) return;

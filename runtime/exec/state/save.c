@@ -41,7 +41,11 @@ static bool share_out(ZxEngine *e, ZbOut **out, const char *option, ZbErr *err) 
   uint64_t size;
   int fd = zb_open_file(tmp, true, &size, &why);
   snprintf(help, sizeof help, "%s wants a folder that all nodes share", option);
-  if (fd < 0) return zb_fail(err, help, "%s", why.text);
+  if (fd < 0) {
+    zb_fail(err, help, "%s", why.text);
+    err->passing = why.passing;
+    return false;
+  }
   close(fd);
   return true;
 }

@@ -183,7 +183,7 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
   }
   uint64_t room = most * (sizeof(float) + (halves ? sizeof(uint16_t) : 0));
   bool through = !e->dev->host || halves || codes;
-  if (through && !(w->values = e->dev->pinned(e->env, room, w->err))) return false;
+  if (through && !(w->values = e->dev->pinned(e->env, room, w->err))) return w->err->passing = true, false;
   bool ok = true;
   for (uint32_t i = 0; ok && i < e->st->nheld; i++)
     if (!w->fetch || zx_is_norm_owner(e, &e->st->held[i])) ok = walk_own(e, &e->st->held[i], w);

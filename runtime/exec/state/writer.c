@@ -217,6 +217,7 @@ ZxWriter *zx_writer_new(const ZxWriterOptions *o, ZbErr *err) {
   pthread_cond_init(&w->called, NULL);
   if (start(w)) return w;
   zb_fail(err, "raise the limit (ulimit -u, ulimit -v)", "no thread for checkpoints can be started");
+  err->passing = true;
   zx_writer_free(w);
   return NULL;
 }

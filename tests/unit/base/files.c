@@ -467,6 +467,9 @@ Test(out, what_something_else_made_is_not_replaced) {
   SAYS("d exists and is not a file but a folder");
   cr_expect(!write_ok("none/f", "ok"));
   SAYS("cannot create none/f: No such file");
+  cr_expect(!err.passing);
+  cr_expect(!zb_may_write("none/f", &kind, &err) && !zb_may_write("d", &kind, &err) &&
+            zb_may_write("f", &kind, &err));
   cr_expect(!write_ok("", "ok"));
   SAYS("without a name");
   cr_expect_eq(count(), 2);

@@ -125,7 +125,7 @@ static const struct {
 
 Test(broken, refused) {
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-    ZbErr err = {{0}, {0}};
+    ZbErr err = {0};
     ZtTokenizer *t = zt_read(refused[i].json, strlen(refused[i].json), "x.json", &err);
     cr_expect(!t, "%s is taken", refused[i].json);
     cr_expect(strstr(err.text, refused[i].says) && strstr(err.text, "x.json"), "%s: '%s'", refused[i].json,
@@ -179,7 +179,7 @@ Test(broken, added_tokens_are_short) {
              BPE(", \"added_tokens\": [{\"id\": 3, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
                  "false, \"rstrip\": false, \"normalized\": false, \"special\": true}]"),
              name);
-    ZbErr err = {{0}, {0}};
+    ZbErr err = {0};
     ZtTokenizer *t = zt_read(json, strlen(json), "x.json", &err);
     cr_expect_eq(t != NULL, n <= 1024, "%d bytes: '%s'", n, err.text);
     cr_expect(t || strstr(err.text, "the one with id 3 has 1025 bytes; it has 1 to 1024"), "%s", err.text);

@@ -108,7 +108,7 @@ static int break_each(const cJSON *file, cJSON *at, const char *part) {
     const cJSON was = *x;
     x->child = NULL;
     x->type = (was.type & ~0xff) | (was.child ? cJSON_Number : cJSON_Object);
-    ZbErr err = {{0}, {0}};
+    ZbErr err = {0};
     ZtTokenizer *t = take(file, "x.json", &err);
     cr_expect(!t, "another kind of %s in %s of %s is taken", name, at->string ? at->string : "a list", part);
     zt_free(t);
