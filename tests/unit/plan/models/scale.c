@@ -37,6 +37,6 @@ static void grows(const char *piece, uint32_t n) {
 #define MULTIPLIED "param u%u[a, b] = 0 param v%u[b, a] = 0 y = dot[b](dot[a](y, u%u), v%u)\n"
 
 Test(scale, time_grows_with_the_parameters) {
-  grows(ADDED, 1000);
+  grows(ADDED, 2000);
   grows(MULTIPLIED, 500);
 }
