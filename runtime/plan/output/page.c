@@ -341,7 +341,7 @@ static void sent_sums(Page *g, const ZpSents *t, const char *id) {
 static void sent(Page *g, const char *id) {
   enum { SHOWN = 12 };
   ZpSents t = zp_sents(g->p, g->a);
-  qsort(t.rows, t.n, sizeof *t.rows, by_bytes);
+  if (t.n) qsort(t.rows, t.n, sizeof *t.rows, by_bytes);
   double most = t.n ? zp_sent_bytes(&t.rows[0]) : 0;
   if (!t.n) {
     zb_text_add(g->out, "<p>nothing</p>\n");

@@ -286,7 +286,7 @@ static void put_arena(Json *j) {
   for (uint32_t i = 0; i < g->ninstrs; i++)
     if (j->instr[i]) access(j, &c, &g->instrs[i], j->instr[i], lives);
   for (uint32_t i = 0; i < g->nbufs; i++) end_life(j, &c, &g->bufs[i], &lives[i]);
-  qsort(c.list, c.n, sizeof *c.list, earlier_first);
+  if (c.n) qsort(c.list, c.n, sizeof *c.list, earlier_first);
   for (size_t i = 0; i < c.n;) {
     double at = c.list[i].at;
     for (; i < c.n && c.list[i].at == at; i++) in_use[c.list[i].use] += c.list[i].bytes;

@@ -355,7 +355,7 @@ void weigh(const Space *x, Layouts *layouts, Weighed *w, bool only_memory) {
     each_size(&k, c, &all);
     if (done(&k)) return;
   }
-  qsort(all.at, all.n, sizeof *all.at, sooner);
+  if (all.n) qsort(all.at, all.n, sizeof *all.at, sooner);
   for (uint32_t i = 0; i < all.n; i++)
     if (!too_slow(&k, &all.at[i])) weigh_family(&k, &all.at[i]);
 }
