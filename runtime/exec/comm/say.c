@@ -34,26 +34,23 @@ enum { LAST_S = 10 }; /* if the one that spoke cannot end the job, the next one 
 
 /* Ranks that read the same data find the same mistake at the same time: the first of a node to say it does,
  * and ends the others while they wait for it. */
-static _Noreturn void end_all(ZxComm *c, int code, const char *why) {
-  if (!c->t->claim || c->t->claim(c)) zx_say(c->t->rank(c), "error: %s", why);
+__attribute__((format(printf, 3, 0))) static _Noreturn void end_all(ZxComm *c, int code, const char *fmt,
+                                                                    va_list ap) {
+  ZbErr e = {0};
+  vsnprintf(e.text, sizeof e.text, fmt, ap);
+  if (!c->t->claim || c->t->claim(c)) zx_say(c->t->rank(c), "error: %s", e.text);
   else nanosleep(&(struct timespec){.tv_sec = LAST_S}, NULL);
   c->t->abort(c, code);
 }
 
 void zx_die(ZxComm *c, const char *fmt, ...) {
-  ZbErr e = {0};
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(e.text, sizeof e.text, fmt, ap);
-  va_end(ap);
-  end_all(c, 1, e.text);
+  end_all(c, 1, fmt, ap);
 }
 
 void zx_die_of(ZxComm *c, int code, const char *fmt, ...) {
-  ZbErr e = {0};
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(e.text, sizeof e.text, fmt, ap);
-  va_end(ap);
-  end_all(c, code, e.text);
+  end_all(c, code, fmt, ap);
 }
