@@ -2,6 +2,7 @@
 #include "runtime/exec/comm/watch.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -32,8 +33,9 @@ static struct {
   ZxWhere *where;
   const void *of;
   char waits[ZX_POST_TEXT];
+  pthread_cond_t closes;    /* `state` became OFF: a run that is done does not wait for the next look */
   atomic_bool told, pauses; /* `waits` is not empty; it is in some wait */
-} watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} watch = {.mutex = PTHREAD_MUTEX_INITIALIZER, .closes = PTHREAD_COND_INITIALIZER};
 
 /* ---- the rank's thread ---- */
 void zx_watch_moved(void) {
@@ -148,12 +150,26 @@ static _Noreturn void give_up(double since) {
   end(watch.code, last);
 }
 
+/* Until the next look, or until there is nothing to look at any more. */
+static void nap_while_open(double s) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  double ns = (double)until.tv_nsec + 1e9 * s;
+  until.tv_sec += (time_t)(ns / 1e9);
+  until.tv_nsec = (long)fmod(ns, 1e9);
+  pthread_mutex_lock(&watch.mutex);
+  while (watch.state != OFF &&
+         pthread_cond_clockwait(&watch.closes, &watch.mutex, CLOCK_MONOTONIC, &until) == 0)
+    continue;
+  pthread_mutex_unlock(&watch.mutex);
+}
+
 static void *look_on(void *unused) {
   (void)unused;
   double tick = watch.limit / 20 < 0.5 ? watch.limit / 20 : 0.5, seen = zb_now(), since = seen, posted = 0;
   unsigned long moves = 0;
   while (watch.state != OFF) {
-    nap(tick);
+    nap_while_open(tick);
     double now = zb_now();
     if (watch.aborting) {
       nap(ABORT);
@@ -205,7 +221,10 @@ void zx_watch_begin(void) {
 
 void zx_watch_close(void) {
   if (watch.state == OFF) return;
+  pthread_mutex_lock(&watch.mutex);
   watch.state = OFF;
+  pthread_cond_signal(&watch.closes);
+  pthread_mutex_unlock(&watch.mutex);
   pthread_join(watch.thread, NULL);
   zx_postbox_free(watch.post);
   watch.post = NULL;

@@ -282,6 +282,20 @@ Test(hang, the_watchdog) {
   }
 }
 
+/* It looks every half second; a run that is done does not wait for it. */
+Test(hang, a_run_that_is_done_does_not_wait) {
+  enum { TIMES = 12 }; /* 6 s if each waited */
+  ZbErr err;
+  double start = zb_now();
+  for (int i = 0; i < TIMES; i++) {
+    cr_assert(zx_watch_open(zx_comm_self(), 60, 1, &err));
+    zx_watch_begin();
+    usleep(1000); /* it sleeps by now */
+    zx_watch_close();
+  }
+  cr_expect_lt(zb_now() - start, 3);
+}
+
 Test(hang, patience_is_half_of_the_limit) {
   ZbErr err;
   patience = 30;
