@@ -1,7 +1,6 @@
 # What goes wrong says so: one clear message, from one rank, and the job ends with an exit code that is not 0.
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
-MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 0" # or mpirun sleeps a second before it ends a failed job
 
 cat >recipes.zug <<'END'
 recipe one {

@@ -6,7 +6,6 @@
 # times as many.
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
-MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 0" # or mpirun sleeps a second before it ends a failed job
 
 cat >recipes.zug <<'END'
 recipe ranks_1 { bind batch = 8, seq = 16   optimizer adamw(lr = 0.01) }

@@ -1,7 +1,6 @@
 # Ranks that were started differently are not believed: before anything hangs or trains, one message says who differs in what.
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
-MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 0" # or mpirun sleeps a second before it ends a failed job
 
 cat >recipes.zug <<'END'
 recipe two {

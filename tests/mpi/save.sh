@@ -2,7 +2,6 @@
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
 patient="$MPIRUN --mca odls_base_sigkill_timeout 4"
-MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 0" # or mpirun sleeps a second before it ends a failed job
 
 cat >recipes.zug <<'END'
 recipe one { optimizer sgd(lr = 0.1)   bind batch = 4, seq = 16 }

@@ -67,8 +67,8 @@ time_tests() {
   done <these | xargs -P "$jobs" -I TEST sh "$mutants/time.sh" "$work" "$1" TEST || stop "a test fails without any change"
   while read -r test programs; do
     ms=$(cat "$1-times/$(echo "$test" | tr / _)") || stop "$test has no time"
-    # Others run beside it: a hang is eight times that, and 20 seconds.
-    [ "$ms" = skipped ] || echo "$ms $((ms / 125 + 20)) $test $programs"
+    # Others run beside it: a hang is four times that, and 20 seconds.
+    [ "$ms" = skipped ] || echo "$ms $((ms / 250 + 20)) $test $programs"
   done <these
 }
 builds build $made || { tail -n 20 build.log; stop "the copy does not build"; }
