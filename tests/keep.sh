@@ -27,10 +27,13 @@ keeps() {
 
 # ---- codes ----
 keeps 0 1 '0\n'
+says '^zkeep 20[0-9-]* [0-9:]*: start 1: ./run --ckpt ckpt$'
 says '^zkeep 20[0-9-]* [0-9:]*: done'
 echo word >word
 printf '#!/bin/sh\n! read -r word\n' >reads && chmod +x reads
 ok sh -c 'exec zkeep --restarts 0 -- ./reads <word' # a terminal would stop a command in the background that reads
+printf '#!/bin/sh\nls /proc/$$/fd\n' >opened && chmod +x opened
+[ "$(./opened <word)" = "$(zkeep -- ./opened 2>err.txt)" ] || { zkeep -- ./opened; fail "a command begins with other files"; }
 keeps 0 4 '1\nKILL\n69\n0\n'
 says 'it has ended with code 137 after 0s'
 says 'another start in 1s'

@@ -41,14 +41,20 @@ static void columns(ZgGraph *g) {
   for (uint32_t i = 0; i < 3; i++)
     part(g, i, "c_attn", 6 * i, (ZgForeign){.dims = {4, 18}, .stride = {18, 3, 1}, .fixed = -1});
 }
+/* The first lies by itself, the others in turns behind it. */
+static void whole_and_turns(ZgGraph *g) {
+  part(g, 0, "qkv", 0, (ZgForeign){.dims = {3, 24}, .stride = {6, 3, 1}, .fixed = -1});
+  for (uint32_t i = 1; i < 3; i++)
+    part(g, i, "qkv", 24 + 3 * (i - 1), (ZgForeign){.dims = {3, 24}, .stride = {12, 6, 1}, .fixed = -1});
+}
 static void per_head(ZgGraph *g) {
   for (uint32_t i = 0; i < 3; i++)
     part(g, i, "qkv", 12 * i, (ZgForeign){.dims = {18, 4}, .stride = {1, 36, 4}, .fixed = -1});
 }
 
 Test(foreign, holds) {
-  void (*const maps[])(ZgGraph *) = {columns, per_head};
-  for (int i = 0; i < 2; i++) {
+  void (*const maps[])(ZgGraph *) = {columns, per_head, whole_and_turns};
+  for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
     Make m = fused();
     ZbErr err;
     maps[i](m.g);
@@ -57,7 +63,7 @@ Test(foreign, holds) {
     zg_config_add(m.g, "hf", "rope.theta", "1e-05");
     zg_config_add(m.g, "hf", "kinds", "[\"A\", 1, -0.5, null, true]");
     zg_config_add(m.g, "hf", "none", "[]");
-    cr_expect(zg_verify_foreign(m.g, &err), "%d: %s", i, err.text);
+    cr_expect(zg_verify_foreign(m.g, &err), "%zu: %s", i, err.text);
     zb_arena_free(m.a);
   }
 }

@@ -40,6 +40,17 @@ Test(run, what_a_line_takes) {
   zb_arena_free(a);
 }
 
+/* A disk that gives no more is no end of the run. */
+Test(run, what_cannot_be_read) {
+  static const char *const keys[] = {"loss"};
+  ZbArena *a = zb_arena_new();
+  ZvRun r;
+  ZbErr err = {0};
+  cr_expect(!zv_run_read(a, "/proc/self/mem", keys, 1, &r, &err)); /* its first page is none: EIO */
+  cr_expect_str_eq(err.text, "cannot read /proc/self/mem");
+  zb_arena_free(a);
+}
+
 static void ticks(double lo, double hi, bool log, int about, const char *want) {
   ZvScale s = zv_scale(lo, hi, log, about);
   ZbText t = {0};
@@ -96,6 +107,8 @@ Test(scale, no_range_is_too_odd, .timeout = 20) {
   }
   ZvScale s = zv_scale(1e-300, 1e300, true, 6);
   cr_expect(s.n > 3 && s.n <= ZV_TICKS);
+  s = zv_scale(2, 1e9, true, 40); /* full in the middle of a decade */
+  cr_expect(s.n == ZV_TICKS && s.tick[ZV_TICKS - 1] == 1e8);
 }
 
 Test(scale, places) {
@@ -184,14 +197,15 @@ Test(curves, hours) {
 
 /* What a scale has no place for is left out, of evaluations too. */
 Test(curves, what_cannot_be_drawn) {
-  static const double y[] = {1, 9e249, 1.1e-250, 0, -1, 0.9e-250, 1.1e250, -1.1e250, INFINITY, NAN};
-  enum { N = sizeof y / sizeof *y, LOG = 3, LINEAR = 6 }; /* the first that each cannot draw */
+  static const double y[] = {1,        9e249,   1.1e-250, 1 / 1e250, 0,  -1,
+                             0.9e-250, 1.1e250, -1.1e250, INFINITY,  NAN};
+  enum { N = sizeof y / sizeof *y, LOG = 3, LINEAR = 7 }; /* the first that each cannot draw */
   ZvPoint p[N];
   ZbArena *a = zb_arena_new();
   ZbErr err;
   for (int i = 0; i < N; i++) p[i] = (ZvPoint){.step = i, .y = {y[i]}};
   ZvRun r = {.name = "r", .step = p, .eval = p, .nstep = N, .neval = N},
-        none = {.name = "r", .step = p + 4, .nstep = 1};
+        none = {.name = "r", .step = p + LOG, .nstep = 1};
   for (int log = 0; log < 2; log++) {
     ZvFigure f;
     cr_assert(zv_figure(a, &r, 1, ZV_STEPS, "loss", 0, log, &f, &err));
