@@ -157,6 +157,10 @@ Test(variants, of_another_kind) {
 #define UNIGRAM(rest)                                                                                        \
   "{" MODEL("Unigram", "\"byte_fallback\": true, \"vocab\": [[\"u\", 0], [\"a\", -1], "                      \
                        "[\"<0xC3>\", -9], [\"<0xA9>\", -9], [\"ab\", -4], [\"b\", -2]]" rest)
+/* An unknown character costs ten more than the least likely token: 30 here, and the rest of the word nothing. */
+#define UNKNOWN_COSTS(ab)                                                                                    \
+  "{" MODEL("Unigram",                                                                                       \
+            "\"unk_id\": 0, \"vocab\": [[\"u\", 0], [\"ab\", " ab "], [\"cde\", -20], [\"bcde\", 0]]")
 
 /* A blank after other pre-tokenizers than Metaspace, to the first word of a text or to each. */
 #define METASPACE(scheme)                                                                                    \
@@ -207,6 +211,8 @@ static const struct {
     {PARTS_OF_WORDS, "a", 1, {3}, NULL},
     {PARTS_OF_WORDS, "ab\u00e9", 2, {4, 5}, NULL},
     {PARTS_OF_WORDS, "b", 0, {0}, NULL}, /* "b$" is none */
+    {UNKNOWN_COSTS("-10.5"), "abcde", 2, {0, 3}, NULL},
+    {UNKNOWN_COSTS("-9.5"), "abcde", 2, {1, 2}, NULL},
     /* Bytes that are no token. */
     {UNKNOWN_BYTES("false"), "a!!a", 4, {0, 1, 1, 0}, NULL},
     {UNKNOWN_BYTES("true"), "a!!a", 3, {0, 1, 0}, NULL},
