@@ -85,10 +85,8 @@ static void put_property(Translation *x, bool negated) {
   } else x->s = s + (*s != 0);
   memcpy(name, s, n);
   name[n] = 0;
-  if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_ -0123456789") != n || !n) {
-    x->unsupported = "such a property";
-    return;
-  }
+  if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_ -0123456789") != n || !n)
+    x->unsupported = "such a property"; /* and what is made of it below is not used */
   snprintf(braces, sizeof braces, negated && x->in_class ? "\\P{%s}" : "\\p{%s}", name);
   put_class(x, negated, braces, negated && x->in_class ? ZT_NSETS : newer(name));
 }
