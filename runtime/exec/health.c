@@ -38,9 +38,9 @@ static bool skipped(ZxHealth *h, const char *good, ZbText *note, ZbErr *err) {
   return false;
 }
 
-bool zx_health_step(ZxHealth *h, ZxEngine *e, int64_t step, const ZxStep *s, const char *good, ZbText *note,
-                    ZbErr *err) {
-  switch (zx_engine_sound(e, s, err)) {
+bool zx_health_goes_on(ZxHealth *h, ZxSoundness sound, int64_t step, double loss, const char *good,
+                       ZbText *note, ZbErr *err) {
+  switch (sound) {
   case ZX_SKIPPED: return skipped(h, good, note, err);
   case ZX_BROKEN:
     if (good) zb_fail_more(err, "; the last good checkpoint is %s", zb_show(good));
@@ -48,6 +48,11 @@ bool zx_health_step(ZxHealth *h, ZxEngine *e, int64_t step, const ZxStep *s, con
   default: break;
   }
   h->skipped = 0;
-  zx_health_loss(h, step, s->loss, note);
+  zx_health_loss(h, step, loss, note);
   return true;
+}
+
+bool zx_health_step(ZxHealth *h, ZxEngine *e, int64_t step, const ZxStep *s, const char *good, ZbText *note,
+                    ZbErr *err) {
+  return zx_health_goes_on(h, zx_engine_sound(e, s, err), step, s->loss, good, note, err);
 }
