@@ -2,6 +2,7 @@
 #include "runtime/text/room.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 static const struct {
   const char *pattern, *text, *matches; /* with | between */
@@ -95,4 +96,24 @@ Test(regex, gives_up) { /* instead of going on for ever */
   zt_matcher_free(m);
   zt_patterns_close(&t);
   zb_arena_free(t.arena);
+}
+
+/* What needs more stack than the compiled program has is matched without it: a step back for each of many pairs. */
+Test(regex, deep) {
+  enum { N = 400000 };
+  char *text = malloc(2 * N + 1);
+  ZtTokenizer t = {.arena = zb_arena_new()};
+  ZbErr err;
+  size_t begin, end;
+  for (int i = 0; i < N; i++) memcpy(text + 2 * i, "ab", 2);
+  text[2 * N] = 'c';
+  const ZtPattern *p = zt_pattern(&t, "(?:(a)(b))*c", false, &err);
+  cr_assert(p, "%s", err.text);
+  ZtMatcher *m = zt_matcher_new();
+  cr_expect_eq(zt_match(p, m, text, 2 * N + 1, 0, &begin, &end, &err), 1, "%s", err.text);
+  cr_expect(begin == 0 && end == 2 * N + 1);
+  zt_matcher_free(m);
+  zt_patterns_close(&t);
+  zb_arena_free(t.arena);
+  free(text);
 }

@@ -267,6 +267,12 @@ static const struct {
     {DECODER("ByteFallback", ""), NULL, 5, {0, 1, 0, 0, 2}, "\ufffd\ufffd\ufffd\ufffd<0x4>"},
     {DECODER("ByteFallback", ""), NULL, 4, {2, 0, 1, 2}, "<0x4>\u00e9<0x4>"},
     {DECODER("Strip", ", \"content\": \"_\", \"start\": 1, \"stop\": 3"), NULL, 2, {3, 4}, "_a_"},
+    {DECODER("Sequence", ", \"decoders\": [" BYTES("true") ", {\"type\": \"Strip\", \"content\": \"_\", "
+                                                           "\"start\": 1, \"stop\": 0}]"),
+     NULL,
+     2,
+     {3, 0},
+     "_a____<0xC3>"},
     {DECODER("Strip", ", \"content\": \"_\", \"start\": 3, \"stop\": 0"), NULL, 1, {3}, "a____"},
 };
 
