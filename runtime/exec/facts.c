@@ -33,7 +33,8 @@ static bool digest_of(int fd, const char *path, uint64_t size, uint64_t *digest,
   else {
     ok = add_bytes(h, fd, path, 0, HEAD, err);
     uint64_t step = (size - HEAD - PIECE) / PIECES;
-    for (uint64_t i = 1; ok && i <= PIECES; i++) ok = add_bytes(h, fd, path, HEAD + i * step, PIECE, err);
+    for (uint64_t i = 1; ok && i <= PIECES; i++)
+      ok = add_bytes(h, fd, path, i < PIECES ? HEAD + i * step : size - PIECE, PIECE, err);
   }
   *digest = XXH3_64bits_digest(h);
   XXH3_freeState(h);

@@ -8,6 +8,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/device.c \
   tests/unit/exec/engine.c \
   tests/unit/exec/epochs.c \
+  tests/unit/exec/facts.c \
   tests/unit/exec/hang.c \
   tests/unit/exec/health.c \
   tests/unit/exec/hub.c \
@@ -28,6 +29,9 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/state.c \
   tests/unit/exec/stream_file.c \
   tests/unit/exec/stream_file.h \
+  tests/unit/exec/threads.c \
+  tests/unit/exec/threads.h \
+  tests/unit/exec/trace.c \
   tests/unit/exec/weights.c
 tests_unit_test_exec_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 tests_unit_test_exec_CFLAGS = $(unit_cflags)

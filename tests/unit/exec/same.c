@@ -1,87 +1,17 @@
-/* What ranks find out together, to the letter. A rank is a thread here, and the communicator is memory that
- * they share. */
+/* What ranks find out together, to the letter. */
 #include "runtime/exec/comm/same.h"
+#include "tests/unit/exec/threads.h"
 
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 12 };
-
-/* ---- a communicator of threads ---- */
-typedef struct {
-  ZxComm base;
-  int rank;
-} Rank;
-static pthread_barrier_t all;
-static int ranks;
-static const void *given[MOST];
-
-static int rank_of(ZxComm *c) { return ((Rank *)c)->rank; }
-static int size_of(ZxComm *c) { return (void)c, ranks; }
-static void done(ZxComm *c, ZxRequest r) { (void)c, (void)r; }
-
-static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
-  double x[8] = {0};
-  cr_assert(g == 0 && n <= 8 && elem == ZX_F64);
-  given[rank_of(c)] = p;
-  pthread_barrier_wait(&all);
-  for (size_t i = 0; i < n; i++)
-    for (int k = 0; k < ranks; k++) {
-      double y = ((const double *)given[k])[i];
-      x[i] = how == ZX_SUM ? x[i] + y : k && x[i] > y ? x[i] : y;
-    }
-  pthread_barrier_wait(&all);
-  memcpy(p, x, n * sizeof *x);
-  return -1;
-}
-
-static ZxRequest all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes, void *out) {
-  cr_assert_eq(g, 0);
-  given[rank_of(c)] = part;
-  pthread_barrier_wait(&all);
-  for (int k = 0; k < ranks; k++) memcpy((char *)out + (size_t)k * bytes, given[k], bytes);
-  pthread_barrier_wait(&all);
-  return -1;
-}
-
-static ZxRequest broadcast(ZxComm *c, ZxGroup g, void *p, size_t bytes, int root) {
-  cr_assert_eq(g, 0);
-  if (rank_of(c) == root) given[root] = p;
-  pthread_barrier_wait(&all);
-  if (rank_of(c) != root) memcpy(p, given[root], bytes);
-  pthread_barrier_wait(&all);
-  return -1;
-}
-
-static const ZxCommTable table = {.name = "threads",
-                                  .rank = rank_of,
-                                  .size = size_of,
-                                  .all_reduce = all_reduce,
-                                  .all_gather = all_gather,
-                                  .broadcast = broadcast,
-                                  .wait = done};
-
-static void together(int n, void *(*play)(void *)) {
-  static Rank r[MOST];
-  pthread_t thread[MOST];
-  ranks = n;
-  pthread_barrier_init(&all, NULL, (unsigned)n);
-  for (int i = 0; i < n; i++) {
-    r[i] = (Rank){{&table}, i};
-    cr_assert_eq(pthread_create(&thread[i], NULL, play, &r[i]), 0);
-  }
-  for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
-  pthread_barrier_destroy(&all);
-}
-
 /* ---- agreement ---- */
 static int bad;
-static bool agreed[MOST];
-static int64_t number[MOST], lowest[MOST];
+static bool agreed[THREADS_MOST];
+static int64_t number[THREADS_MOST], lowest[THREADS_MOST];
 static void *agree(void *arg) {
-  Rank *r = arg;
+  ThreadRank *r = arg;
   agreed[r->rank] = zx_agree(&r->base, !(bad >> r->rank & 1));
   lowest[r->rank] = zx_lowest(&r->base, number[r->rank]);
   return NULL;
@@ -105,11 +35,11 @@ Test(together, agreement) {
 /* ---- facts ---- */
 typedef void Facts(ZxFacts *f, int rank);
 static Facts *facts;
-static bool same[MOST];
-static ZbText said[MOST];
+static bool same[THREADS_MOST];
+static ZbText said[THREADS_MOST];
 
 static void *compare(void *arg) {
-  Rank *r = arg;
+  ThreadRank *r = arg;
   ZxFacts f = {.a = zb_arena_new()};
   facts(&f, r->rank);
   same[r->rank] = zx_same(&r->base, &f, &said[r->rank]);
