@@ -83,6 +83,8 @@ ok zdata table named.csv --label b -o named.bin
 data named.bin 2 0000004003000000
 printf 'a,b\n\n"1\n2",x\n\n3,\n' >lines.csv
 refuses 'lines.csv:6: the label is empty' zdata table lines.csv --label b -o x.bin
+printf '""' >empty.csv # one cell, of nothing, and no end of the line
+refuses "empty.csv has no column beside '1'" zdata table empty.csv --label 1 -o x.bin
 # Labels that are whole numbers from -1 are their own ids; any other makes classes of all.
 printf '1,2147483646\n2,-1\n3,0\n' >ids.csv
 ok zdata table ids.csv --label 2 -o ids.csv.bin
@@ -126,6 +128,10 @@ printf '\377\377\377\377' >unknown
 ok zdata records unknown --field y:i32:1 -o unknown.bin
 ok zdata show unknown.bin
 says '^  y       i32 x 1, begins -1$'
+printf '\5\0\0\0\376\377\377\377' >below # -2 is no id
+ok zdata records below --field y:i32:1 -o below.bin
+ok zdata show below.bin
+says '^  y       i32 x 1, ids below 6, begins 5$'
 printf '\0\037 ~\177\n\200%060d' 0 >bytes
 ok zdata pack bytes -o bytes.bin
 ok zdata show bytes.bin

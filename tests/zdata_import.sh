@@ -84,6 +84,13 @@ has out.bin '5 6 50256 7 50256 8 9' ''
 ok zdata import nano.bin nano.bin --format nanogpt --end 50256 -o out.bin
 says '^out.bin: 14 tokens of 6 documents from 2 files$'
 has out.bin '5 6 50256 7 50256 8 9 5 6 50256 7 50256 8 9' '0 3 5 7 10 12'
+# Which documents are for validation goes by their number, whatever tells where they begin.
+le 2 $(for i in $(seq 10 29); do echo 1 "$i"; done) >begun
+le 2 $(for i in $(seq 10 29); do echo "$i" 1; done) >ended
+held_out() { ids "$1.valid.bin" | tr ' ' '\n' | grep -vx 1 | paste -sd ' '; }
+ok zdata import begun --format nanogpt --start 1 --split 0.5 -o begun.bin
+ok zdata import ended --format nanogpt --end 1 --split 0.5 -o ended.bin
+[ "$(held_out begun | wc -w)" -gt 0 ] && [ "$(held_out begun)" = "$(held_out ended)" ] || fail "documents for validation: $(held_out begun); $(held_out ended)"
 # More than is read at a time, and documents over that.
 seq 60000 | head -c 300000 >long.bin
 ok zdata import long.bin long.bin --format nanogpt --end 2608 -o long.out # 0x0a30, "0\n"

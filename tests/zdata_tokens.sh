@@ -36,6 +36,7 @@ printf 'plain bytes\n' >plain.txt
 ok zdata pack plain.txt --end 256 -o plain.bin
 zdata decode plain.bin | cmp - plain.txt || fail "bytes are others"
 [ "$(zdata decode plain.bin --from 6 --count 5)" = bytes ] || fail "not the bytes that were asked for"
+[ "$(zdata decode plain.bin --from 6 --count 10)" = bytes ] || fail "more than there are is not all that are left"
 zdata decode plain.bin --from 13 >back || fail "the end is no mistake" # of 12 bytes, and what ends the document
 [ ! -s back ] || fail "something behind the end"
 

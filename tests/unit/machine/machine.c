@@ -150,13 +150,16 @@ Test(machine, of_a_formula) {
   setenv("HWLOC_SYNTHETIC", "core:3 pu:1", 1); /* no package, no node but the one that all have */
   m = zm_look(a);
   cr_expect(m->packages == 1 && m->numa == 1 && m->cores == 3 && m->threads == 3);
+  setenv("HWLOC_SYNTHETIC", "l1:2 core:3 pu:1", 1);
+  m = zm_look(a);
+  cr_expect(m->cache[0].bytes > 0 && m->cache[0].cores == 3 && !m->cache[1].bytes);
   setenv("HWLOC_SYNTHETIC", "l2:2 pu:2", 1); /* no cores */
   m = zm_look(a);
   cr_expect(m->cores == 4 && m->threads == 4 && m->cache[1].cores == 1);
 }
 
 /* As if this machine had a node for each of its first two cores. */
-Test(machine, bound_once) {
+static void two_nodes(void) {
   cpu_set_t all, now;
   cr_assert(sched_getaffinity(0, sizeof all, &all) == 0);
   if (!CPU_ISSET(0, &all) || !CPU_ISSET(1, &all)) cr_skip_test("two cores are needed");
@@ -165,6 +168,18 @@ Test(machine, bound_once) {
   CPU_ZERO(&now);
   CPU_SET(0, &now), CPU_SET(1, &now);
   cr_assert(sched_setaffinity(0, sizeof now, &now) == 0);
+}
+
+Test(machine, bound_to_the_first) {
+  cpu_set_t now;
+  two_nodes();
+  cr_expect_eq(zm_bind(2, 0), 1);
+  cr_expect(sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && CPU_ISSET(0, &now));
+}
+
+Test(machine, bound_once) {
+  cpu_set_t now;
+  two_nodes();
   cr_expect_eq(zm_bind(1, 0), 0);
   cr_expect_eq(zm_bind(3, 0), 0);
   cr_expect(sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) == 2);
