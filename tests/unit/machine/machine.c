@@ -97,10 +97,10 @@ Test(machine, clusters) {
  * /sys. */
 Test(machine, networks) {
   char dir[] = "/tmp/zug-nic-XXXXXX";
-  static const char *const mbit[] = {"25000\n", "100000\n", "-1\n", "400000\n"};
-  ZmDevice d[5] = {{"no_such_nic", false}};
+  static const char *const mbit[] = {"25000\n", "100000\n", "-1\n", "400000\n", "4\n"};
+  ZmDevice d[6] = {{"no_such_nic", false}};
   cr_assert(mkdtemp(dir));
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 5; i++) {
     char *path = zb_printf(a, "%s/%d", dir, i);
     cr_assert(mkdir(path, 0700) == 0);
     FILE *f = fopen(zb_printf(a, "%s/speed", path), "w");
@@ -110,7 +110,10 @@ Test(machine, networks) {
   ZmMachine m = {.numa = 1, .memory = 8000000000, .devices = d, .ndevices = 5};
   is_cluster(&m, 2, 1, "  device memory 8000 MB\n  host memory 8000 MB\n  level machine 1",
              "  level network 2, link 12500 MB/s\n");
-  for (int i = 0; i < 4; i++) {
+  ZmMachine slow = {.numa = 1, .memory = 8000000000, .devices = d + 5, .ndevices = 1}; /* half a MB/s */
+  is_cluster(&slow, 2, 1, "  device memory 8000 MB\n  host memory 8000 MB\n  level machine 1",
+             "  level network 2, link 1 MB/s\n");
+  for (int i = 0; i < 5; i++) {
     unlink(zb_printf(a, "%s/%d/speed", dir, i));
     rmdir(zb_printf(a, "%s/%d", dir, i));
   }
