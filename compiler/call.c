@@ -272,6 +272,33 @@ void call_axes(Elab *e, const ZlStmt *s) {
 }
 
 /* ---- what the block gives back ------------------------------------------------------------------------- */
+static void help_own(ZlDiag *d, const ZlBlock *b, const char *axis) {
+  zl_note(d, "`%s` is an axis of the block alone", axis);
+  zl_help(d, "take the axis as a parameter, `block %s[%s](...)`, so that the caller gives it", b->name.s,
+          axis);
+}
+
+/* Says that a result has an axis of the block's own, which no caller could name. */
+static bool is_own(Elab *e, const ZlBlock *b, ZlName name) {
+  uint16_t axis;
+  if (!name.s || !axis_find(e, name.s, &axis)) return false;
+  for (uint32_t i = 0; i < e->nlocal; i++) {
+    const LocalAxis *l = &e->local[i];
+    if (l->block != b || l->axis != axis || strcmp(l->name, name.s)) continue;
+    help_own(
+        complain(e, ZL_Z0207, name.span, "`%s` is declared to return its own axis `%s`", b->name.s, name.s),
+        b, name.s);
+    return true;
+  }
+  return false;
+}
+
+static bool returns_own(Elab *e, const ZlBlock *b, const ZlTypeExpr *t) {
+  for (uint32_t i = 0; i < t->axes.n; i++)
+    if (is_own(e, b, t->axes.at[i])) return true;
+  return is_own(e, b, t->of);
+}
+
 static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
   const ZlStmt *ret = b->body[b->nbody - 1];
   ZlSpan span = ret->ret.values[i]->span;
@@ -281,7 +308,8 @@ static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
              b->name.s);
     return (Val){.kind = VAL_POISON};
   }
-  if (!type_resolve(e, &b->results[i], &want)) return (Val){.kind = VAL_POISON};
+  if (!type_resolve(e, &b->results[i], &want) || returns_own(e, b, &b->results[i]))
+    return (Val){.kind = VAL_POISON};
   v = val_tensor(e, span, v, is_float(&want) ? (ZgElem)want.elem : ZG_REAL);
   if (v.kind == VAL_POISON) return val_stand_in(e, want);
   ZgType axes = want;
@@ -293,10 +321,7 @@ static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
   zl_also(d, b->results[i].span, "declared here");
   for (int k = 0; k < v.type.naxes; k++) {
     if (!is_local(e, v.type.axis[k])) continue;
-    const char *name = e->g->axes[v.type.axis[k]].name;
-    zl_note(d, "`%s` is an axis of the block alone", name);
-    zl_help(d, "take the axis as a parameter, `block %s[%s](...)`, so that the caller gives it", b->name.s,
-            name);
+    help_own(d, b, e->g->axes[v.type.axis[k]].name);
     break;
   }
   return val_stand_in(e, want);
