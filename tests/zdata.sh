@@ -83,6 +83,10 @@ ok zdata table named.csv --label b -o named.bin
 data named.bin 2 0000004003000000
 printf 'a,b\n\n"1\n2",x\n\n3,\n' >lines.csv
 refuses 'lines.csv:6: the label is empty' zdata table lines.csv --label b -o x.bin
+long=x$(printf "%039d" 0)
+ok zdata table plain.csv --label 3 --field "${long%0}" -o plain.bin
+refuses "'$long' is too long for a field's name" \
+  zdata table plain.csv --label 3 --field "$long" -o plain.bin
 printf '""' >empty.csv # one cell, of nothing, and no end of the line
 refuses "empty.csv has no column beside '1'" zdata table empty.csv --label 1 -o x.bin
 # Labels that are whole numbers from -1 are their own ids; any other makes classes of all.
