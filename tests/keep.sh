@@ -26,6 +26,7 @@ keeps() {
 }
 
 # ---- codes ----
+[ ! -w /dev/full ] || breaks 'cannot write to the standard output' sh -c 'zkeep --help >/dev/full'
 keeps 0 1 '0\n'
 says '^zkeep 20[0-9-]* [0-9:]*: start 1: ./run --ckpt ckpt$'
 says '^zkeep 20[0-9-]* [0-9:]*: done'
@@ -157,7 +158,7 @@ says 'all that the command started has been dead for 1s'
 says 'it has ended with code 137'
 ok zkeep --wait 0s --bereft 1s -- ./launch half
 says 'start 1' && grep 'has been dead' out.txt && fail "a launcher with a rank is ended"
-ok zkeep --wait 0s --bereft 1s -- ./launch works
+ok zkeep --wait 0s --bereft 3s -- ./launch works
 grep 'has been dead' out.txt && fail "a command that works is ended"
 # zkeep is killed: its command is told, as mpirun, which then ends its ranks.
 cat >orphan <<'END'

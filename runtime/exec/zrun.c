@@ -7,6 +7,7 @@
 #include "runtime/exec/exit.h"
 #include "runtime/exec/run/run.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* As a run would say it of its device, or of one that is as this build thinks a GPU to be. Rank 0's stands for
@@ -87,13 +88,31 @@ static int run(ZxRun *r, int argc, char **argv) {
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
 
+static int help_alone(void) {
+  ZbErr err;
+  fputs(zx_usage, stdout);
+  if (zb_close_stdout(&err)) return ZX_EXIT_DONE;
+  fprintf(stderr, "zrun: error: %s\n", err.text);
+  return ZX_EXIT_FAILED;
+}
+
+/* What was to be said has been said, or the run is not done. */
+static int after_output(int code, int rank) {
+  bool lost = ferror(stdout);
+  errno = 0;
+  if ((fflush(stdout) == 0 && !lost) || code != ZX_EXIT_DONE) return code;
+  zx_say(rank, "error: cannot write to the standard output: %s",
+         errno ? strerror(errno) : "a part of it is lost");
+  return ZX_EXIT_FAILED;
+}
+
 int main(int argc, char **argv) {
   ZbErr err = {0};
   ZxLaunch launch = zx_launch();
   bool alone = launch.rank < 0 ||
                launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
   if (!alone) zb_bug_rank(launch.rank);
-  if (alone && zx_asks_help(argc, argv)) return fputs(zx_usage, stdout), ZX_EXIT_DONE;
+  if (alone && zx_asks_help(argc, argv)) return help_alone();
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
   r.c = zx_comm_mpi(&argc, &argv, &err);
@@ -104,7 +123,7 @@ int main(int argc, char **argv) {
   }
   r.rank = r.c->t->rank(r.c);
   zx_stop_on_signals();
-  int code = run(&r, argc, argv);
+  int code = after_output(run(&r, argc, argv), r.rank);
   zx_log_close(r.log);
   zx_trace_close(r.trace);
   zx_checkpoints_close(r.saves.c);
@@ -117,7 +136,6 @@ int main(int argc, char **argv) {
   zx_mix_close(r.eval_data);
   zb_text_free(&r.memory);
   zb_text_free(&r.plan_text);
-  fflush(stdout);
   r.c->t->free(r.c);
   zx_watch_close(); /* not before: MPI waits for all ranks at its end */
   zb_arena_free(r.a);

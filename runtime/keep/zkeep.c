@@ -232,8 +232,14 @@ static int keep(Keep *k) {
   }
 }
 
+static int help(void) {
+  ZbErr err;
+  fputs(usage, stdout);
+  return zb_close_stdout(&err) ? 0 : (wrong(&err), ZX_EXIT_FAILED);
+}
+
 int main(int argc, char **argv) {
-  if (zb_asks_help(argc, argv)) return fputs(usage, stdout), 0;
+  if (zb_asks_help(argc, argv)) return help();
   Keep k = {.a = zb_arena_new(),
             .limits = {10, 5, 300},
             .grace = 300,

@@ -144,6 +144,9 @@ grep -q '^step 1' out.txt && fail "a run whose result cannot be saved should not
 
 # ---- a full disk ----
 if [ -w /dev/full ]; then
+  breaks 'cannot write to the standard output' sh -c 'zrun --help >/dev/full'
+  breaks 'cannot write to the standard output' sh -c \
+    'zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --dry-run >/dev/full'
   mkdir full && ln -s /dev/full full/metrics.jsonl
   once breaks 2 'cannot write full/metrics.jsonl: No space left' train gpt2.zsg $run --log full
 fi
