@@ -8,8 +8,9 @@
 /* Row (a at i) times row (b at j) along h. */
 static double row_dot(const ZkView *a, const RefIndex *i, const ZkView *b, const RefIndex *j, uint16_t h) {
   double sum = 0;
+  RefIndex ie = *i, je = *j;
   for (int64_t e = 0; e < ref_size(a, h); e++) {
-    RefIndex ie = ref_with(i, h, e), je = ref_with(j, h, e);
+    ref_move(&ie, h, e), ref_move(&je, h, e);
     sum += ref_get(a, &ie) * ref_get(b, &je);
   }
   return sum;
@@ -77,8 +78,8 @@ void zk_ref_attend(const ZkEnv *env, const ZkCall *c) {
       double weight = exp(p.score - peak);
       sum += weight;
       REF_EACH(&i, wd) {
-        RefIndex jw = ref_with(&p.j, a.ax.w, ref_at(&i, a.ax.w));
-        ref_add(o, &i, weight * ref_get(a.v, &jw));
+        ref_move(&p.j, a.ax.w, ref_at(&i, a.ax.w));
+        ref_add(o, &i, weight * ref_get(a.v, &p.j));
       }
     }
     if (sum == 0) sum = 1; /* a query that sees nothing */
@@ -115,13 +116,13 @@ void zk_ref_attend_grad(const ZkEnv *env, const ZkCall *c) {
       if (!p.seen) continue;
       Slopes s = slopes_of(c, &a, &i, &p);
       REF_EACH(&i, hd) {
-        RefIndex jh = ref_with(&p.j, a.ax.h, ref_at(&i, a.ax.h));
-        ref_add(dq, &i, s.ds * p.slope * ref_get(a.k, &jh));
-        ref_add(dk, &jh, s.ds * p.slope * ref_get(a.q, &i));
+        ref_move(&p.j, a.ax.h, ref_at(&i, a.ax.h));
+        ref_add(dq, &i, s.ds * p.slope * ref_get(a.k, &p.j));
+        ref_add(dk, &p.j, s.ds * p.slope * ref_get(a.q, &i));
       }
       REF_EACH(&i, wd) {
-        RefIndex jw = ref_with(&p.j, a.ax.w, ref_at(&i, a.ax.w));
-        ref_add(dv, &jw, s.p * ref_get(g, &i));
+        ref_move(&p.j, a.ax.w, ref_at(&i, a.ax.w));
+        ref_add(dv, &p.j, s.p * ref_get(g, &i));
       }
     }
   }

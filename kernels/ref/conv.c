@@ -25,7 +25,7 @@ static void ref_conv(const ZkCall *c) {
           zg_conv_before(c->opt[1], ref_size(w, zg_conv_axis(c->ax, d, ZG_CONV_W)), (int64_t)c->num[0]);
       int64_t r = ref_at(&i, zg_conv_axis(c->ax, d, ZG_CONV_Y)) * c->opt[0] + k * (int64_t)c->num[0] - before;
       inside &= r >= 0 && r < ref_size(x, of_x[d]);
-      at = ref_with(&at, of_x[d], r);
+      ref_move(&at, of_x[d], r);
     }
     if (!inside) continue;
     if (c->op == ZG_OP_CONV) ref_add(y, &i, ref_get(x, &at) * ref_get(w, &i));

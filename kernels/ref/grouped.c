@@ -13,9 +13,9 @@ static int64_t expert_of(const ZkCall *c, const ZkView *rows, const RefIndex *i)
   const ZkView *ends = &c->in[2];
   int64_t row = ref_at(i, c->ax[1]);
   if (has(rows, c->ax[0])) row += ref_at(i, c->ax[0]) * ref_size(rows, c->ax[1]);
+  RefIndex at = {0};
   for (int64_t e = 0; e < ends->size[0]; e++) {
-    RefIndex at = {0};
-    at = ref_with(&at, c->ax[0], e);
+    ref_move(&at, c->ax[0], e);
     if (row < (int64_t)ref_get(ends, &at)) return e;
   }
   return -1;
@@ -30,8 +30,9 @@ void zk_ref_grouped_dot(const ZkEnv *env, const ZkCall *c) {
   REF_EACH(&i, all) {
     int64_t e = expert_of(c, y, &i);
     double sum = 0;
+    RefIndex of = ref_with(&i, c->ax[0], e); /* of w */
     if (e >= 0) REF_EACH(&i, k) {
-        RefIndex of = ref_with(&i, c->ax[0], e);
+        for (int n = 2; n < c->nax; n++) ref_move(&of, c->ax[n], ref_at(&i, c->ax[n]));
         sum += ref_get(x, &i) * ref_get(w, &of);
       }
     ref_put(y, &i, sum);

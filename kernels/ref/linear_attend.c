@@ -28,13 +28,15 @@ static Linear linear(const ZkCall *c) {
 
 static double at(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v) {
   if (!l->in[role]) return 0;
-  RefIndex ik = ref_with(i, l->k, k), ikv = ref_with(&ik, l->v, v);
+  RefIndex ikv = ref_with(i, l->k, k);
+  ref_move(&ikv, l->v, v);
   return ref_get(l->in[role], &ikv);
 }
 
 static void add(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v, double x) {
   if (!l->out[role]) return;
-  RefIndex ik = ref_with(i, l->k, k), ikv = ref_with(&ik, l->v, v);
+  RefIndex ikv = ref_with(i, l->k, k);
+  ref_move(&ikv, l->v, v);
   ref_add(l->out[role], &ikv, x);
 }
 

@@ -58,11 +58,15 @@ int64_t ref_at(const RefIndex *i, uint16_t axis) {
   return i->at[k];
 }
 
+void ref_move(RefIndex *i, uint16_t axis, int64_t at) {
+  int k = find_axis(i->axis, i->n, axis);
+  if (k < 0) append(i, axis, 0), k = i->n - 1;
+  i->at[k] = at;
+}
+
 RefIndex ref_with(const RefIndex *i, uint16_t axis, int64_t at) {
   RefIndex j = *i;
-  int k = find_axis(j.axis, j.n, axis);
-  if (k < 0) append(&j, axis, 0), k = j.n - 1;
-  j.at[k] = at;
+  ref_move(&j, axis, at);
   return j;
 }
 

@@ -179,22 +179,44 @@ static ZkCall make_call(const Case *c) {
   return call;
 }
 
+/* What operands hold and results begin with, in declared order: drawn once for all that a mode runs. */
+typedef struct {
+  int64_t n[ZK_MAX_IN + ZK_MAX_OUT];
+  double *x[ZK_MAX_IN + ZK_MAX_OUT];
+} Numbers;
+
+static Numbers numbers_new(const Case *c, Mode mode) {
+  Numbers d = {0};
+  ZkCall call = make_call(c);
+  for (int k = 0; k < call.nin + call.nout; k++) {
+    bool result = k >= call.nin;
+    const Tensor *t = result ? &c->out[k - call.nin] : &c->in[k];
+    ZkElem elem = elem_of(t, mode, result);
+    d.n[k] = count_of(c, t->axes);
+    d.x[k] = malloc((size_t)(d.n[k] + 1) * sizeof(double));
+    for (int64_t i = 0; i < d.n[k]; i++)
+      d.x[k][i] = result && !c->accumulate ? NAN : round_to(elem, draw(t, (uint64_t)k + 100, i));
+  }
+  return d;
+}
+
+static void numbers_free(Numbers *d) {
+  for (int k = 0; k < ZK_MAX_IN + ZK_MAX_OUT; k++) free(d->x[k]);
+}
+
 /* Views and their buffers: operands filled, results prefilled. */
-static void set_up(const Case *c, ZkCall *call, Mode mode, bool f64, int shuffle, Buffer *buf) {
+static void set_up(const Case *c, ZkCall *call, const Numbers *d, Mode mode, bool f64, int shuffle,
+                   Buffer *buf) {
   for (int k = 0; k < call->nin + call->nout; k++) {
     bool result = k >= call->nin;
     const Tensor *t = result ? &c->out[k - call->nin] : &c->in[k];
     ZkView *v = result ? &call->out[k - call->nin] : &call->in[k];
     ZkElem elem = elem_of(t, mode, result);
     *v = make_view(c, t, f64 && elem != ZK_I32 ? ZK_F64 : elem, shuffle, (uint64_t)k);
-    int64_t n = count_of(c, t->axes);
     size_t bytes = zk_elem_bytes((ZkElem)v->elem);
-    buf[k] = buffer_new((size_t)n * bytes, backend.odd && shuffle == SHUFFLES - 1 ? bytes : 0);
+    buf[k] = buffer_new((size_t)d->n[k] * bytes, backend.odd && shuffle == SHUFFLES - 1 ? bytes : 0);
     v->data = buffer_data(&buf[k]);
-    for (int64_t i = 0; i < n; i++) {
-      double x = result && !c->accumulate ? NAN : round_to(elem, draw(t, (uint64_t)k + 100, i));
-      store(v, offset_of(t, v, i), x);
-    }
+    for (int64_t i = 0; i < d->n[k]; i++) store(v, offset_of(t, v, i), d->x[k][i]);
   }
 }
 
@@ -202,11 +224,11 @@ static void tear_down(const ZkCall *call, Buffer *buf) {
   for (int k = 0; k < call->nin + call->nout; k++) buffer_free(&buf[k]);
 }
 
-static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) {
+static void run_reference(const Case *c, const Numbers *d, Mode mode, double *result[ZK_MAX_OUT]) {
   ZkCall call = make_call(c);
   Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
   ZkEnv env = {.seed = 11, .step = 3};
-  set_up(c, &call, mode, true, 0, buf);
+  set_up(c, &call, d, mode, true, 0, buf);
   ZkUnfused u;
   zk_unfuse(&call, &u);
   call.scratch = malloc(u.room + 1); /* reference kernels need none of their own */
@@ -217,7 +239,7 @@ static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) 
     kernel(&env, &u.call[i]);
   }
   for (int k = 0; k < call.nout; k++) {
-    int64_t n = count_of(c, c->out[k].axes);
+    int64_t n = d->n[call.nin + k];
     result[k] = malloc((size_t)(n + 1) * sizeof(double));
     for (int64_t i = 0; i < n; i++) result[k][i] = load(&call.out[k], i);
   }
@@ -225,7 +247,11 @@ static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) 
   tear_down(&call, buf);
 }
 
-void reference(const Case *c, double *result[ZK_MAX_OUT]) { run_reference(c, ALL_F32, result); }
+void reference(const Case *c, double *result[ZK_MAX_OUT]) {
+  Numbers d = numbers_new(c, ALL_F32);
+  run_reference(c, &d, ALL_F32, result);
+  numbers_free(&d);
+}
 
 /* Compares one result; returns an index that is off, or -1. */
 static int64_t wrong_at(const Tensor *t, const ZkView *v, const double *want, int64_t n, double tol,
@@ -241,12 +267,11 @@ static int64_t wrong_at(const Tensor *t, const ZkView *v, const double *want, in
   return -1;
 }
 
-static void check_operands(const Case *c, const ZkCall *call, Mode mode, const char *where) {
+static void check_operands(const Case *c, const ZkCall *call, const Numbers *d, const char *where) {
   for (int k = 0; k < call->nin; k++) {
     const Tensor *t = &c->in[k];
-    for (int64_t i = 0; i < count_of(c, t->axes); i++) {
-      double x = round_to(elem_of(t, mode, false), draw(t, (uint64_t)k + 100, i));
-      double now = load(&call->in[k], offset_of(t, &call->in[k], i));
+    for (int64_t i = 0; i < d->n[k]; i++) {
+      double x = d->x[k][i], now = load(&call->in[k], offset_of(t, &call->in[k], i));
       EACH_ASSERT(now == x || (isnan(now) && isnan(x)), "%s: operand %d changed", where, k);
     }
   }
@@ -276,26 +301,27 @@ void run_call(const ZkCall *call, int way) {
   cr_assert(run_kernel(*call, kernel, way), "wrote outside of its scratch");
 }
 
-static void run_one(const Case *c, Mode mode, int shuffle, int way, double *const *want, const char *place) {
+static void run_one(const Case *c, const Numbers *d, Mode mode, int shuffle, int way, double *const *want,
+                    const char *place) {
   char where[256];
   snprintf(where, sizeof where, "%s: %s(%s) [%s], %s, order %d, %s way %d", place, zg_op_info[c->op].text,
            c->ax ? c->ax : "", c->dims, mode_name[mode], shuffle, backend.name, way);
   ZkCall call = make_call(c);
   Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
-  set_up(c, &call, mode, false, shuffle, buf);
+  set_up(c, &call, d, mode, false, shuffle, buf);
   ZkKernel *kernel = backend.kernel(c->op);
   cr_assert(kernel != NULL, "%s: no such kernel", where);
   cr_assert(run_kernel(call, kernel, way), "%s: wrote outside of its scratch", where);
   for (int k = 0; k < call.nout; k++) {
     const Tensor *t = &c->out[k];
     double tol = mode != ALL_F32 && t->kind == REAL ? fmax(c->tol, c->half_tol) : c->tol;
-    int64_t n = count_of(c, t->axes), i = wrong_at(t, &call.out[k], want[k], n, tol, c->floor);
+    int64_t i = wrong_at(t, &call.out[k], want[k], d->n[call.nin + k], tol, c->floor);
     cr_assert(i < 0, "%s: result %d, element %lld is %.9g, not %.9g", where, k, (long long)i,
               load(&call.out[k], offset_of(t, &call.out[k], i < 0 ? 0 : i)), want[k][i < 0 ? 0 : i]);
   }
   for (int k = 0; k < call.nin + call.nout; k++)
     cr_assert(buffer_intact(&buf[k]), "%s: wrote outside of view %d", where, k);
-  check_operands(c, &call, mode, where);
+  check_operands(c, &call, d, where);
   tear_down(&call, buf);
 }
 
@@ -304,22 +330,30 @@ void conform(const char *file, int line, const Case *c) {
   const char *base = strrchr(file, '/');
   snprintf(place, sizeof place, "%s:%d", base ? base + 1 : file, line);
   if (backend.lacks(c->op)) cr_skip_test("%s has no %s yet", backend.name, zg_op_info[c->op].text);
+  double *want[ZK_MAX_OUT] = {0};
   for (int mode = 0; mode < (c->f32_only ? 1 : MODES); mode++) {
-    double *want[ZK_MAX_OUT] = {0};
-    run_reference(c, (Mode)mode, want);
+    Numbers d = numbers_new(c, (Mode)mode);
+    if (mode != BF16_IN || c->accumulate) { /* else its operands are those of the mode before */
+      for (int k = 0; k < ZK_MAX_OUT; k++) free(want[k]);
+      run_reference(c, &d, (Mode)mode, want);
+    }
     for (int shuffle = 0; shuffle < SHUFFLES; shuffle++)
-      for (int way = 0; way < backend.ways; way++) run_one(c, (Mode)mode, shuffle, way, want, place);
-    for (int k = 0; k < ZK_MAX_OUT; k++) free(want[k]);
+      for (int way = 0; way < backend.ways; way++) run_one(c, &d, (Mode)mode, shuffle, way, want, place);
+    numbers_free(&d);
   }
+  for (int k = 0; k < ZK_MAX_OUT; k++) free(want[k]);
 }
 
 void each_call(const Case *c, void (*fn)(const ZkCall *, void *), void *arg) {
-  for (int mode = 0; mode < (c->f32_only ? 1 : MODES); mode++)
+  for (int mode = 0; mode < (c->f32_only ? 1 : MODES); mode++) {
+    Numbers d = numbers_new(c, (Mode)mode);
     for (int shuffle = 0; shuffle < SHUFFLES; shuffle++) {
       ZkCall call = make_call(c);
       Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
-      set_up(c, &call, (Mode)mode, false, shuffle, buf);
+      set_up(c, &call, &d, (Mode)mode, false, shuffle, buf);
       fn(&call, arg);
       tear_down(&call, buf);
     }
+    numbers_free(&d);
+  }
 }

@@ -35,9 +35,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/place.c \
   tests/unit/plan/models/plan.c \
   tests/unit/plan/models/plan.h \
-  tests/unit/plan/models/play.c \
   tests/unit/plan/models/profile.c \
-  tests/unit/plan/models/random.c \
   tests/unit/plan/models/recipes.c \
   tests/unit/plan/models/recipes.h \
   tests/unit/plan/models/remat.c \

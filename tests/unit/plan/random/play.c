@@ -162,27 +162,37 @@ static int64_t size_along(const ZkView *v, uint16_t axis) {
   return 1;
 }
 
-/* Which member of a group has element `at` of an axis that the group's parts make, of `size` elements each; and
- * as which of its own. */
-static int64_t owner(const ZpPlan *p, ZpDims dims, uint16_t axis, int64_t size, int64_t at, int64_t *own) {
-  ZpState state[ZP_MAX_DIMS] = {{0}};
-  int64_t members = zp_group_size(&p->mesh, dims);
+/* How a group's parts, of `size` elements each, make an axis: which member has an element of it, as which of its
+ * own; and which elements those of one rank are. */
+typedef struct {
+  int64_t member, own;
+} Holder;
+static void split_over(const ZpPlan *p, ZpDims dims, uint16_t axis, ZpState *state) {
+  memset(state, 0, ZP_MAX_DIMS * sizeof *state);
   for (int d = 0; d < p->mesh.ndims; d++)
     if (dims >> d & 1) state[d] = (ZpState){.kind = 'S', .axis = axis};
-  for (int64_t i = at / size, m; i < at / size + members; i++) /* most often it is that one */
-    for (*own = 0, m = i % members; *own < size; ++*own)
-      if (place_of(p, state, zp_group_member(&p->mesh, 0, dims, m), axis, size, *own) == at) return m;
-  cr_assert_fail("nobody has %lld", (long long)at);
-  return -1;
 }
-
-/* Element `own` of the rank's part of what its group makes. */
-static int64_t of_group(const ZpPlan *p, ZpDims dims, int64_t rank, uint16_t axis, int64_t size,
-                        int64_t own) {
-  ZpState state[ZP_MAX_DIMS] = {{0}};
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (dims >> d & 1) state[d] = (ZpState){.kind = 'S', .axis = axis};
-  return place_of(p, state, rank, axis, size, own);
+static const Holder *holders(ZbArena *a, const ZpPlan *p, ZpDims dims, uint16_t axis, int64_t size) {
+  ZpState state[ZP_MAX_DIMS];
+  int64_t members = zp_group_size(&p->mesh, dims);
+  Holder *h = ZB_NEWN(a, Holder, (uint64_t)(members * size));
+  split_over(p, dims, axis, state);
+  for (int64_t i = 0; i < members * size; i++) h[i].member = -1;
+  for (int64_t i = 0; i < members * size; i++) {
+    int64_t at = place_of(p, state, zp_group_member(&p->mesh, 0, dims, i / size), axis, size, i % size);
+    if (at < 0 || at >= members * size || h[at].member >= 0)
+      cr_assert_fail("%lld is not one's", (long long)at);
+    h[at] = (Holder){i / size, i % size};
+  }
+  return h;
+}
+static const int64_t *held(ZbArena *a, const ZpPlan *p, ZpDims dims, int64_t rank, uint16_t axis,
+                           int64_t size) {
+  ZpState state[ZP_MAX_DIMS];
+  int64_t *at = ZB_NEWN(a, int64_t, (uint64_t)size);
+  split_over(p, dims, axis, state);
+  for (int64_t i = 0; i < size; i++) at[i] = place_of(p, state, rank, axis, size, i);
+  return at;
 }
 
 /* What a shift puts where there is nothing. */
@@ -192,59 +202,92 @@ static const void *edge_of(const ZpNode *k) {
   return k->call.num[0] != 0 ? (const void *)&none : &zero;
 }
 
+/* A collective, and what one rank r makes of it. */
+typedef struct {
+  const ZpNode *k;
+  int64_t lin;          /* what a rank has of the axis */
+  const Holder *holder; /* of the parts that are operands */
+  const int64_t *to[2]; /* of r's part of the result, along either axis: where it is in all of it */
+  int64_t mine;         /* r's number in its group */
+} Collective;
+
+/* Whether an element of r's result, at `at` of it, is made of an element of another's operand, or of r's own
+ * (`self`): `at` is where it is there. */
+static bool comes_from(const Collective *c, int64_t member, bool self, int n, const uint16_t *axis,
+                       int64_t *at) {
+  const ZpNode *k = c->k;
+  bool from = k->call.op != ZG_OP_LOCAL_PAD || k->axis != ZP_NO_AXIS || (self && c->mine == 0);
+  for (int i = 0; i < n; i++) {
+    bool first = axis[i] == k->axis, second = axis[i] == k->axis2;
+    if (k->call.op == ZG_OP_REDUCE_SCATTER && first) at[i] = c->to[0][at[i]];
+    if (k->call.op == ZG_OP_LOCAL_SLICE && first) at[i] = c->to[0][at[i]], from = self;
+    if ((k->call.op == ZG_OP_ALL_GATHER || k->call.op == ZG_OP_ALL_TO_ALL) && first) {
+      from = c->holder[at[i]].member == member;
+      at[i] = c->holder[at[i]].own;
+    }
+    if (k->call.op == ZG_OP_ALL_TO_ALL && second) at[i] = c->to[1][at[i]];
+    if (k->call.op == ZG_OP_SHIFT && first) {
+      at[i] += c->mine * c->lin - k->call.opt[0];
+      from = at[i] >= 0 && at[i] / c->lin == member, at[i] %= c->lin;
+    }
+    if (k->call.op == ZG_OP_LOCAL_PAD && first) {
+      from = self && c->holder[at[i]].member == c->mine;
+      at[i] = c->holder[at[i]].own;
+    }
+  }
+  return from;
+}
+
+/* Adds to rank r's result what comes of rank q's operand. */
+static void contribute(Play *y, const Collective *c, int r, int q, const char *operand, uint32_t *result,
+                       uint64_t n) {
+  const ZkCall *call = &c->k->call;
+  const ZkView *in = &call->in[0], *out = &call->out[0];
+  int64_t member = zp_group_index(&y->p->mesh, y->rank[q].id, c->k->dims), at[ZG_MAX_AXES];
+  bool reduces = call->op == ZG_OP_ALL_REDUCE || call->op == ZG_OP_REDUCE_SCATTER;
+  Walk w = {.n = out->rank, .axis = out->axis, .size = out->size};
+  for (uint64_t e = 0; e < n; e++, next(&w)) {
+    memcpy(at, w.at, sizeof at);
+    if (!comes_from(c, member, q == r, w.n, w.axis, at)) continue;
+    const char *from = operand + 4 * offset_in(in, w.axis, at, w.n);
+    if (!reduces) {
+      memcpy(&result[e], from, 4);
+      continue;
+    }
+    float x, sum;
+    memcpy(&x, from, 4);
+    memcpy(&sum, &result[e], 4);
+    sum = call->opt[0] ? fmaxf(sum, x) : sum + x;
+    memcpy(&result[e], &sum, 4);
+  }
+}
+
 /* One collective on all ranks: results first, then written, since some are in place. */
 static void collective(Play *y, uint32_t inst, const ZpNode *k) {
   const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
   const ZpMesh *m = &y->p->mesh;
   const ZkView *in = &k->call.in[0], *out = &k->call.out[0];
   uint64_t n = s->values[k->out[0]].bytes / 4;
-  uint32_t *now = ZB_NEWN(y->a, uint32_t, n * (uint64_t)y->nranks);
-  int64_t lin = size_along(in, k->axis), lout = size_along(out, k->axis), lout2 = size_along(out, k->axis2);
+  ZbArena *a = zb_arena_new();
+  uint32_t *now = ZB_NEWN(a, uint32_t, n * (uint64_t)y->nranks);
+  Collective c = {.k = k, .lin = size_along(in, k->axis)};
+  c.holder = holders(a, y->p, k->dims, k->axis, c.lin);
+  bool reduces = k->call.op == ZG_OP_ALL_REDUCE || k->call.op == ZG_OP_REDUCE_SCATTER;
+  float none = reduces && k->call.opt[0] ? -INFINITY : 0;
   for (int r = 0; r < y->nranks; r++) {
-    int64_t mine = zp_group_index(m, y->rank[r].id, k->dims);
-    Walk w = {.n = out->rank, .axis = out->axis, .size = out->size};
-    for (uint64_t e = 0; e < n; e++, next(&w)) {
-      float sum = k->call.opt[0] ? -INFINITY : 0;
-      if (k->call.op == ZG_OP_SHIFT) memcpy(&now[(uint64_t)r * n + e], edge_of(k), 4);
-      for (int q = 0; q < y->nranks; q++) {
-        if (zp_group_color(m, y->rank[q].id, k->dims) != zp_group_color(m, y->rank[r].id, k->dims)) continue;
-        int64_t member = zp_group_index(m, y->rank[q].id, k->dims), at[ZG_MAX_AXES];
-        bool from = true;
-        for (int i = 0; i < w.n; i++) {
-          at[i] = w.at[i];
-          bool first = w.axis[i] == k->axis, second = w.axis[i] == k->axis2;
-          int64_t id = y->rank[r].id;
-          if (k->call.op == ZG_OP_REDUCE_SCATTER && first)
-            at[i] = of_group(y->p, k->dims, id, k->axis, lout, at[i]);
-          if (k->call.op == ZG_OP_LOCAL_SLICE && first)
-            at[i] = of_group(y->p, k->dims, id, k->axis, lout, at[i]), from = q == r;
-          if ((k->call.op == ZG_OP_ALL_GATHER || k->call.op == ZG_OP_ALL_TO_ALL) && first)
-            from = owner(y->p, k->dims, k->axis, lin, at[i], &at[i]) == member;
-          if (k->call.op == ZG_OP_ALL_TO_ALL && second)
-            at[i] = of_group(y->p, k->dims, id, k->axis2, lout2, at[i]);
-          if (k->call.op == ZG_OP_SHIFT && first) {
-            at[i] += mine * lin - k->call.opt[0];
-            from = at[i] >= 0 && at[i] / lin == member, at[i] %= lin;
-          }
-          if (k->call.op == ZG_OP_LOCAL_PAD && first)
-            from = q == r && owner(y->p, k->dims, k->axis, lin, at[i], &at[i]) == mine;
-        }
-        if (k->call.op == ZG_OP_LOCAL_PAD && k->axis == ZP_NO_AXIS) from = q == r && mine == 0;
-        if (!from) continue;
-        const char *p =
-            address(y, &y->rank[q], inst, &s->values[k->in[0]]) + 4 * offset_in(in, w.axis, at, w.n);
-        if (k->call.op != ZG_OP_ALL_REDUCE && k->call.op != ZG_OP_REDUCE_SCATTER) {
-          memcpy(&now[(uint64_t)r * n + e], p, 4);
-          continue;
-        }
-        float x = *(const float *)p;
-        sum = k->call.opt[0] ? fmaxf(sum, x) : sum + x;
-        memcpy(&now[(uint64_t)r * n + e], &sum, 4);
-      }
-    }
+    int64_t id = y->rank[r].id;
+    c.mine = zp_group_index(m, id, k->dims);
+    c.to[0] = held(a, y->p, k->dims, id, k->axis, size_along(out, k->axis));
+    c.to[1] = held(a, y->p, k->dims, id, k->axis2, size_along(out, k->axis2));
+    uint32_t *result = now + (uint64_t)r * n;
+    for (uint64_t e = 0; e < n; e++) memcpy(&result[e], k->call.op == ZG_OP_SHIFT ? edge_of(k) : &none, 4);
+    for (int q = 0; q < y->nranks; q++)
+      if (zp_group_color(m, y->rank[q].id, k->dims) == zp_group_color(m, id, k->dims))
+        contribute(y, &c, r, q, address(y, &y->rank[q], inst, &s->values[k->in[0]]), result, n);
   }
   for (int r = 0; r < y->nranks; r++)
     memcpy(address(y, &y->rank[r], inst, &s->values[k->out[0]]), now + (uint64_t)r * n, n * 4);
+  zb_arena_free(a);
 }
 
 static bool knows_places(int op) {
