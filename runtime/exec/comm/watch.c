@@ -1,4 +1,5 @@
 /* The watchdog's thread, and what it looks at. */
+#define _GNU_SOURCE /* pthread_cond_clockwait */
 #include "runtime/exec/comm/watch.h"
 
 #include <fcntl.h>
