@@ -43,6 +43,7 @@ typedef struct {
   bool quit, no_wait, capturing;
   int current;
   Work *noted, **noted_tail; /* a captured step */
+  size_t asked;              /* for its memory */
 } Device;
 
 static Device *device(const ZkEnv *env) { return env->device; }
@@ -334,6 +335,10 @@ WORK(zero, void *p; size_t n;, zero(&env, a->p, a->n), (const ZkEnv *env, void *
 WORK(copy, void *to; const void *from; size_t n;, copy(&env, a->to, a->from, a->n),
                                                 (const ZkEnv *env, void *to, const void *from, size_t n), to,
                                                 from, n)
+WORK(gather, size_t n; size_t row; const int32_t *map; const void *from; void *to;
+     , gather(&env, a->n, a->row, a->map, a->from, a->to),
+     (const ZkEnv *env, size_t n, size_t row, const int32_t *map, const void *from, void *to), n, row, map,
+     from, to)
 WORK(add_scalar, const float *x; double *sum;
      , add_scalar(&env, a->x, a->sum), (const ZkEnv *env, const float *x, double *sum), x, sum)
 WORK(reciprocal, const double *x; float *y;
@@ -350,11 +355,10 @@ static void unpin(const ZkEnv *env, void *p) {
 /* As if calls took 50 MB, the arena 150 MB and communicators 10 MB: it is asked before and after each. */
 static void memory(const ZkEnv *env, uint64_t *total, uint64_t *unused) {
   static const uint64_t left[] = {900000000, 850000000, 700000000, 690000000};
-  static size_t asked;
-  (void)env;
-  ZB_ASSERT(asked < sizeof left / sizeof *left);
+  Device *d = device(env);
+  ZB_ASSERT(d->asked < sizeof left / sizeof *left);
   *total = 1000000000;
-  *unused = left[asked++];
+  *unused = left[d->asked++];
 }
 static void *alloc(const ZkEnv *env, size_t bytes, ZbErr *err) {
   return zx_device_cpu.alloc(env, bytes, err);
@@ -389,6 +393,7 @@ static const ZxDeviceTable threads = {
     .from_bf16 = from_bf16,
     .zero = zero,
     .copy = copy,
+    .gather = gather,
     .add_scalar = add_scalar,
     .reciprocal = reciprocal,
     .pinned = pinned,

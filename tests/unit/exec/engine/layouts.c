@@ -1,0 +1,219 @@
+/* Whole steps in every kind of layout, in one process: losses, norms and parameters are those of one rank, and a rank uses
+ * as many bytes as were planned. Models are those of scenarios (tests/mpi), which see more of each in more layouts. */
+#include "tests/unit/exec/engine/job.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(layouts, .init = scratch_make, .fini = scratch_remove);
+
+/* Each recipe against the first, with parameters where `saves`: what AdamW makes of gradients that are rounding errors is
+ * no matter of layouts. */
+typedef struct {
+  const char *file, *text, *options;
+  bool named, saves;
+  double tolerance; /* f32 sums in another order: tests/mpi/layouts.sh */
+  const char *base; /* of each recipe */
+} Alike;
+
+static void alike(const Alike *x, const char *const *recipes) {
+  Model m = job_model(x->file, x->text, x->options);
+  char path[2][400];
+  Job one = {0};
+  for (int i = 0; recipes[i]; i++) {
+    Job j = x->named ? job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0})
+                     : job_of(&m, x->base, recipes[i], &zx_device_cpu, (ZpOptions){0});
+    snprintf(path[i > 0], sizeof *path, "%s", scratch(i ? "other" : "one"));
+    j.save = x->saves ? path[i > 0] : NULL;
+    job_play(&j, job_train);
+    for (int r = 0; r < j.ranks; r++)
+      cr_assert_eq(j.player[r].step[j.steps].used_bytes, j.player[r].planned,
+                   "%s: rank %d uses %llu, planned %llu", recipes[i], r,
+                   (unsigned long long)j.player[r].step[j.steps].used_bytes,
+                   (unsigned long long)j.player[r].planned);
+    if (i) job_compare(&one, &j, x->tolerance, recipes[i]), job_close(&j);
+    else one = j;
+  }
+  job_close(&one);
+  model_close(&m);
+}
+
+#define NAMES(...)                                                                                           \
+  (const char *const[]) { __VA_ARGS__, NULL }
+#define SGD                                                                                                  \
+  "bind batch = 8, seq = 8 micro 4 optimizer sgd(lr = 0.1, momentum = 0.9, warmup = 2) decay 0.01 clip 1.0 "
+#define ZERO3 "shard params, grads, states over data unit layer "
+#define GPT2 "-D layers=2 -D heads=2 -D width=8 -D context=8 -D words=11"
+
+Test(layouts, gpt2) {
+  alike(&(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 1e-5,
+                 .base = SGD "pad vocab to 4 "},
+        NAMES("", "micro 1", "recompute Layer", "mesh data = 2 split batch over data micro 2",
+              "mesh data = 4 split batch over data micro 1 shard states over data",
+              "mesh data = 2 split batch over data micro 2 shard grads, states over data",
+              "mesh data = 2 split batch over data micro 2 " ZERO3,
+              "mesh data = 4 split batch over data micro 1 " ZERO3 "keep",
+              "mesh data = 4 split batch over data micro 1 " ZERO3 "prefetch 0",
+              "mesh replica = 2, data = 2 split batch over replica, data micro 1 " ZERO3,
+              "mesh replica = 2, data = 2 split batch over replica, data micro 1 shard states over data",
+              "mesh tensor = 2 split head, ffn, vocab over tensor",
+              "mesh tensor = 2 split head, ffn, vocab over tensor else seq",
+              "mesh context = 4 split seq over context attention ring",
+              "mesh context = 2 split seq over context attention gather",
+              "mesh context = 2 split seq over context contiguous attention ring",
+              "mesh context = 2 split seq over context attention heads",
+              "mesh pipe = 2 stages over pipe by cost schedule 1f1b micro 2",
+              "mesh pipe = 2 stages over pipe by cost schedule gpipe micro 1",
+              "mesh pipe = 2, data = 2, tensor = 2 split batch over data split head, ffn, vocab over tensor "
+              "else seq stages over pipe by "
+              "cost micro 1 " ZERO3));
+}
+
+/* ... with tables that are not tied to the output, and layers of other kinds. */
+Test(layouts, llama3) {
+  alike(&(Alike){"examples/llama3.zug", NULL,
+                 "-D layers=3 -D heads=4 -D kv_heads=2 -D width=16 -D inner=12 -D words=12", .saves = true,
+                 .tolerance = 1e-5, .base = SGD},
+        NAMES("", "mesh data = 2 split batch over data micro 2 shard states over data",
+              "mesh pipe = 3 stages over pipe = [1, 1, 1] micro 2",
+              "mesh tensor = 4 split kv*grp, ffn, vocab over tensor",
+              "mesh data = 2, tensor = 2 split batch over data split kv, ffn, vocab over tensor else seq "
+              "micro 2 " ZERO3));
+}
+
+Test(layouts, experts) {
+  alike(&(Alike){"tests/mpi/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
+                 .tolerance = 1e-5},
+        NAMES("one", "few", "many", "data_2", "zero3_4", "sums_2", "experts_2", "experts_4", "both_4",
+              "beside_4", "five_8", "more_8"));
+}
+
+/* All tokens go to the last experts: as many rounds as that takes. */
+Test(layouts, one_expert) {
+  alike(&(Alike){"tests/mpi/moe.zug", NULL,
+                 "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1 -D shared=1", .named = true,
+                 .tolerance = 1e-5},
+        NAMES("one", "few", "experts_4", "two_4"));
+}
+
+/* Windows, caps, biases, documents, sinks, a prefix, a second sequence. */
+Test(layouts, attend) {
+  alike(
+      &(Alike){
+          "tests/mpi/attend.zug", NULL, "-D groups=1", .saves = true, .tolerance = 1e-5,
+          .base =
+              "bind batch = 8, seq = 8, past = 5 micro 4 optimizer sgd(lr = 0.1, momentum = 0.9) clip 1.0 "},
+      NAMES("", "mesh context = 2 split seq over context",
+            "mesh context = 2 split seq over context attention ring",
+            "mesh context = 4 split seq over context attention ring recompute Local",
+            "mesh context = 4 split seq over context contiguous attention ring",
+            "mesh outer = 2, context = 2 split seq over outer, context attention gather over outer attention "
+            "heads over context",
+            "mesh context = 2 split seq over context zigzag attention heads",
+            "mesh data = 2, context = 2, tensor = 2 split batch over data split seq over context zigzag "
+            "split kv, ffn, vocab over tensor else seq attention gather over context micro 2"));
+}
+
+Test(layouts, scans) {
+  alike(&(Alike){"tests/mpi/scans.zug", NULL, "-D layers=1 -D words=16 -D width=8", .named = true,
+                 .tolerance = 1e-5},
+        NAMES("one", "zero3_4", "seq_2", "seq_4", "heads_seq_2"));
+}
+
+Test(layouts, convolutions) {
+  alike(&(Alike){"tests/mpi/conv.zug", NULL, "-D layers=1 -D side=4 -D words=16 -D width=4 -D inner=4",
+                 .named = true, .tolerance = 1e-5},
+        NAMES("one", "inner_2", "outer_2", "rows_2"));
+}
+
+Test(layouts, states) {
+  alike(&(Alike){"tests/mpi/states.zug", NULL, "-D layers=2 -D words=16", .named = true, .tolerance = 1e-5},
+        NAMES("one", "data_2", "zero1_4", "zero3_4", "experts_2", "pipe_2"));
+}
+
+Test(layouts, losses) {
+  alike(&(Alike){"tests/mpi/losses.zug", NULL, "-m Losses -D layers=2 -D words=16 -D width=8 -D inner=8",
+                 .named = true, .tolerance = 1e-5},
+        NAMES("one", "big_1", "data_2", "zero3_4", "seq_2", "context_2", "pipe_2", "all_8"));
+}
+
+Test(layouts, resplit) {
+  alike(&(Alike){"tests/mpi/resplit.zug", NULL, "", .named = true, .tolerance = 1e-5},
+        NAMES("one", "vocab_2", "hd_2", "both_4", "zero_4"));
+}
+
+/* Dropout, shifts, positions and statistics under aux; few targets are known. */
+static const char many[] =
+    "use std.nn as nn\n"
+    "model Many {\n"
+    "  axis batch, seq, embed = 8, ffn = 16, vocab = 11, pos = 8\n"
+    "  input tokens: index(vocab)[batch, seq]\n"
+    "  input targets: index(vocab)[batch, seq]\n"
+    "  input weight: real[batch, seq]\n"
+    "  param wte[vocab, embed], wpe[pos, embed] ~ normal(0.5)\n"
+    "  param route[embed, ffn] ~ uniform(-0.5, 0.5)\n"
+    "  param odd[embed] ~ trunc_normal(0.5)\n"
+    "  x = nn.dropout(lookup(wte, tokens) + lookup(wpe, position[seq, pos]()), p = 0.2)\n"
+    "  repeat 2 as layer {\n"
+    "    param up[embed, ffn], down[ffn, embed] ~ normal(0.3)\n"
+    "    share = mean[batch, seq](softmax[ffn](dot[embed](x, route)))\n"
+    "    aux 0.1 * sum[ffn](share * share)\n"
+    "    h = nn.dropout(nn.relu(dot[embed](nn.RMSNorm[embed](x) as norm, up)), p = 0.3)\n"
+    "    x = x + dot[ffn](h, down) + 0.1 * shift[seq](x, by = 2) + 0.1 * shift[seq](x, by = -1) * odd * "
+    "weight\n"
+    "  }\n"
+    "  aux 0.01 * peak[batch, seq, embed](x * x)\n"
+    "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n"
+    "}\n";
+
+Test(layouts, many) {
+  alike(&(Alike){NULL, many, NULL, .saves = true, .tolerance = 1e-5, .base = SGD "pad vocab to 12 "},
+        NAMES("", "recompute layer", "mesh data = 2 split batch over data micro 2",
+              "mesh data = 4 split batch over data micro 1 " ZERO3,
+              "mesh tensor = 2 split ffn, vocab over tensor else seq",
+              "mesh context = 4 split seq over context",
+              "mesh pipe = 2, context = 2 split seq over context contiguous stages over pipe by cost",
+              "mesh pipe = 2 stages over pipe = [1, 1]"));
+}
+
+/* In bf16: what is rounded is the same but for partial sums (tests/mpi/precision.sh). */
+Test(layouts, bf16) {
+  alike(&(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 5e-3,
+                 .base = SGD "precision compute bf16 pad vocab to 2 "},
+        NAMES("", "recompute Layer", "mesh data = 2 split batch over data micro 2",
+              "mesh data = 2 split batch over data micro 2 shard states over data",
+              "mesh data = 2 split batch over data micro 2 shard grads, states over data",
+              "mesh data = 2 split batch over data micro 2 " ZERO3,
+              "mesh tensor = 2 split head, ffn, vocab over tensor else seq",
+              "mesh context = 4 split seq over context attention ring",
+              "mesh pipe = 2 stages over pipe by cost micro 2",
+              "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost micro 1 " ZERO3));
+}
+
+/* Gradients that travel in bf16 are rounded once each. */
+Test(layouts, narrow) {
+  alike(
+      &(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 5e-3, .base = SGD},
+      NAMES("", "precision reduce bf16 mesh data = 2 split batch over data micro 2",
+            "precision reduce bf16 mesh data = 2 split batch over data micro 2 shard states over data",
+            "precision reduce bf16 mesh data = 2 split batch over data micro 2 shard grads, states over data",
+            "precision reduce bf16 mesh data = 2 split batch over data micro 2 " ZERO3,
+            "precision reduce bf16 mesh replica = 2, data = 2 split batch over replica, data micro 1 " ZERO3,
+            "precision reduce bf16 mesh pipe = 2, data = 2 split batch over data stages over pipe by cost "
+            "micro 1 " ZERO3));
+}
+
+/* Muon on matrices that several ranks have, or own. */
+#define MUON                                                                                                 \
+  "optimizer muon(lr = 0.02, momentum = 0.9, each = head) for wq, wk optimizer muon(lr = 0.02, scale = "     \
+  "rms) for w1, w2 "
+Test(layouts, muon) {
+  alike(&(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 1e-4,
+                 .base = "bind batch = 8, seq = 8 micro 4 average 0.75 optimizer sgd(lr = 0.1) " MUON},
+        NAMES("", "mesh data = 2 split batch over data micro 2 shard states over data",
+              "mesh data = 4 split batch over data micro 1 " ZERO3,
+              "mesh tensor = 2 split head, ffn over tensor",
+              "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor micro 1 shard "
+              "grads, states over data",
+              "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor micro 1 " ZERO3));
+}

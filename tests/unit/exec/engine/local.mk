@@ -1,0 +1,20 @@
+# Unit tests of the engine and of what stands on it, with models and ranks: see the conventions at the top of
+# Makefile.am. (Parts of it that need no model: tests/unit/exec.)
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-engine
+TESTS += tests/unit/test-engine
+tests_unit_test_engine_SOURCES = \
+  tests/mpi/device_threads.c \
+  tests/unit/compiler/load.c tests/unit/compiler/load.h \
+  tests/unit/exec/scratch.c tests/unit/exec/scratch.h \
+  tests/unit/exec/engine/job.c \
+  tests/unit/exec/engine/job.h \
+  tests/unit/exec/engine/layouts.c \
+  tests/unit/exec/engine/optimizers.c \
+  tests/unit/exec/engine/streams.c \
+  tests/unit/exec/engine/world.c \
+  tests/unit/exec/engine/world.h \
+  tests/unit/plan/models/plan.c tests/unit/plan/models/plan.h
+tests_unit_test_engine_CFLAGS = $(unit_cflags)
+tests_unit_test_engine_LDADD = libcompiler.a $(libs_exec) $(unit_libs)
+endif

@@ -1,0 +1,196 @@
+/* Losses, norms and what optimizers make of gradients, held to their formulas: least squares on four features, worked out
+ * in doubles. An error of one step, such as decay that goes through the momentum, adds up over six.
+ * Tolerance: f32 parameters near 1 and some ten roundings a step, 2e-6 (as tests/mpi/optim.sh). */
+#include "runtime/exec/state/slices.h"
+#include "tests/unit/exec/engine/job.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(optimizers, .init = scratch_make, .fini = scratch_remove);
+
+static const char line[] = "model Line {\n"
+                           "  axis batch, a = 4\n"
+                           "  input x: real[batch, a]\n"
+                           "  input y: real[batch]\n"
+                           "  input t: index(a)[batch]\n"
+                           "  param w[a] = 0.5\n"
+                           "  param v[a] = 0.25 tag plain\n"
+                           "  error = dot[a](x, w) + dot[a](x * x, v) - y\n"
+                           "  loss error * error per known(t)\n"
+                           "  aux 0.5 * mean[batch](error)\n"
+                           "}\n";
+enum { STEPS = 6, BATCH = 4, N = 8 };
+
+typedef enum { SGD, ADAMW, LION } Kind;
+typedef struct {
+  Kind kind;
+  double rate, momentum, decay;
+  int warmup;
+} By;
+typedef struct {
+  const char *body;
+  By w, v;
+  double clip, average;
+} Formula;
+
+static const Formula cases[] = {
+    {"optimizer sgd(lr = 0.02)", {SGD, 0.02, 0, 0, 0}, {SGD, 0.02, 0, 0, 0}, 0, 0},
+    {"optimizer sgd(lr = 0.02, momentum = 0.9, warmup = 3) decay 0.5 except plain clip 2",
+     {SGD, 0.02, 0.9, 0.5, 3},
+     {SGD, 0.02, 0.9, 0, 3},
+     2,
+     0},
+    {"optimizer sgd(lr = 0.02, momentum = 0.9) decay 0.5 for w, rate 0.25 for plain average 0.75",
+     {SGD, 0.02, 0.9, 0.5, 0},
+     {SGD, 0.005, 0.9, 0, 0},
+     0,
+     0.75},
+    {"optimizer adamw(lr = 0.02, b1 = 0.9, b2 = 0.95, eps = 1e-6, warmup = 3) decay 0.5 for w, rate 0.25 for "
+     "plain "
+     "average 0.5",
+     {ADAMW, 0.02, 0, 0.5, 3},
+     {ADAMW, 0.005, 0, 0, 3},
+     0,
+     0.5},
+    {"optimizer adamw(lr = 0.02, b1 = 0.9, b2 = 0.95, eps = 1e-6, warmup = 3) decay 0.5 "
+     "optimizer sgd(lr = 0.01, momentum = 0.9, warmup = 2) for v clip 1.5",
+     {ADAMW, 0.02, 0, 0.5, 3},
+     {SGD, 0.01, 0.9, 0, 2},
+     1.5,
+     0},
+    {"optimizer lion(lr = 0.02, b1 = 0.9, b2 = 0.75, warmup = 3) decay 0.5 except plain clip 1",
+     {LION, 0.02, 0, 0.5, 3},
+     {LION, 0.02, 0, 0, 3},
+     1,
+     0},
+    {"optimizer sgd(lr = 0.02, momentum = 0.9) freeze v", {SGD, 0.02, 0.9, 0, 0}, {SGD, 0, 0, 0, 0}, 0, 0}};
+
+/* Of each four samples some are not known, which divides by fewer. */
+static int32_t known(const char *name, uint64_t s, uint64_t i, int64_t limit) {
+  (void)name, (void)i, (void)limit;
+  return s % 4 == (s / 4) % 4 ? -1 : (int32_t)(s % 3);
+}
+
+typedef struct {
+  double p[N], average[N], loss[STEPS + 1], aux[STEPS + 1], norm[STEPS + 1], sum[STEPS + 1],
+      weight[STEPS + 1];
+} Wanted;
+
+static double x_of(int s, int i) { return (double)job_real("x", (uint64_t)s, (uint64_t)i); }
+static double error_of(const double *p, int s) {
+  double e = -(double)job_real("y", (uint64_t)s, 0);
+  for (int i = 0; i < 4; i++) e += x_of(s, i) * p[i] + x_of(s, i) * x_of(s, i) * p[i + 4];
+  return e;
+}
+
+static double update(const By *o, double g, double scale, int step, double *m, double *v) {
+  g *= scale;
+  if (o->kind == SGD) return *m = o->momentum * *m + g;
+  if (o->kind == LION) {
+    double c = 0.9 * *m + 0.1 * g;
+    *m = 0.75 * *m + 0.25 * g;
+    return (c > 0) - (c < 0);
+  }
+  *m = 0.9 * *m + 0.1 * g;
+  *v = 0.95 * *v + 0.05 * g * g;
+  return *m / (1 - pow(0.9, step)) / (sqrt(*v / (1 - pow(0.95, step))) + 1e-6);
+}
+
+static void work_out(const Formula *c, Wanted *x) {
+  double m[N] = {0}, v[N] = {0};
+  bool frozen = strstr(c->body, "freeze") != NULL;
+  for (int i = 0; i < N; i++) x->p[i] = x->average[i] = i < 4 ? 0.5 : 0.25;
+  for (int step = 1; step <= STEPS; step++) {
+    double g[N] = {0}, sum = 0, aux = 0, weight = 0, norm = 0;
+    int first = BATCH * (step - 1);
+    for (int s = first; s < first + BATCH; s++) weight += known("t", (uint64_t)s, 0, 4) >= 0;
+    for (int s = first; s < first + BATCH; s++) {
+      double e = error_of(x->p, s);
+      sum += e * e;
+      aux += 0.5 * e / BATCH;
+      for (int i = 0; i < N; i++) {
+        double f = i < 4 ? x_of(s, i) : x_of(s, i - 4) * x_of(s, i - 4);
+        g[i] += (2 * e / weight + 0.5 / BATCH) * f;
+      }
+    }
+    for (int i = 0; i < (frozen ? 4 : N); i++) norm += g[i] * g[i];
+    norm = sqrt(norm);
+    x->sum[step] = sum, x->weight[step] = weight, x->aux[step] = aux, x->norm[step] = norm;
+    x->loss[step] = sum / weight + aux;
+    double scale = c->clip > 0 && norm > c->clip ? c->clip / (norm + 1e-6) : 1;
+    for (int i = 0; i < N; i++) {
+      const By *o = i < 4 ? &c->w : &c->v;
+      double rate = step < o->warmup ? o->rate * step / o->warmup : o->rate;
+      x->p[i] -= rate * (update(o, g[i], scale, step, &m[i], &v[i]) + o->decay * x->p[i]);
+      x->average[i] = c->average * x->average[i] + (1 - c->average) * x->p[i];
+    }
+  }
+}
+
+static void expect_near(double have, double want, double by, const char *what, int step, const Formula *c) {
+  cr_expect(fabs(have - want) <= by, "%s: %s of step %d is %.9g, not %.9g", c->body, what, step, have, want);
+}
+
+/* Averages, of elements of w and then of v, as they are on the ranks that own them. */
+static bool take_average(void *walk, uint64_t global, uint64_t n, float *at) {
+  const ZxWalk *w = walk;
+  float *to = (float *)w->ctx + (*w->path == 'v' ? 4 : 0) + global;
+  memcpy(to, at, n * sizeof *at);
+  return true;
+}
+
+static void train(Player *p) {
+  job_train(p);
+  const ZpPlan *plan = p->job->p;
+  ZxWalk w = {.each = take_average, .fetch = true, .ctx = p->job->ctx, .err = &p->err};
+  w.state = plan->optimizers[0].states + 1;
+  if (plan->average > 0) p->ok = p->ok && zx_walk(p->e, &w);
+}
+
+static void check(const Model *m, const Formula *c, const char *layout) {
+  Job j = job_of(m, zb_printf(m->c.a, "bind batch = 4 micro 2 %s", c->body), layout, &zx_device_cpu,
+                 (ZpOptions){0});
+  char path[400];
+  Wanted x = {0};
+  uint64_t n;
+  snprintf(path, sizeof path, "%s", scratch("line"));
+  job_data(&j, known, job_real);
+  j.save = path;
+  j.steps = STEPS;
+  float average[N];
+  j.ctx = average;
+  job_play(&j, train);
+  work_out(c, &x);
+  for (int r = 0; r < j.ranks; r++)
+    for (int k = 1; k <= STEPS; k++) {
+      const ZxStep *s = &j.player[r].step[k];
+      expect_near(s->loss_sum[0], x.sum[k], 2e-6 * (1 + x.sum[k]), "the numerator", k, c);
+      cr_expect_eq(s->weight[0], x.weight[k]);
+      expect_near(s->aux, x.aux[k], 2e-6, "aux", k, c);
+      expect_near(s->loss, x.loss[k], 2e-6 * (1 + fabs(x.loss[k])), "the loss", k, c);
+      expect_near(s->grad_norm, x.norm[k], 2e-6 * (1 + x.norm[k]), "the norm", k, c);
+      cr_expect(!s->lost && !s->unfed && s->wait_ms >= 0 && s->compute_ms >= 0);
+    }
+  float *p = job_saved("line", &n);
+  cr_assert_eq(n, N);
+  for (int i = 0; i < N; i++) {
+    expect_near((double)p[i], x.p[i], 2e-6, i < 4 ? "w" : "v", i, c);
+    if (c->average > 0) expect_near((double)average[i], x.average[i], 2e-6, "the average", i, c);
+  }
+  free(p);
+  job_close(&j);
+}
+
+Test(optimizers, by_formula) {
+  Model m = job_model(NULL, line, NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    check(&m, &cases[i], "");
+    check(&m, &cases[i], "micro 4");
+    check(&m, &cases[i], "mesh data = 2 split batch over data micro 2 shard params, grads, states over data");
+    check(&m, &cases[i], "mesh data = 2 split batch over data micro 1 shard states over data");
+  }
+  model_close(&m);
+}

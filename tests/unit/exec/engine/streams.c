@@ -1,0 +1,115 @@
+/* On a device whose calls only queue their work, on streams that are threads (tests/mpi/device_threads.c), all is as on
+ * the CPU, bit by bit: losses, norms, parameters, evaluations and checkpoints. Ranks exchange by way of the host there; a
+ * rank alone plays its steps from the third on as they were captured in the second. */
+#include "tests/unit/exec/engine/job.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(streams, .init = scratch_make, .fini = scratch_remove);
+
+enum { STEPS = 4 };
+#define SGD                                                                                                  \
+  "bind batch = 8, seq = 8 micro 2 pad vocab to 4 optimizer sgd(lr = 0.1, momentum = 0.9, warmup = 4) clip " \
+  "1.0 "
+#define GPT2 "-D layers=2 -D heads=2 -D width=8 -D context=8 -D words=11"
+
+/* how: what is said of it. */
+static void same(const Model *m, const char *base, const char *body, const char *how) {
+  /* Kernels of attention add up in another order where they have threads. */
+  double tolerance = strstr(body, "ring") ? 1e-6 : 0;
+  Job cpu = job_of(m, base, body, &zx_device_cpu, (ZpOptions){0});
+  Job dev = job_of(m, base, body, zx_devices[0], (ZpOptions){0});
+  char path[2][400];
+  for (int i = 0; i < 2; i++) snprintf(path[i], sizeof *path, "%s", scratch(i ? "dev" : "cpu"));
+  cpu.save = path[0], dev.save = path[1];
+  cpu.steps = dev.steps = STEPS;
+  job_play(&cpu, job_train);
+  job_play(&dev, job_train);
+  for (int r = 0; r < dev.ranks; r++)
+    for (int k = 1; k <= STEPS; k++) {
+      const ZxStep *a = &dev.player[r].step[k];
+      cr_expect(a->wait_ms == -1 && a->compute_ms == -1 && a->used_bytes == dev.player[r].planned &&
+                a->aux == cpu.player[r].step[k].aux && a->weight[0] == cpu.player[r].step[k].weight[0]);
+    }
+  job_compare(&cpu, &dev, tolerance, body);
+  for (int r = 0; r < dev.ranks; r++) {
+    cr_expect(strstr(dev.player[r].told, how), "%s: no '%s' in '%s'", body, how, dev.player[r].told);
+    cr_expect(strstr(dev.player[r].told, "device memory beside the arena"), "%s", dev.player[r].told);
+    cr_expect(strstr(dev.player[r].told, ": 100.0 MB taken at first, 50.0 MB for prepared calls, 10.0 MB for "
+                                         "communicators; 690.0 MB of 1.0 GB left\n"));
+    cr_expect_eq((strstr(dev.player[r].told, ", with that of other ranks there: ") != NULL), dev.ranks > 1);
+    cr_expect_str_eq(cpu.player[r].told, "");
+  }
+  job_close(&cpu);
+  job_close(&dev);
+}
+
+#define BY_HOST "ranks exchange by way of the host's memory: there is no communicator for this device; "
+#define CAPTURED "steps are captured: the third and all that follow are played from the second\n"
+#define QUEUED "each step is queued anew: ranks exchange by way of the host; that is about "
+
+Test(streams, gpt2) {
+  Model m = job_model("examples/gpt2.zug", NULL, GPT2);
+  same(&m, SGD, "", CAPTURED);
+  same(&m, SGD, "micro 8", CAPTURED);
+  same(&m, SGD, "optimizer adamw(lr = 1e-2, warmup = 5)", CAPTURED);
+  same(&m, SGD,
+       "optimizer lion(lr = 1e-3, warmup = 5) rate 0.5 for wte optimizer adamw(lr = 1e-2, warmup = 4) for "
+       "norm rate 2 for ln_f",
+       CAPTURED);
+  model_close(&m);
+}
+
+Test(streams, exchanges) {
+  Model m = job_model("examples/gpt2.zug", NULL, GPT2);
+  same(&m, SGD,
+       "mesh data = 2 split batch over data micro 2 shard params, grads, states over data unit layer",
+       QUEUED);
+  same(&m, SGD, "mesh data = 2 split batch over data micro 2 shard states over data average 0.5", QUEUED);
+  same(&m, SGD,
+       "mesh data = 2 split batch over data precision compute bf16 freeze all except layer.attn average 0.75",
+       QUEUED);
+  same(&m, SGD, "mesh tensor = 2 split head, ffn, vocab over tensor else seq", QUEUED);
+  same(&m, SGD, "mesh context = 2 split seq over context attention ring", QUEUED);
+  same(&m, SGD, "mesh pipe = 2 stages over pipe by cost micro 1", QUEUED);
+  same(&m, SGD,
+       "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost micro 2 shard params, grads, "
+       "states over data",
+       QUEUED);
+  model_close(&m);
+}
+
+static const char drops[] =
+    "use std.nn as nn\n"
+    "model Drops {\n"
+    "  axis batch, seq, embed = 8, vocab = 12\n"
+    "  input tokens: index(vocab)[batch, seq]\n"
+    "  input targets: index(vocab)[batch, seq]\n"
+    "  input weight: real[batch]\n"
+    "  param wte[vocab, embed] ~ normal(0.5)\n"
+    "  state seen[embed] = 0\n"
+    "  update seen = 0.9 * seen + 0.1 * mean[batch, seq](f32(lookup(wte, tokens)))\n"
+    "  x = lookup(wte, tokens)\n"
+    "  repeat 2 as layer { param w[embed] = 1  x = x + nn.dropout(lookup(wte, tokens) * w - seen, p = 0.3) "
+    "}\n"
+    "  loss weight * weight * xent[vocab](dot[embed](x, wte), targets) per known(targets)\n"
+    "}\n";
+
+/* Whatever differs from step to step comes from memory. */
+Test(streams, dropout) {
+  Model m = job_model(NULL, drops, NULL);
+  same(&m, SGD, "", CAPTURED);
+  same(&m, SGD, "precision compute bf16", CAPTURED);
+  model_close(&m);
+}
+
+Test(streams, experts) {
+  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  static const char base[] = "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ";
+  same(&m, base, "", "each step is queued anew: hosts must know how many rows experts have; that is about ");
+  same(&m, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
+  same(&m, base, "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
+       "each step is queued anew: hosts must know");
+  model_close(&m);
+}
