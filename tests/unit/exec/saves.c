@@ -2,6 +2,7 @@
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
 #include "runtime/exec/stop.h"
+#include "tests/unit/exec/manifest_file.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
@@ -13,29 +14,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static ZbArena *a;
-static ZbErr err;
+SCRATCH_SUITE(saves);
 
-static void make(void) {
-  scratch_make();
-  a = zb_arena_new();
-}
-static void unmake(void) {
-  zb_arena_free(a);
-  scratch_remove();
-}
-TestSuite(saves, .init = make, .fini = unmake);
+static ZbErr err;
 
 /* ---- which one ---- */
 /* A checkpoint's folder; serial 0: without a manifest. */
 static void add(int64_t folder, int64_t step, int64_t serial) {
-  static const ZxTensorInfo t = {"w", 1, {2}};
-  ZxManifest m = {
-      .step = step, .serial = serial, .version = "1", .model = "M", .command = "c", .recipe = "r"};
   const char *path = zx_ckpt_path(a, scratch("."), folder);
-  cr_assert(mkdir(path, 0777) == 0);
-  if (!serial) return;
-  cr_assert(zx_contents_make(a, &t, 1, NULL, 0, NULL, 100, &m.c, &err) && zx_manifest_write(&m, path, &err));
+  if (serial) manifest_file(a, path, step, serial);
+  else cr_assert(mkdir(path, 0777) == 0);
 }
 
 /* What is gone on from, or the words of the refusal, and of its help. */
