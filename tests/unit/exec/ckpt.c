@@ -1,6 +1,6 @@
-/* Checkpoints as files: where tensors lie, digests that add up, manifests that are read as they were written
- * and not believed when they are not, folders that come and go. */
+/* Checkpoints as files: where tensors lie, digests that add up, folders that come and go. */
 #include "runtime/exec/ckpt/ckpt.h"
+#include "tests/unit/exec/manifest_file.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
@@ -153,98 +153,11 @@ Test(ckpt, digests_add_up) {
   cr_expect_neq(whole, zx_digest(x, 5, 1000), "exchanged");
 }
 
-/* ---- manifests ---- */
-static ZxManifest manifest(ZbArena *a) {
-  static ZxCkptFact facts[] = {
-      {"model", "hash", "00ff"}, {"data", "tokens", "12"}, {"data", "a \"name\"\n", "\\ \x01"}};
-  ZxManifest m = {.step = 400,
-                  .samples = 12800,
-                  .serial = 7,
-                  .version = "0.1",
-                  .model = "GPT2",
-                  .command = "zrun train a\tb",
-                  .recipe = "recipe one {\n}\n",
-                  .facts = facts,
-                  .nfacts = 3,
-                  .c = contents(a, 100)};
-  for (uint32_t i = 0; i < m.c.ntensors; i++) m.c.tensors[i].digest = 0xffffffffffffff00 + i;
-  return m;
-}
-
-static const char *folder(const char *name) {
-  const char *dir = scratch(name);
-  mkdir(dir, 0777);
-  return dir;
-}
-
-Test(ckpt, manifest_comes_back) {
-  ZbArena *a = zb_arena_new();
-  ZxManifest m = manifest(a);
-  ZbErr err;
-  const char *dir = zb_strdup(a, folder("step-00000400"));
-  cr_assert(zx_manifest_write(&m, dir, &err), "%s", err.text);
-  const ZxManifest *r = zx_manifest_read(a, dir, &err);
-  cr_assert(r, "%s", err.text);
-  cr_expect_eq(r->step, 400);
-  cr_expect_eq(r->samples, 12800);
-  cr_expect_eq(r->serial, 7);
-  cr_expect_str_eq(r->model, "GPT2");
-  cr_expect_str_eq(r->command, m.command);
-  cr_expect_str_eq(r->recipe, m.recipe);
-  cr_expect_str_eq(r->version, "0.1");
-  cr_assert_eq(r->nfacts, 3);
-  cr_expect_str_eq(zx_manifest_fact(r, "data", "a \"name\"\n"), "\\ \x01");
-  cr_expect_null(zx_manifest_fact(r, "model", "tokens"));
-  cr_assert_eq(r->c.ntensors, m.c.ntensors);
-  cr_assert_eq(r->c.nfiles, m.c.nfiles);
-  for (uint32_t i = 0; i < m.c.ntensors; i++) {
-    cr_expect_eq(r->c.tensors[i].digest, m.c.tensors[i].digest);
-    cr_expect_eq(r->c.tensors[i].at, m.c.tensors[i].at);
-    cr_expect_str_eq(r->c.tensors[i].info.path, m.c.tensors[i].info.path);
-  }
-  for (uint32_t i = 0; i < m.c.nfiles; i++) cr_expect_eq(r->c.files[i].head_digest, m.c.files[i].head_digest);
-  zb_arena_free(a);
-}
-
-/* Whatever byte is another: the checksum tells, or it is no manifest at all. */
-Test(ckpt, no_altered_manifest_is_believed) {
-  ZbArena *a = zb_arena_new();
-  ZxManifest m = manifest(a);
-  ZbErr err;
-  const char *dir = zb_strdup(a, folder("altered")), *path = zb_printf(a, "%s/manifest.json", dir);
-  cr_assert(zx_manifest_write(&m, dir, &err));
-  size_t n;
-  char *text = zb_read_file(a, path, 1 << 20, &n, &err);
-  for (size_t at = 0; at < n; at += at < 200 ? 1 : 17) {
-    ZbArena *tmp = zb_arena_new();
-    FILE *f = fopen(path, "wb");
-    text[at] ^= 1;
-    fwrite(text, 1, n, f);
-    text[at] ^= 1;
-    fclose(f);
-    cr_expect_null(zx_manifest_read(tmp, dir, &err), "byte %zu", at);
-    zb_arena_free(tmp);
-  }
-  for (size_t cut = 0; cut < n; cut += 101) {
-    ZbArena *tmp = zb_arena_new();
-    FILE *f = fopen(path, "wb");
-    fwrite(text, 1, cut, f);
-    fclose(f);
-    cr_expect_null(zx_manifest_read(tmp, dir, &err), "cut at %zu", cut);
-    zb_arena_free(tmp);
-  }
-  zb_arena_free(a);
-}
-
 /* ---- folders ---- */
 static void add(ZbArena *a, const char *dir, int64_t step, int64_t serial) {
-  ZxManifest m = manifest(a);
   ZbErr err;
-  m.step = step;
-  m.serial = serial;
   const char *tmp = zx_ckpt_tmp(a, dir, step, "00000000deadbeef"), *path = zx_ckpt_path(a, dir, step);
-  mkdir(tmp, 0777);
-  cr_assert(zx_manifest_write(&m, tmp, &err), "%s", err.text);
+  manifest_file(a, tmp, step, serial);
   cr_assert(zx_ckpt_publish(tmp, path, &err), "%s", err.text);
 }
 

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -97,6 +98,65 @@ Test(facts, a_folder_of_shards) {
   clear();
 }
 
+/* One of them needs no number; and how many there are is compared before anything is read. */
+Test(facts, how_many_files_there_are) {
+  static const char one[] = "{\"weight_map\":{\"a\":\"x.safetensors\"}}";
+  ZbArena *a = zb_arena_new();
+  cr_redirect_stderr();
+  int before = open_files();
+  scratch_folder("one");
+  scratch_write("one/model.safetensors.index.json", one, sizeof one - 1);
+  scratch_write("one/x.safetensors", "xx", 2);
+  init[0] = zb_strdup(a, scratch("one"));
+  together(1, of_init);
+  cr_expect(good[0] && strstr(list[0].s, "\nfile 1's bytes ") && strstr(list[0].s, "\nfile 2's bytes 2\n"),
+            "%s", list[0].s);
+  clear();
+  init[1] = zb_strdup(a, scratch("one/x.safetensors"));
+  together(2, of_init);
+  for (int k = 0; k < 2; k++) {
+    cr_expect(!good[k] && !*errs[k].text);
+    cr_expect_str_eq(list[k].s, k ? "number of files 1\n" : "number of files 2\n");
+  }
+  clear();
+  cr_expect_eq(open_files(), before);
+  zb_arena_free(a);
+}
+
+/* Bytes that this process has read so far. */
+static uint64_t bytes_read(void) {
+  unsigned long long n = 0;
+  FILE *f = fopen("/proc/self/io", "r");
+  cr_assert(f && fscanf(f, "rchar: %llu", &n) == 1);
+  fclose(f);
+  return n;
+}
+
+/* Of a file that ranks of a node share one reads it; of equal ones each its own. */
+Test(facts, who_reads) {
+  enum { N = 1 << 20 };
+  char *bytes = calloc(N, 1);
+  ZbArena *a = zb_arena_new();
+  const char *x, *y;
+  scratch_write("x", bytes, N);
+  scratch_write("y", bytes, N);
+  x = zb_strdup(a, scratch("x")), y = zb_strdup(a, scratch("y"));
+  for (int times = 1; times <= 3; times++) {
+    init[0] = init[2] = x;
+    init[1] = times > 1 ? y : x;
+    threads_node[2] = times > 2 ? 2 : 0;
+    uint64_t before = bytes_read();
+    together(3, of_init);
+    uint64_t n = bytes_read() - before;
+    cr_expect(n >= (uint64_t)times * N && n < (uint64_t)times * N + N / 2, "%d times: %llu", times,
+              (unsigned long long)n);
+    for (int k = 0; k < 3; k++) cr_expect(good[k] && !strcmp(list[k].s, list[0].s));
+    clear();
+  }
+  free(bytes);
+  zb_arena_free(a);
+}
+
 /* ---- large files ---- */
 static void put(const char *path, uint64_t at, char byte) {
   int fd = open(path, O_WRONLY);
@@ -106,7 +166,7 @@ static void put(const char *path, uint64_t at, char byte) {
 /* Of a file with holes: all of it up to 1 GiB; beyond, 16 MiB at the beginning and 64 pieces of 256 kiB, the last of
  * which is its end. */
 Test(facts, large_files_are_read_in_pieces) {
-  static const uint64_t head = 16 << 20, piece = 256 << 10, size = ZX_READ_WHOLE + 12345;
+  static const uint64_t head = 16 << 20, piece = 256 << 10, size = 3 * ZX_READ_WHOLE + 12345;
   const uint64_t step = (size - head - piece) / 64;
   const uint64_t unseen[] = {head, head + step - 1, head + step + piece, size - piece - 1},
                  seen[] = {0,
@@ -125,7 +185,7 @@ Test(facts, large_files_are_read_in_pieces) {
   first = zb_strdup(a, list[0].s);
   cr_expect_str_eq(
       notes[0].s,
-      zb_printf(a, "note: %s has 1.1 GB, and more than 1.1 GB is compared by pieces only\n", path), "%s",
+      zb_printf(a, "note: %s has 3.2 GB, and more than 1.1 GB is compared by pieces only\n", path), "%s",
       notes[0].s);
   clear();
   for (int i = 0; i < 4; i++) put(path, unseen[i], 1);
@@ -148,11 +208,16 @@ Test(facts, large_files_are_read_in_pieces) {
 
 /* ---- data ---- */
 static const char *data[THREADS_MOST];
+static bool gone; /* files are removed when all ranks have opened theirs */
 static void *of_data(void *arg) {
   ThreadRank *r = arg;
   ZxFacts f = {.a = zb_arena_new()};
   ZxMix *m = zx_mix_open(data[r->rank], &errs[r->rank]);
   cr_assert(m, "%s", errs[r->rank].text);
+  if (gone) {
+    r->base.t->barrier(&r->base);
+    cr_assert(unlink(data[r->rank]) == 0);
+  }
   good[r->rank] = zx_data_facts(&f, ZX_EVAL_DATA, &r->base, m, &notes[r->rank], &errs[r->rank]);
   add_list(&f, ZX_EVAL_DATA, &list[r->rank]);
   zx_mix_close(m);
@@ -220,5 +285,111 @@ Test(facts, data_that_is_damaged) {
   together(2, of_data);
   cr_expect(!good[0] && !good[1]);
   clear();
+  zb_arena_free(a);
+}
+
+/* What is no file any more each rank reads itself. */
+Test(facts, data_that_is_removed_meanwhile) {
+  ZbArena *a = zb_arena_new();
+  size_t n;
+  make_streams();
+  char *bytes = scratch_read("a.bin", &n);
+  bytes[n - 1] ^= 1;
+  scratch_write("c.bin", bytes, n);
+  data[0] = zb_strdup(a, scratch("a.bin")), data[1] = zb_strdup(a, scratch("c.bin"));
+  gone = true;
+  together(2, of_data);
+  cr_expect(good[0] && !good[1]);
+  says(errs[1], "c.bin is damaged");
+  clear();
+  free(bytes);
+  zb_arena_free(a);
+}
+
+/* A folder of two, of which the second is large and has nothing but its header; of each its own facts are compared. */
+Test(facts, folders_of_data) {
+  ZbArena *a = zb_arena_new();
+  uint8_t head[2 * ZX_DATA_HEAD];
+  ZxDataField f = {.name = "tokens", .elem = ZX_DATA_U16, .values = 1, .limit = 10};
+  ZxDataInfo large = {.stream = true, .nfield = 1, .field = &f, .count = ZX_READ_WHOLE / 2};
+  ZbErr err;
+  make_streams();
+  scratch_folder("f");
+  cr_assert(rename(scratch("a.bin"), scratch("f/a.bin")) == 0 && zx_data_layout(&large, &err));
+  zx_data_encode(&large, head);
+  scratch_write("f/b.bin", head, sizeof head);
+  cr_assert(truncate(scratch("f/b.bin"), (off_t)(sizeof head + ZX_READ_WHOLE)) == 0);
+  data[0] = zb_strdup(a, scratch("f"));
+  together(1, of_data);
+  cr_expect(good[0], "%s", errs[0].text);
+  cr_expect(strstr(list[0].s, "\nshards 2\nshard 2's pieces' checksum ") && !strstr(list[0].s, "shard 1"),
+            "%s", list[0].s);
+  cr_expect_str_eq(notes[0].s,
+                   zb_printf(a,
+                             "note: %s/b.bin has 1.1 GB, and more than 1.1 GB is compared by pieces only; "
+                             "`zdata check` reads all\n",
+                             data[0]));
+  clear();
+  data[0] = zb_strdup(a, scratch("f/b.bin")); /* alone it has no number */
+  together(1, of_data);
+  cr_expect(good[0] && strstr(list[0].s, "\npieces' checksum "), "%s", list[0].s);
+  clear();
+  zb_arena_free(a);
+}
+
+/* ---- programs, models, recipes, clusters ---- */
+static void are(const ZxFacts *f, ZxFactKind kind, const char *want) {
+  ZbText t = {0};
+  add_list(f, kind, &t);
+  cr_expect_str_eq(t.s ? t.s : "", want, "%s", t.s);
+  zb_text_free(&t);
+}
+
+Test(facts, programs) {
+  ZbArena *a = zb_arena_new();
+  ZxFacts f = {.a = a}, none = {.a = a};
+  ZbErr err;
+  size_t n;
+  char path[PATH_MAX], *program = zb_read_file(a, "/proc/self/exe", 1 << 30, &n, &err);
+  cr_assert(program, "%s", err.text);
+  zx_build_facts(&f);
+  are(&f, ZX_BUILD,
+      zb_printf(a, "version %s\nprogram's checksum %016llx\n", PACKAGE_VERSION, sum_of(program, n)));
+  zx_module_facts(&none, &zx_device_cpu);
+  zx_module_facts(&none, &(ZxDeviceTable){.name = "none"});
+  cr_expect_eq(none.n, 0);
+  zx_module_facts(&none, &(ZxDeviceTable){.name = "cuda"});
+  cr_expect_eq(none.n, (uint32_t)zb_module_path("zug-cuda.so", path, sizeof path));
+  zb_arena_free(a);
+}
+
+static void add_digest(void *ctx, const char *what, uint64_t digest) {
+  zb_text_add(ctx, "%s %016llx\n", what, (unsigned long long)digest);
+}
+
+Test(facts, what_is_trained) {
+  static const char text[] = "recipe r { mesh d = 2  bind batch = 4 }\n"
+                             "cluster c { device memory 1 GB }\n";
+  ZbArena *a = zb_arena_new();
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZlProgram *p = zl_load_text(a, s, d, "r.zug", text, sizeof text - 1, NULL);
+  ZgGraph g = {.model = "M", .hash = {0x12, 0xff00000000000000}};
+  ZxFacts of_graph = {.a = a}, of_recipe = {.a = a}, of_cluster = {.a = a}, of_plan = {.a = a};
+  cr_assert(p && !zl_errors(d));
+  zx_graph_facts(&of_graph, &g);
+  are(&of_graph, ZX_GRAPH, "model M\nhash ff000000000000000000000000000012\n");
+  zx_recipe_facts(&of_recipe, zl_recipe(p, d, "r"));
+  are(&of_recipe, ZX_RECIPE,
+      "name r\nmesh d = 2\nbind batch = 4\nprecision compute f32\nprecision params f32\n"
+      "precision reduce f32\nprecision states f32\ndecay 0\n");
+  zx_cluster_facts(&of_cluster, zl_cluster(p, d, "c"));
+  are(&of_cluster, ZX_CLUSTER, "name c\ndevice memory 1000000000 B\n");
+  const ZpPlan plan = {.graph = &g, .arena = a};
+  ZbText digests = {0};
+  zp_digest(&plan, a, add_digest, &digests);
+  zx_plan_facts(&of_plan, &plan);
+  are(&of_plan, ZX_PLAN, digests.s);
+  zb_text_free(&digests);
   zb_arena_free(a);
 }

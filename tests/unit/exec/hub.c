@@ -10,18 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ZbArena *a;
-static ZbErr err;
+SCRATCH_SUITE(hub);
 
-static void make(void) {
-  scratch_make();
-  a = zb_arena_new();
-}
-static void unmake(void) {
-  zb_arena_free(a);
-  scratch_remove();
-}
-TestSuite(hub, .init = make, .fini = unmake);
+static ZbErr err;
 
 /* ---- files ---- */
 /* A safetensors file of one type; value i of all tensors is i, where that fits. With `odd` bytes of padding,

@@ -4,8 +4,10 @@ check_PROGRAMS += tests/unit/test-exec
 TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
   tests/unit/exec/ckpt.c \
+  tests/unit/exec/damaged.c \
   tests/unit/exec/data.c \
   tests/unit/exec/device.c \
+  tests/unit/exec/documents.c \
   tests/unit/exec/engine.c \
   tests/unit/exec/epochs.c \
   tests/unit/exec/facts.c \
@@ -15,9 +17,12 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/lines.c \
   tests/unit/exec/log.c \
   tests/unit/exec/manifest.c \
+  tests/unit/exec/manifest_file.c \
+  tests/unit/exec/manifest_file.h \
   tests/unit/exec/mix.c \
   tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \
+  tests/unit/exec/recipe.c \
   tests/unit/exec/report.c \
   tests/unit/exec/same.c \
   tests/unit/exec/saves.c \

@@ -10,18 +10,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-static ZbArena *a;
-static ZbErr err;
+SCRATCH_SUITE(manifest);
 
-static void make(void) {
-  scratch_make();
-  a = zb_arena_new();
-}
-static void unmake(void) {
-  zb_arena_free(a);
-  scratch_remove();
-}
-TestSuite(manifest, .init = make, .fini = unmake);
+static ZbErr err;
 
 /* Three parameters of which one has both states, one the second, one none. */
 static ZxManifest manifest(uint64_t most) {
@@ -259,6 +250,49 @@ Test(manifest, some_of_many_states) {
   cr_assert(r && zx_nstates_of(&r->c, 0) == 2, "%s", err.text);
   cr_expect(zx_state_named(&r->c, 0, "m") == ZB_NO_NAME && zx_state_named(&r->c, 0, "v") == 1 &&
             zx_state_named(&r->c, 0, "u") == 2);
+}
+
+/* ---- what is written is read ---- */
+Test(manifest, comes_back) {
+  ZxManifest m = manifest(40);
+  for (uint32_t i = 0; i < m.c.ntensors; i++) m.c.tensors[i].digest = UINT64_MAX - i;
+  cr_assert(zx_manifest_write(&m, scratch("."), &err), "%s", err.text);
+  const ZxManifest *r = zx_manifest_read(a, scratch("."), &err);
+  cr_assert(r, "%s", err.text);
+  cr_expect(r->step == 400 && r->samples == 12800 && r->serial == 7);
+  cr_expect_str_eq(r->model, m.model);
+  cr_expect_str_eq(r->command, m.command);
+  cr_expect_str_eq(r->recipe, m.recipe);
+  cr_expect_str_eq(r->version, m.version);
+  cr_assert_eq(r->nfacts, 3);
+  cr_expect_str_eq(zx_manifest_fact(r, "data", "\""), "\\ \x01");
+  cr_expect_null(zx_manifest_fact(r, "model", "tokens"));
+  cr_assert(r->c.ntensors == m.c.ntensors && r->c.nfiles == m.c.nfiles);
+  for (uint32_t i = 0; i < m.c.ntensors; i++) {
+    cr_expect_eq(r->c.tensors[i].digest, m.c.tensors[i].digest);
+    cr_expect_eq(r->c.tensors[i].at, m.c.tensors[i].at);
+    cr_expect_str_eq(r->c.tensors[i].info.path, m.c.tensors[i].info.path);
+  }
+  for (uint32_t i = 0; i < m.c.nfiles; i++) cr_expect_eq(r->c.files[i].head_digest, m.c.files[i].head_digest);
+}
+
+/* Whatever byte is another: the checksum tells, or it is no manifest at all. */
+Test(manifest, no_altered_one_is_believed) {
+  ZxManifest m = manifest(40);
+  size_t n;
+  cr_assert(zx_manifest_write(&m, scratch("."), &err));
+  char *text = scratch_read("manifest.json", &n);
+  for (size_t at = 0; at < n; at += at < 200 ? 1 : 17) {
+    text[at] ^= 1;
+    scratch_write("manifest.json", text, n);
+    text[at] ^= 1;
+    cr_expect_null(zx_manifest_read(a, scratch("."), &err), "byte %zu", at);
+  }
+  for (size_t cut = 0; cut < n; cut += 101) {
+    scratch_write("manifest.json", text, cut);
+    cr_expect_null(zx_manifest_read(a, scratch("."), &err), "cut at %zu", cut);
+  }
+  free(text);
 }
 
 /* ---- files ---- */

@@ -1,7 +1,10 @@
-/* Which checkpoint a run goes on from, and whether it may; when a run stops; what its end says of a prediction. */
+/* Which checkpoint a run goes on from, and whether it may; when it writes one; when a run stops; what its end says of a
+ * prediction. */
+#include "runtime/exec/engine/internal.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
 #include "runtime/exec/stop.h"
+#include "tests/unit/exec/manifest_file.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
@@ -13,29 +16,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static ZbArena *a;
-static ZbErr err;
+SCRATCH_SUITE(saves);
 
-static void make(void) {
-  scratch_make();
-  a = zb_arena_new();
-}
-static void unmake(void) {
-  zb_arena_free(a);
-  scratch_remove();
-}
-TestSuite(saves, .init = make, .fini = unmake);
+static ZbErr err;
 
 /* ---- which one ---- */
 /* A checkpoint's folder; serial 0: without a manifest. */
 static void add(int64_t folder, int64_t step, int64_t serial) {
-  static const ZxTensorInfo t = {"w", 1, {2}};
-  ZxManifest m = {
-      .step = step, .serial = serial, .version = "1", .model = "M", .command = "c", .recipe = "r"};
   const char *path = zx_ckpt_path(a, scratch("."), folder);
-  cr_assert(mkdir(path, 0777) == 0);
-  if (!serial) return;
-  cr_assert(zx_contents_make(a, &t, 1, NULL, 0, NULL, 100, &m.c, &err) && zx_manifest_write(&m, path, &err));
+  if (serial) manifest_file(a, path, step, serial);
+  else cr_assert(mkdir(path, 0777) == 0);
 }
 
 /* What is gone on from, or the words of the refusal, and of its help. */
@@ -101,10 +91,11 @@ static ZxFacts facts(const ZxFact *list, uint32_t n) {
 
 Test(saves, facts_that_count) {
   static const ZxFact run[] = {
-      {ZX_BUILD, "version", "1"}, {ZX_RECIPE, "clip", "1"},    {ZX_OPTIONS, "--order", "x"},
-      {ZX_DATA, "tokens", "12"},  {ZX_GRAPH, "hash", "ff"},    {ZX_OPTIONS, "--steps", "3"},
-      {ZX_EVAL_DATA, "t", "4"},   {ZX_OPTIONS, "--seed", "7"}, {ZX_GRAPH, "model", "M"},
-      {ZX_CLUSTER, "c", "4"},     {ZX_INIT, "i", "4"},         {ZX_PLAN, "p", "4"}};
+      {ZX_BUILD, "version", "1"},       {ZX_RECIPE, "clip", "1"},    {ZX_OPTIONS, "--order", "x"},
+      {ZX_DATA, "tokens", "12"},        {ZX_GRAPH, "hash", "ff"},    {ZX_OPTIONS, "--steps", "3"},
+      {ZX_EVAL_DATA, "t", "4"},         {ZX_OPTIONS, "--seed", "7"}, {ZX_GRAPH, "model", "M"},
+      {ZX_CLUSTER, "c", "4"},           {ZX_INIT, "i", "4"},         {ZX_PLAN, "p", "4"},
+      {ZX_DATA, "behind the last", "1"}};
   static const char *const want[][3] = {{"model", "hash", "ff"},    {"model", "model", "M"},
                                         {"data", "tokens", "12"},   {"options", "--order", "x"},
                                         {"options", "--seed", "7"}, {"recipe", "clip", "1"}};
@@ -213,7 +204,7 @@ Test(saves, what_fits) {
 Test(saves, layouts) {
   for (const char *const *name =
            (const char *const[]){"name", "mesh", "split embed", "stages", "shard", "micro", "recompute",
-                                 "schedule", "pad", "limit", NULL};
+                                 "schedule", "pad", "limit", "model", "attention", "prefetch", "chunk", NULL};
        *name; name++) {
     ZxFact now = {ZX_RECIPE, *name, "1"};
     ZxFacts f = facts(&now, 1), none = facts(NULL, 0);
@@ -223,6 +214,156 @@ Test(saves, layouts) {
                   zx_saves_fit(&empty, "p", &f, &note, &err) && !note.s,
               "%s", *name);
   }
+}
+
+/* ---- when one is written ---- */
+/* By a rank alone, of a model without parameters, into the folder `kept`. */
+static ZxEngine engine;
+static ZxSaves writes;
+
+static void begin(const ZxOptions *o) {
+  static ZgGraph graph;
+  static ZpBuf snapshot = {.kind = ZP_B_SNAPSHOT};
+  static ZpStage stage = {.prog = {.bufs = &snapshot, .nbufs = 1}};
+  static const ZpPlan plan = {.graph = &graph, .stages = &stage, .nstages = 1, .mesh = {.nranks = 1}};
+  const ZxCheckpointsOptions c = {
+      .dir = "kept", .most = 100, .base = {.version = "1", .model = "M", .command = "c", .recipe = "r"}};
+  cr_redirect_stdout();
+  cr_redirect_stderr();
+  cr_assert(chdir(scratch(".")) == 0);
+  engine = (ZxEngine){.a = a, .p = &plan, .st = &stage, .world = zx_comm_self(), .dev = &zx_device_cpu};
+  writes = (ZxSaves){.o = o, .c = zx_checkpoints_open(&engine, &c, &err), .a = a, .since = zb_now()};
+  cr_assert(writes.c, "%s", err.text);
+}
+
+/* What the thread is about, when it is done. */
+static void ready(double flags[ZX_SAVES_FLAGS]) {
+  do zx_saves_flags(&writes, flags);
+  while (flags[0] > 0);
+}
+
+/* After a step: whether the run goes on, and of which step a checkpoint was begun last. */
+static void step(int64_t number, bool goes_on, int64_t begun) {
+  double flags[ZX_SAVES_FLAGS];
+  ready(flags);
+  cr_expect_eq(zx_saves_step(&writes, number, flags), goes_on, "step %d", (int)number);
+  cr_expect_eq(writes.begun, begun, "step %d: %d, not %d", (int)number, (int)writes.begun, (int)begun);
+}
+
+static void are_there(const char *steps) {
+  ZxCkptEntry *all;
+  ZbText t = {0};
+  uint32_t n = zx_ckpt_list(a, "kept", &all, &err);
+  for (uint32_t i = 0; i < n; i++) zb_text_add(&t, "%s%d", i ? " " : "", (int)all[i].step);
+  cr_expect_str_eq(t.s ? t.s : "", steps, "%s", t.s);
+  zb_text_free(&t);
+}
+
+/* What was printed at once, without the digits of times. */
+static void printed(const char *want) {
+  static char text[2000];
+  size_t n = 0;
+  for (int c; n < sizeof text - 1 && (c = fgetc(cr_get_redirected_stdout())) != EOF; n++) text[n] = (char)c;
+  for (char *s = text; (s = strstr(s, " s")); s++)
+    for (char *digit = s; digit > text && strchr("0123456789.#", digit[-1]); digit--)
+      if (digit[-1] != '.') digit[-1] = '#';
+  cr_expect_str_eq(text, want, "%s", text);
+}
+#define SAVED(step)                                                                                          \
+  "checkpoint kept/step-0000000" step                                                                        \
+  ": 0 B, at most 0 B by one rank, written in #.## s, complete after #.## s\n"
+
+Test(saves, every_so_many_steps) {
+  ZxOptions o = {.ckpt_steps = 2};
+  const double works[ZX_SAVES_FLAGS] = {1};
+  begin(&o);
+  step(1, true, 0);
+  step(2, true, 2);
+  cr_expect(zx_saves_step(&writes, 4, works) && writes.begun == 2, "it is still written");
+  step(4, true, 2); /* it gets its name, and so the next one is late */
+  step(5, true, 5);
+  cr_expect_str_eq(writes.good, "kept/step-00000002");
+  cr_expect(writes.seconds > 0 && writes.since <= zb_now());
+  step(6, true, 5);
+  o.quiet = true;
+  step(7, true, 7);
+  cr_expect(zx_saves_end(&writes, 7));
+  cr_expect_str_eq(writes.good, "kept/step-00000007");
+  are_there("2 5 7");
+  o.quiet = false;
+  cr_expect(zx_saves_end(&writes, 7), "that of the last step is there");
+  are_there("2 5 7");
+  cr_expect(zx_saves_end(&writes, 8));
+  writes.rank = 1; /* which says nothing */
+  cr_expect(zx_saves_end(&writes, 9));
+  cr_expect_str_eq(writes.good, "kept/step-00000009");
+  are_there("2 5 7 8 9");
+  zx_checkpoints_close(writes.c);
+  printed(SAVED("2") SAVED("8"));
+}
+
+Test(saves, every_so_many_seconds) {
+  static const struct {
+    double every, passed;
+    int rank;
+    bool due;
+  } cases[] = {
+      {100, 200, 0, true}, {0.5, 1, 0, true}, {300, 200, 0, false}, {100, 200, 1, false}, {0, 200, 0, false}};
+  ZxOptions o = {0};
+  double flags[ZX_SAVES_FLAGS];
+  begin(&o);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    o.ckpt_seconds = cases[i].every;
+    writes.rank = cases[i].rank;
+    writes.since = zb_now() - cases[i].passed;
+    zx_saves_flags(&writes, flags);
+    cr_expect(flags[0] == 0 && flags[1] == 0 && flags[2] == cases[i].due, "%zu", i);
+  }
+  step(1, true, 0);
+  cr_expect(zx_saves_step(&writes, 2, (double[]){0, 0, 1}) && writes.begun == 2);
+  cr_expect_float_eq(writes.since, zb_now(), 50, "from then on time counts anew");
+  cr_expect(zx_saves_end(&writes, 2));
+  are_there("2");
+  zx_checkpoints_close(writes.c);
+  writes.c = NULL; /* a run without */
+  flags[0] = flags[1] = flags[2] = 1;
+  zx_saves_flags(&writes, flags);
+  cr_expect(flags[0] == 0 && flags[1] == 0 && flags[2] == 0);
+  cr_expect(zx_saves_step(&writes, 9, (double[]){0, 1, 1}) && zx_saves_end(&writes, 9));
+  are_there("2");
+}
+
+/* Their folder goes away and comes back. */
+Test(saves, what_cannot_be_written) {
+  ZxOptions o = {.ckpt_steps = 1};
+  double flags[ZX_SAVES_FLAGS];
+  begin(&o);
+  cr_assert(rename("kept", "gone") == 0);
+  step(1, true, 1);
+  ready(flags);
+  cr_expect(flags[0] == 0 && flags[1] == 1);
+  cr_assert(rename("gone", "kept") == 0);
+  step(2, true, 2); /* and so the next one is begun */
+  step(3, true, 2);
+  ready(flags);
+  cr_assert(rename("kept", "gone") == 0);
+  step(4, true, 4);
+  cr_expect_str_eq(writes.good, "kept/step-00000002");
+  o.ckpt_fail_ends = o.quiet = true;
+  step(5, false, 4);
+  cr_expect_str_eq(writes.good, "kept/step-00000002");
+  o.quiet = false;
+  cr_expect(!zx_saves_end(&writes, 5) && writes.begun == 5);
+  step(6, true, 6);
+  ready(flags);
+  cr_assert(rename("gone", "kept") == 0);
+  cr_expect(zx_saves_end(&writes, 6), "it is written once more");
+  are_there("2 6");
+  zx_checkpoints_close(writes.c);
+  printed("note: the checkpoint of step 1 failed, and there is no other\n" SAVED(
+      "2") "note: the checkpoint of step 4 failed; complete is kept/step-00000002\n"
+           "note: the checkpoint of step 5 failed; complete is kept/step-00000002\n"
+           "note: the checkpoint of step 6 failed; complete is kept/step-00000002\n" SAVED("6"));
 }
 
 /* ---- stops ---- */

@@ -34,6 +34,8 @@ const char *scratch(const char *name) {
   return path[k];
 }
 
+void scratch_folder(const char *name) { cr_assert_eq(mkdir(scratch(name), 0777), 0, "%s", name); }
+
 void scratch_write(const char *name, const void *bytes, size_t n) {
   FILE *f = fopen(scratch(name), "wb");
   cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);

@@ -8,6 +8,7 @@ void scratch_make(void);
 void scratch_remove(void);
 /* The path of `name` in the folder; a few of the last ones stay valid. */
 const char *scratch(const char *name);
+void scratch_folder(const char *name);
 void scratch_write(const char *name, const void *bytes, size_t n);
 char *scratch_read(const char *name, size_t *n); /* to be freed; NUL-terminated */
 int scratch_files(void);                         /* how many there are, hidden ones too */
@@ -18,5 +19,18 @@ void scratch_full_at(uint64_t bytes);
 /* The message has these words in it. */
 #define says(err, words)                                                                                     \
   cr_expect(strstr((err).text, words), "line %d: no '%s' in '%s'", __LINE__, words, (err).text)
+
+/* A suite whose tests have a folder each, and an arena `a`. */
+#define SCRATCH_SUITE(name)                                                                                  \
+  static ZbArena *a;                                                                                         \
+  static void make(void) {                                                                                   \
+    scratch_make();                                                                                          \
+    a = zb_arena_new();                                                                                      \
+  }                                                                                                          \
+  static void unmake(void) {                                                                                 \
+    zb_arena_free(a);                                                                                        \
+    scratch_remove();                                                                                        \
+  }                                                                                                          \
+  TestSuite(name, .init = make, .fini = unmake)
 
 #endif

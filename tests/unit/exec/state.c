@@ -9,18 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ZbArena *a;
-static ZbErr err;
+SCRATCH_SUITE(state);
 
-static void make(void) {
-  scratch_make();
-  a = zb_arena_new();
-}
-static void unmake(void) {
-  zb_arena_free(a);
-  scratch_remove();
-}
-TestSuite(state, .init = make, .fini = unmake);
+static ZbErr err;
 
 /* ---- stretches ---- */
 enum { AXIS = 7 };
