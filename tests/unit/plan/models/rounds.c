@@ -66,6 +66,67 @@ Test(rounds, others_are_not_waited_for) {
   model_close(&m);
 }
 
+/* What a node of a round sums over ranks they wait for in each: these have the same choices, so that they count as
+ * many rounds. */
+Test(rounds, ranks_have_as_many) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(
+      m.g, "mesh b = 2, t = 2 split batch over b split d over t bind batch = 8, seq = 6, slot = 0.5 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *slots = node_of(s, ZP_FWD, ZG_OP_SLOTS), *sum = node_of(s, ZP_FWD, ZG_OP_ROUND);
+  while (sum->call.op != ZG_OP_ALL_REDUCE) sum++;
+  cr_assert(sum->rounds && sum->dims == 2);
+  accepts(q.p);
+  WITH(sum->dims, 1, "waits for ranks that have other rounds");
+  ZpValue *choices = &s->values[slots->in[0]], *place = &s->values[slots->out[0]];
+  ZpState swapped[2] = {choices->state[1], choices->state[0]},
+          was[2] = {choices->state[0], choices->state[1]};
+  memcpy(place->state, swapped, sizeof swapped);
+  rejects(q.p, "numbers choices that other ranks have");
+  memcpy(choices->state, swapped, sizeof swapped); /* the sum is over ranks that have other choices */
+  rejects(q.p, "has tokens and rows that are split otherwise");
+  memcpy(place->state, was, sizeof was);
+  rejects(q.p, "numbers choices that other ranks have");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Rows of a region are those that its `round` counts: of the same choices, and of no other round. */
+Test(rounds, rows_are_of_their_round) {
+  Model m = model_open(NULL,
+                       "model M {\n  axis batch, seq, d = 8, f = 6, expert = 4, choice = 2, slot\n"
+                       "  input x: real[batch, seq, d]\n  param g[d], a[d, expert], b[d, expert], up[expert, "
+                       "d, f], down[expert, f, d] ~ normal(1)\n"
+                       "  y = x * g\n  v, e = topk[expert, choice](softmax[expert](dot[d](y, a)))\n"
+                       "  w, o = topk[expert, choice](softmax[expert](dot[d](y, b)))\n"
+                       "  r = combine[expert, slot, choice](dot[f](tanh(dot[d](dispatch[expert, slot](y, e), "
+                       "up)), down), e, v)\n"
+                       "  s = combine[expert, slot, choice](dot[f](tanh(dot[d](dispatch[expert, slot](y, o), "
+                       "up)), down), o, w)\n"
+                       "  loss r * s per samples() }",
+                       NULL);
+  Plan q = plan_of(m.g, "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6 micro 2");
+  ZpSegment *s = &q.p->segments[0];
+  cr_assert_eq(count_of(s, ZP_FWD, ZG_OP_ROUND), 2);
+  ZpNode *list = s->list[ZP_FWD].nodes, *end = list + s->list[ZP_FWD].n, *round[2] = {0}, *slots[2] = {0},
+         *other = NULL;
+  for (ZpNode *n = list; n < end; n++) {
+    if (n->call.op == ZG_OP_ROUND) round[round[0] != NULL] = n;
+    if (n->call.op == ZG_OP_SLOTS) slots[slots[0] != NULL] = n;
+  }
+  accepts(q.p);
+  for (ZpNode *n = round[1] + 1; n < end && n->rounds == round[1]->rounds; n++) {
+    bool travels = n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
+    other = slots[n->in[1] == slots[0]->out[0] ? 1 : 0];
+    if (travels) WITH(n->in[1], other->out[0], "has rows at other places than its round counts");
+    if (travels || n->call.op == ZG_OP_GROUPED_DOT)
+      WITH(n->in[2], round[0]->out[0], "has the rows of another round");
+  }
+  WITH(slots[0]->out[1], slots[1]->out[1], "counts rows that have no places");
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* On a device the host's tables go up to where there is room for them. */
 Test(rounds, on_a_device) {
   static const char recipe[] =
