@@ -195,7 +195,7 @@ static void join(ZxEngine *e, uint32_t i) {
     }
     e->node = x.node;
     zx_end_collective(e, &x);
-    zx_trace_node(e, x.at, x.began, zb_now());
+    zx_trace_node(e, x.segment, x.node, x.at, false, x.began, zb_now());
     e->node = NULL;
   }
   e->nbeside = left;
@@ -255,8 +255,9 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     poll(e);
     double now = zb_now();
     e->times[c->op] += now - t;
-    if (zp_sends(n) && !beside) zx_trace_node(e, i, t, now);
-    zx_profile_node(e, segment, phase, i, c->accumulate, n->rounds && round > 0, now - t);
+    bool again = n->rounds && round > 0;
+    if (zp_sends(n) && !beside) zx_trace_node(e, s, n, i, again, t, now);
+    zx_profile_node(e, segment, phase, i, c->accumulate, again, now - t);
     t = now;
     bool last = n->rounds && (i + 1 == l->n || l->nodes[i + 1].rounds != n->rounds);
     if (last && ++round < rounds) i = first - 1;

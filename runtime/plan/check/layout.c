@@ -443,6 +443,16 @@ static const char *sums_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
+/* Every rank numbers the choices that it has. */
+static bool places_wrong(const Local *l, const ZpNode *n) {
+  bool wrong = false;
+  for (int d = 0; n->call.op == ZG_OP_SLOTS && d < l->c->p->mesh.ndims; d++) {
+    ZpState a = operand(l, n, 0)->state[d], b = operand(l, n, 1)->state[d];
+    wrong |= a.kind != b.kind || (a.kind == 'S' && a.axis != b.axis);
+  }
+  return wrong;
+}
+
 static bool padded(const ZpPlan *p, uint16_t axis) { return p->axis_size[axis] != p->axis_valid[axis]; }
 
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
@@ -487,6 +497,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (regroups_wrong(l, n)) return "merges axes to one of another size, or split otherwise";
   if (convolves_a_part(l, n)) return "convolves along an axis that is split";
   if (goes_along_a_part(l, n)) return "goes along an axis that is split";
+  if (places_wrong(l, n)) return "numbers choices that other ranks have";
   const char *wrong = pointwise_wrong(&n->call);
   return wrong ? wrong : sums_wrong(l, n);
 }

@@ -439,17 +439,38 @@ static void forget_rows(Walk *w) {
   }
 }
 
+/* The node of the list whose places a region's rows have: it has counted the ends that its `round` reads. */
+static const ZpNode *slots_of(const Walk *w, const ZpNode *first) {
+  const ZpNode *n = first;
+  while (n-- > w->nodes)
+    if (n->call.op == ZG_OP_SLOTS && n->call.nin == 1 && n->call.nout == 2 && n->out[1] == first->in[0])
+      return n;
+  return NULL;
+}
+
+/* Ranks play as many rounds as each other if they have gathered what they count, or have the same choices. */
+static bool same_rounds(const Walk *w, const ZpNode *first, const ZpNode *slots) {
+  const ZpMesh *m = &w->l.c->p->mesh;
+  const ZpValue *choices = value(w, slots->in[0]);
+  for (int d = 0; d < m->ndims; d++)
+    if ((w->n->dims & ~first->dims) >> d & 1 && m->dim[d].size > 1 && choices->state[d].kind != 'R')
+      return false;
+  return true;
+}
+
 /* Which rows there are in a round, and in how many, only those ranks know that share them: others may not be
  * waited for, and what is added up must be linear in the rows. */
-static bool in_round(Walk *w, const ZpNode *first) {
-  const ZpPlan *p = w->l.c->p;
+static bool in_round(Walk *w, const ZpNode *first, const ZpNode *slots) {
   const ZpNode *n = w->n;
-  if ((n->call.op == ZG_OP_ROUND) != (n == first))
+  ZgOp op = n->call.op;
+  if ((op == ZG_OP_ROUND) != (n == first))
     return fail(w, n == first ? "begins rounds without saying which" : "begins a round within one");
-  for (int d = 0; d < p->mesh.ndims; d++)
-    for (uint32_t i = 0; n->dims >> d & 1 && i < p->mesh.dim[d].naxes; i++)
-      if (p->experts[p->mesh.dim[d].axes[i]] != ZG_NO_AXIS)
-        return fail(w, "waits for ranks that have other rounds");
+  if (!slots) return fail(w, "counts rows that have no places");
+  if (!same_rounds(w, first, slots)) return fail(w, "waits for ranks that have other rounds");
+  bool travels = op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE;
+  if (travels && n->in[1] != slots->out[0]) return fail(w, "has rows at other places than its round counts");
+  if ((travels || op == ZG_OP_GROUPED_DOT || op == ZG_OP_GROUPED_OUTER) && n->in[2] != first->out[0])
+    return fail(w, "has the rows of another round");
   for (int j = 0; j < n->call.nout; j++)
     if (!is_row(w, n->out[j]) && n != first && n->call.op != ZG_OP_COMBINE &&
         n->call.op != ZG_OP_GROUPED_OUTER)
@@ -465,11 +486,12 @@ static bool in_round(Walk *w, const ZpNode *first) {
 
 /* A region twice: what the second round reads and adds to must have outlived the first. */
 static bool region(Walk *w, const ZpNode *first, const ZpNode *end) {
+  const ZpNode *slots = slots_of(w, first);
   for (int round = 0; round < 2; round++) {
     forget_rows(w);
     w->again = round > 0;
     for (w->n = first, w->at = (uint32_t)(first - w->nodes); w->n < end; w->n++, w->at++)
-      if (!form(w) || !in_round(w, first) || !node(w)) return false;
+      if (!form(w) || !in_round(w, first, slots) || !node(w)) return false;
   }
   w->again = false;
   forget_rows(w);

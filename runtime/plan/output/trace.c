@@ -110,10 +110,11 @@ static void put_instr(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr], *cause = waited_for(j, in);
   begin_slice(j, s, instr_text(j, in), queue_text[in->queue], thread);
   if (has_microbatch(in)) zb_text_add(j->out, ",\"micro-batch\":%u", in->mb);
-  if (in->bytes) zb_text_add(j->out, ",\"bytes\":%" PRIu64, in->bytes);
+  uint64_t bytes = zp_instr_bytes(j->p, in);
+  if (bytes) zb_text_add(j->out, ",\"bytes\":%" PRIu64, bytes);
   if (in->queue == ZP_Q_P2P)
     zb_text_add(j->out, ",\"peer\":%" PRId64, zp_rank_of_stage(&j->p->mesh, j->rank, in->peer));
-  if (in->queue == ZP_Q_COLL && in->dims) {
+  if (bytes && in->queue == ZP_Q_COLL && in->dims) {
     put_text(j, "collective", zg_op_info[in->coll].text);
     put_text(j, "over", zp_dims_text(&j->p->mesh, j->a, in->dims));
   }
@@ -128,10 +129,9 @@ static const ZpNode *node_of(const Json *j, const ZpSpan *s) {
 
 static void put_node(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr];
-  const ZpSegment *g = &j->p->segments[j->st->insts[in->inst].segment];
   const ZpNode *n = node_of(j, s);
   begin_slice(j, s, zg_op_info[n->call.op].text, "node", thread);
-  zb_text_add(j->out, ",\"micro-batch\":%u,\"bytes\":%" PRIu64, in->mb, zp_node_bytes(g, n));
+  zb_text_add(j->out, ",\"micro-batch\":%u,\"bytes\":%" PRIu64, in->mb, s->bytes);
   put_text(j, "over", zp_dims_text(&j->p->mesh, j->a, n->dims));
   put_text(j, "source", zp_loc_text(j->p, n->loc));
   if (n->cause) put_text(j, "cause", n->cause);

@@ -1,6 +1,7 @@
 /* What is between dispatch and combine is one run of neighbours that is played in rounds; faults in it are
  * refused. */
 #include "graph/ragged.h"
+#include "runtime/plan/time/time.h"
 #include "tests/unit/plan/models/faults.h"
 
 #define MOE(after)                                                                                           \
@@ -63,6 +64,106 @@ Test(rounds, others_are_not_waited_for) {
   WITH(dispatch->dims, 3, "waits for ranks that have other rounds");
   WITH(dispatch->dims, 1, "waits for ranks that have other rounds");
   plan_close(&q);
+  model_close(&m);
+}
+
+/* What a node of a round sums over ranks they wait for in each: these have the same choices, so that they count as
+ * many rounds. */
+Test(rounds, ranks_have_as_many) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(
+      m.g, "mesh b = 2, t = 2 split batch over b split d over t bind batch = 8, seq = 6, slot = 0.5 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *slots = node_of(s, ZP_FWD, ZG_OP_SLOTS), *sum = node_of(s, ZP_FWD, ZG_OP_ROUND);
+  while (sum->call.op != ZG_OP_ALL_REDUCE) sum++;
+  cr_assert(sum->rounds && sum->dims == 2);
+  accepts(q.p);
+  WITH(sum->dims, 1, "waits for ranks that have other rounds");
+  ZpValue *choices = &s->values[slots->in[0]], *place = &s->values[slots->out[0]];
+  ZpState swapped[2] = {choices->state[1], choices->state[0]},
+          was[2] = {choices->state[0], choices->state[1]};
+  memcpy(place->state, swapped, sizeof swapped);
+  rejects(q.p, "numbers choices that other ranks have");
+  memcpy(choices->state, swapped, sizeof swapped); /* the sum is over ranks that have other choices */
+  rejects(q.p, "has tokens and rows that are split otherwise");
+  memcpy(place->state, was, sizeof was);
+  rejects(q.p, "numbers choices that other ranks have");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Rows of a region are those that its `round` counts: of the same choices, and of no other round. */
+Test(rounds, rows_are_of_their_round) {
+  Model m = model_open(NULL,
+                       "model M {\n  axis batch, seq, d = 8, f = 6, expert = 4, choice = 2, slot\n"
+                       "  input x: real[batch, seq, d]\n  param g[d], a[d, expert], b[d, expert], up[expert, "
+                       "d, f], down[expert, f, d] ~ normal(1)\n"
+                       "  y = x * g\n  v, e = topk[expert, choice](softmax[expert](dot[d](y, a)))\n"
+                       "  w, o = topk[expert, choice](softmax[expert](dot[d](y, b)))\n"
+                       "  r = combine[expert, slot, choice](dot[f](tanh(dot[d](dispatch[expert, slot](y, e), "
+                       "up)), down), e, v)\n"
+                       "  s = combine[expert, slot, choice](dot[f](tanh(dot[d](dispatch[expert, slot](y, o), "
+                       "up)), down), o, w)\n"
+                       "  loss r * s per samples() }",
+                       NULL);
+  Plan q = plan_of(m.g, "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6 micro 2");
+  ZpSegment *s = &q.p->segments[0];
+  cr_assert_eq(count_of(s, ZP_FWD, ZG_OP_ROUND), 2);
+  ZpNode *list = s->list[ZP_FWD].nodes, *end = list + s->list[ZP_FWD].n, *round[2] = {0}, *slots[2] = {0},
+         *other = NULL;
+  for (ZpNode *n = list; n < end; n++) {
+    if (n->call.op == ZG_OP_ROUND) round[round[0] != NULL] = n;
+    if (n->call.op == ZG_OP_SLOTS) slots[slots[0] != NULL] = n;
+  }
+  accepts(q.p);
+  for (ZpNode *n = round[1] + 1; n < end && n->rounds == round[1]->rounds; n++) {
+    bool travels = n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
+    other = slots[n->in[1] == slots[0]->out[0] ? 1 : 0];
+    if (travels) WITH(n->in[1], other->out[0], "has rows at other places than its round counts");
+    if (travels || n->call.op == ZG_OP_GROUPED_DOT)
+      WITH(n->in[2], round[0]->out[0], "has the rows of another round");
+  }
+  WITH(slots[0]->out[1], slots[1]->out[1], "counts rows that have no places");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Predicted times are those of all rounds: as if a round had room for all rows, as often. */
+Test(rounds, take_their_time) {
+  Model m = model_open(NULL, moe, NULL);
+  ZlLevel node = {.name = {.s = "node"}, .size = 4, .bandwidth = 1e9, .latency = 1e-6, .start = 1e-5};
+  ZlCluster c = {
+      .flops_f32 = 1e30, .products = 1, .stream = 1e9, .launch = 1e-6, .levels = &node, .nlevels = 1};
+  static const char *const recipe[] = {
+      "mesh t = 2 split d over t bind batch = 4, seq = 6, slot = 0.33 micro 2",
+      "mesh ep = 2 split batch, expert over ep bind batch = 8, seq = 6, slot = 0.33 micro 4"};
+  for (int i = 0; i < 2; i++) {
+    Plan q = plan_of(m.g, recipe[i]);
+    ZpSegment *s = &q.p->segments[1];
+    const ZpList *l = &s->list[ZP_FWD];
+    ZpNode *round = node_of(s, ZP_FWD, ZG_OP_ROUND);
+    uint32_t first = (uint32_t)(round - l->nodes), regions = 0;
+    double *all = ZB_NEWN(q.a, double, l->n), *one = ZB_NEWN(q.a, double, l->n);
+    ZpRounds n = zp_rounds(q.p, s, l, first);
+    cr_assert(n.even == 3 && n.most == (i ? 6 : 3), "%d, %d", (int)n.even, (int)n.most);
+    zp_list_seconds(q.p, &c, 0, 1, ZP_FWD, all);
+    round->call.opt[1] *= 3;
+    zp_list_seconds(q.p, &c, 0, 1, ZP_FWD, one);
+    for (uint32_t k = 0; k < l->n; k++) {
+      const ZpNode *x = &l->nodes[k];
+      bool travels = x->dims && (x->call.op == ZG_OP_DISPATCH || x->call.op == ZG_OP_COMBINE);
+      ZpPlace at = zp_place_of_dim(&c, 2, 1);
+      double start = 2 * zp_collective_seconds(&c, ZG_OP_ALL_TO_ALL, 1e3, &at) -
+                     zp_collective_seconds(&c, ZG_OP_ALL_TO_ALL, 2e3, &at); /* bytes are as many in all */
+      double times = x->rounds && !(x->dims && x == round) ? 3 : 1;
+      double want = travels ? one[k] + 2 * start : times * one[k];
+      cr_expect_float_eq(all[k], want, 1e-9 * want, "%s: %g, not %g", zg_op_info[x->call.op].text, all[k],
+                         want);
+      regions += x->rounds > 0;
+    }
+    cr_expect_gt(regions, 4);
+    plan_close(&q);
+  }
   model_close(&m);
 }
 
