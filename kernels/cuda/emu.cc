@@ -2,6 +2,7 @@
 #include "kernels/cuda/common.cuh"
 
 #include <sys/mman.h>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -88,7 +89,10 @@ static struct {
   unsigned n, done, started, waiting; /* threads; waiting: at the barrier */
   unsigned current;
   Thread thread[1024];
-  unsigned turn[1024]; /* the order in which threads get the processor */
+  unsigned turn[1024];  /* the order in which threads get the processor */
+  unsigned rank[1024];  /* which turn a thread has */
+  unsigned first;       /* no thread whose turn is earlier is READY */
+  unsigned missing[32]; /* of each warp, the lane for which a meeting waited last: it is looked at first */
   Fiber pool[1024], *idle[1024];
   unsigned nfibers, nidle; /* made; of these idle */
   Fiber *fiber;            /* that runs */
@@ -201,8 +205,22 @@ void barrier(Place at) {
 
 unsigned lane() { return s.current & 31; }
 
+static void make_ready(unsigned i) {
+  s.thread[i].state = READY;
+  s.ready = true;
+  s.first = std::min(s.first, s.rank[i]);
+}
+
+/* Whether a lane of the mask is still to come. */
+static bool is_missing(unsigned me, unsigned lane, Place at) {
+  unsigned i = (me & ~31u) + lane;
+  const Thread *t = &s.thread[me], *o = &s.thread[i];
+  if (i >= s.n || o->state == DONE) stop("a lane of the mask does not exist or has returned", at);
+  return i != me && (o->state != AT_MEETING || o->mask != t->mask || o->combine != t->combine);
+}
+
 void meet(unsigned mask, void *mine, Combine *combine, Place at) {
-  unsigned me = s.current, base = me & ~31u;
+  unsigned me = s.current, base = me & ~31u, *missing = &s.missing[me / 32];
   if (!(mask >> (me & 31) & 1)) stop("a lane is not in the mask that it gives", at);
   Thread *t = &s.thread[me];
   t->mask = mask;
@@ -210,19 +228,19 @@ void meet(unsigned mask, void *mine, Combine *combine, Place at) {
   t->combine = combine;
   t->at = at;
   void *lane[32] = {};
-  for (unsigned l = 0; l < 32; l++) {
+  for (unsigned k = 0; k < 32; k++) {
+    unsigned l = (*missing + k) & 31;
     if (!(mask >> l & 1)) continue;
-    Thread *o = &s.thread[base + l];
-    if (base + l >= s.n || o->state == DONE) stop("a lane of the mask does not exist or has returned", at);
-    if (base + l != me && (o->state != AT_MEETING || o->mask != mask || o->combine != combine)) {
-      wait_here(AT_MEETING, at); /* that lane is still to come */
+    if (is_missing(me, l, at)) {
+      *missing = l;
+      wait_here(AT_MEETING, at);
       return;
     }
-    lane[l] = o->mine;
+    lane[l] = s.thread[base + l].mine;
   }
   combine(lane);
   for (unsigned l = 0; l < 32; l++)
-    if ((mask >> l & 1) && base + l != me) s.thread[base + l].state = READY, s.ready = true;
+    if ((mask >> l & 1) && base + l != me) make_ready(base + l);
 }
 
 /* ---- shared memory ------------------------------------------------------------------------------------- */
@@ -246,17 +264,21 @@ static void make_turns() {
     s.random = s.random * 6364136223846793005ull + 1442695040888963407ull;
     std::swap(s.turn[i], s.turn[(s.random >> 33) % (i + 1)]);
   }
+  for (unsigned i = 0; i < s.n; i++) s.rank[s.turn[i]] = i;
 }
 
 /* Gives every READY thread a turn, or (greedy) the first of them. */
 static bool run_ready() {
   bool ran = false;
+  unsigned k = s.first;
   s.ready = false;
-  for (unsigned k = 0; k < s.n; k++) {
+  s.first = s.n;
+  for (; k < s.n; k++) {
     Thread *t = &s.thread[s.turn[k]];
     if (t->state != READY) continue;
     if (ran && s.greedy) {
       s.ready = true;
+      s.first = std::min(s.first, k);
       break;
     }
     ran = true;
@@ -268,6 +290,7 @@ static bool run_ready() {
 static void run_block() {
   s.done = s.started = s.waiting = 0;
   s.ready = false;
+  s.first = s.n;
   for (unsigned i = 0; i < s.n; i++) s.thread[i] = {};
   for (const Shared &v : s.shared) memset(v.p, 0xff, v.bytes);
   if (s.dynamic) memset(s.dynamic, 0xff, s.dynamic_bytes);
@@ -279,6 +302,7 @@ static void run_block() {
       if (s.done) stop("a barrier after some threads have returned", {"", 0});
       for (unsigned i = 0; i < s.n; i++) s.thread[i].state = READY;
       s.waiting = 0;
+      s.first = 0;
       make_turns();
     } else if (s.done < s.n) {
       stop("threads wait for others that will not come", {"", 0});

@@ -248,7 +248,7 @@ static void compare(const Parted *k, const Results *got, const Results *want, in
 static const Parted kinds[] = {
     {{"bshgd", "bshd", "bshd"}, "sd", .causal = 1, .cut = {0, 16, 32, 48, 64}},
     {{"bshgd", "bshd", "bshd"}, "sd", .cut = {0, 40, 80}},
-    {{"sd", "sd", "sd"}, "sd", .causal = 1, .cut = {0, 1, 67, 68, 330}},
+    {{"sd", "sd", "sd"}, "sd", .causal = 1, .cut = {0, 1, 67, 68, 270}},
     {{"shd", "shd", "shd"}, "sd", .causal = 1, .window = 9, .cut = {0, 30, 61, 90}},
     {{"shd", "shd", "shd"}, "sd", .causal = 1, .window = 70, .cut = {0, 60, 90, 200}},
     {{"shd", "shd", "shd"}, "sd", .window = 33, .cut = {0, 60, 90, 200}},

@@ -18,7 +18,7 @@ static const Shape shapes[] = {
     {"b=2 s=37 k=5 v=7", "bsk", "bsk", "bsv", "bs", "bsk", "bsk", "bsv", "bsv"},
     {"b=2 s=37 k=5 v=7", "bsk", "bsk", "bsv", "bsk", "bsk", "bsk", "bsv", "bsv"},
     {"b=1 s=1 k=1 v=1", "bsk", "bsk", "bsv", "bs", "bsk", "bsk", "bsv", "bsv"},
-    {"b=1 s=70 k=20 v=18 h=2", "bshk", "bshk", "bshv", "bsh", "bshk", "bshk", "bshv", "bshv"},
+    {"b=1 s=70 k=17 v=18 h=2", "bshk", "bshk", "bshv", "bsh", "bshk", "bshk", "bshv", "bshv"},
     {"b=2 s=33 k=4 v=3 h=3", "bsk", "bsk", "bshv", "bsh", "bsk", "bshk", "bsv", "bshv"},
     {"b=2 s=21 k=4 v=3 h=2 g=3", "bshgk", "bshk", "bshv", "h", "bsk", "bsk", "bshgv", "bshgv"},
     {"b=9 s=5 k=4 v=3 h=2", "bsk", "bshk", "bshv", "bsh", "bsk", "bsk", "bsv",
@@ -56,7 +56,9 @@ static void both(const Shape *x, int more, int chunk, double low, double high, d
 
 Test(linear, every_operand) {
   for (int more = 0; more < 8; more++)
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) both(&shapes[i], more, 0, -2, 0, TOL);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+      if (i != 1 || more & ZG_LINEAR_DECAY) /* in all else it is the first */
+        both(&shapes[i], more, 0, -2, 0, TOL);
 }
 
 Test(linear, chunks) {

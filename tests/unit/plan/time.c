@@ -147,6 +147,15 @@ Test(time, places) {
   cr_expect(p.level == 1 && p.units[0] == 3 && p.units[1] == 1);
   p = zp_place(&c, both, 4);
   cr_expect(p.level == 1 && p.units[0] == 2);
+  /* Beyond the last node: by the outermost links, whatever lies behind the table of levels. */
+  int64_t beyond[] = {0, 32};
+  c.nlevels = 1;
+  p = zp_place(&c, beyond, 2);
+  cr_expect(p.level == 0 && p.units[0] == 2 && p.units[1] == 0);
+  p = zp_place_of_dim(&c, 2, 32);
+  cr_expect(p.level == 0 && p.units[0] == 2 && p.units[1] == 0);
+  p = zp_place_of_dim(&c, 4, 1);
+  cr_expect(p.level == 0 && p.units[0] == 1);
 }
 
 static double filled(double moving, double ramp) { return moving + 2 * sqrt(ramp * moving); }

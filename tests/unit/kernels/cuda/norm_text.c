@@ -37,8 +37,15 @@ static void collect(const ZkCall *call, void *arg) {
 }
 
 #ifdef HAVE_NVRTC
+/* Of the nine calls of a case, two or three, in turn. */
+static void collect_some(const ZkCall *call, void *arg) {
+  int *n = arg;
+  if ((*n)++ % 4 == 0) collect(call, NULL);
+}
+
 Test(norm_pointwise, nvrtc) {
-  for (size_t i = 0; i < nnorm_joined; i += 4) each_call(&norm_fused[i], collect, NULL);
+  int n = 0;
+  for (size_t i = 0; i < nnorm_joined; i += 3) each_call(&norm_fused[i], collect_some, &n);
   programs_compile();
   programs_drop();
 }

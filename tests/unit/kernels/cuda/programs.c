@@ -100,7 +100,7 @@ void programs_build(const char *args) {
   snprintf(library, sizeof library, "%s/pointwise.so", folder);
   write_source(source, args);
   snprintf(command, sizeof command,
-           "%s -std=c++17 -DZK_EMU -O1 -shared -fPIC -Wno-unknown-pragmas %s -I'%s' -o %s %s", ZUG_CXX,
+           "%s -std=c++17 -DZK_EMU -O0 -shared -fPIC -Wno-unknown-pragmas %s -I'%s' -o %s %s", ZUG_CXX,
            ZUG_SANITIZE, ZUG_SRC, library, source);
   cr_assert(system(command) == 0, "%s", command);
   void *so = dlopen(library, RTLD_NOW);

@@ -102,14 +102,14 @@ Test(chunk, of_a_zigzag_sequence) {
   model_close(&m);
 }
 
-#define HEAD                                                                                                 \
-  "use std.nn as nn\nmodel M {\n  axis batch, seq\n  axis embed = 16, vocab = 32\n"                          \
+#define HEAD(axes)                                                                                           \
+  "use std.nn as nn\nmodel M {\n  axis " axes "\n  axis embed = 16, vocab = 32\n"                            \
   "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"                    \
   "  param wte[vocab, embed], out[vocab, embed] ~ normal(1)\n  param lean[vocab] = 0\n"                      \
   "  x = lookup(wte, tokens)\n  z = dot[embed](x, out) + lean\n"
 
 /* All that is elementwise in logits is in chunks with them, and what is read of them in two losses; what ends in
- * another sum is refused with its place. */
+ * another sum is refused with its place. All of it whichever axis the model has first. */
 Test(chunk, what_heads_do) {
   static const struct {
     const char *body, *wrong;
@@ -127,16 +127,17 @@ Test(chunk, what_heads_do) {
       {"  loss xent[vocab](z - mean[seq](z), targets) per known(targets)\n}",
        "is made of what all of them have together"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  static const char *const heads[] = {HEAD("batch, seq"), HEAD("seq, batch")};
+  for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
     ZbText t = {0};
-    zb_text_add(&t, HEAD "%s\n", cases[i].body);
+    zb_text_add(&t, "%s%s\n", heads[i % 2], cases[i / 2].body);
     Model m = model_open(NULL, t.s, NULL);
-    if (!cases[i].wrong)
+    if (!cases[i / 2].wrong)
       expect_largest(m.g, "bind batch = 4, seq = 16 micro 2 chunk vocab = 4", 2 * 16 * 32 / 4);
     Plan q = plan_try(m.g, "bind batch = 4, seq = 16 micro 2 chunk vocab = 4");
-    if (cases[i].wrong) {
+    if (cases[i / 2].wrong) {
       cr_expect_null(q.p);
-      cr_expect(strstr(plan_messages(&q), cases[i].wrong), "%s", plan_messages(&q));
+      cr_expect(strstr(plan_messages(&q), cases[i / 2].wrong), "%s", plan_messages(&q));
     }
     plan_close(&q);
     model_close(&m);

@@ -138,6 +138,13 @@ static const ZpBuf *theirs(const ZpPlan *p, ZpBufKind kind) {
 }
 
 static void over_states(ZpPlan *p) { buffer(p, ZP_B_SLOT)->offset = theirs(p, ZP_B_STATE)->offset; }
+static void with_states(ZpPlan *p) {
+  ZpProgram *g = &p->stages[1].prog;
+  ZpBuf *bufs = ZB_NEWN(p->arena, ZpBuf, g->nbufs + 1);
+  memcpy(bufs, g->bufs, g->nbufs * sizeof *bufs);
+  bufs[g->nbufs++] = *theirs(p, ZP_B_STATE);
+  g->bufs = bufs;
+}
 static void over_master(ZpPlan *p) {
   const ZpBuf *x = theirs(p, ZP_B_PARAM);
   buffer(p, ZP_B_SLOT)->offset = x->offset + x->bytes - 64;
@@ -173,6 +180,7 @@ static void caught(Break *b, const char *text) {
 
 Test(forward, beside_keeps_off) {
   caught(over_states, "lies over what the other plan of the arena keeps");
+  caught(with_states, "lies over what the other plan of the arena keeps");
   caught(over_master, "lies over what the other plan of the arena keeps");
   caught(other_params, "is not where the other plan of the arena has it");
   caught(other_scalars, "is not where the other plan of the arena has it");

@@ -61,7 +61,8 @@ Test(groups, wrong_clauses) {
                 "both name parameter `layer.*.attn.bq`"},
                {"optimizer adamw(lr = 1) optimizer sgd(lr = 1) for wte optimizer sgd(lr = 2) for wte, wpe",
                 "both name parameter `wte`"},
-               {"optimizer sgd(lr = 1) for wte", "has no optimizer for `wpe`"},
+               {"optimizer sgd(lr = 1) for wte", "error[Z0811]: recipe r has no optimizer for `wpe`"},
+               {"# no optimizer", "error[Z0811]: recipe r has no optimizer\n"},
                {"optimizer adamw(lr = 1) rate 2 for lyer", "did you mean `layer`?"},
                {"optimizer adamw(lr = 1) optimizer sgd(lr = 1) for wtf", "has the tag `wtf`"},
                {"optimizer sgd(lr = 1) optimizer sgd(lr = 1) for wte optimizer sgd(lr = 1) for wpe optimizer "

@@ -389,6 +389,29 @@ Test(shard, refusals) {
   model_close(&m);
 }
 
+/* Of many axes twelve are listed, and how many there are besides; of none more than twelve nothing is said. */
+Test(shard, lists_axes) {
+  static const struct {
+    const char *more, *said;
+  } cases[] = {{"", "its axes are `batch`, `b`, `c`, `d`, `e`, `f`, `g`, `h`, `i`, `j`, `k`, `l`\n"},
+               {", m = 2", "`k`, `l` and 1 more\n"},
+               {", m = 2, n = 2, o = 2", "`k`, `l` and 3 more\n"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZbText t = {0};
+    zb_text_add(&t,
+                "model M { axis batch, b = 2, c = 2, d = 2, e = 2, f = 2, g = 2, h = 2, i = 2, j = 2, k = 2, "
+                "l = 2%s\n"
+                "  input x: real[batch, b]  param w[b] ~ normal(1)  loss x * w per samples() }",
+                cases[i].more);
+    Model m = model_open(NULL, t.s, NULL);
+    Plan q = plan_try(m.g, "mesh r = 2 split zzz over r bind batch = 4");
+    cr_expect(!q.p && strstr(plan_messages(&q), cases[i].said), "%s", plan_messages(&q));
+    plan_close(&q);
+    model_close(&m);
+    zb_text_free(&t);
+  }
+}
+
 /* Where a rank's part of an axis begins: cut by dims 0 and 2, of 2 and 5, another axis by dim 1. */
 Test(shard, where_parts_begin) {
   const ZpMesh m = {.ndims = 3, .pipe = -1, .nranks = 30, .dim = {{.size = 2}, {.size = 3}, {.size = 5}}};
