@@ -11,6 +11,9 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/job.h \
   tests/unit/exec/engine/layouts.c \
   tests/unit/exec/engine/optimizers.c \
+  tests/unit/exec/engine/outputs.c \
+  tests/unit/exec/engine/parameters.c \
+  tests/unit/exec/engine/soundness.c \
   tests/unit/exec/engine/streams.c \
   tests/unit/exec/engine/world.c \
   tests/unit/exec/engine/world.h \
