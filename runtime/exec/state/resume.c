@@ -23,11 +23,30 @@ static bool lacks(ZxEngine *e, const char *path, const ZxContents *found, const 
       "%s has no parameter '%s'; it has %" PRIu32, zb_show(path), name, found->nparams);
 }
 
+static bool has(const ZxContents *c, const char *name) {
+  for (uint32_t i = 0; i < c->nparams; i++)
+    if (!strcmp(c->tensors[i].info.path, name)) return true;
+  return false;
+}
+
+/* It has `found` where the model has `wanted`, which it may have elsewhere. */
+static bool other_param(ZxEngine *e, const char *path, const ZxContents *c, const ZxContents *want,
+                        const char *found, const char *wanted, ZbErr *err) {
+  if (!has(c, wanted)) return lacks(e, path, c, wanted, err);
+  if (has(want, found))
+    return zb_fail(err, "declare them in that order", "%s has parameter '%s' where model %s has '%s'",
+                   zb_show(path), found, e->p->graph->model, wanted);
+  return zb_fail(err, "was it made with other sizes (-D)?",
+                 "%s has parameter '%s', and %" PRIu32 " others; model %s has %" PRIu32 ", and not this",
+                 zb_show(path), found, c->nparams - 1, e->p->graph->model, want->nparams);
+}
+
 static bool same_params(ZxEngine *e, const char *path, const ZxContents *found, const ZxContents *want,
                         ZbErr *err) {
   for (uint32_t i = 0; i < want->nparams; i++) {
     const ZxTensorInfo *w = &want->tensors[i].info, *f = i < found->nparams ? &found->tensors[i].info : NULL;
-    if (!f || strcmp(f->path, w->path)) return lacks(e, path, found, w->path, err);
+    if (!f) return lacks(e, path, found, w->path, err);
+    if (strcmp(f->path, w->path)) return other_param(e, path, found, want, f->path, w->path, err);
     if (!same_shape(f, w))
       return zb_fail(err, "was it made with other sizes (-D)?",
                      "%s: parameter '%s' has shape %s; the model wants %s", zb_show(path), w->path,

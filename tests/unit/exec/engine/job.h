@@ -1,5 +1,6 @@
-/* A model that is trained in a test: compiled, planned by a recipe, and played by as many ranks as that has, which are
- * threads (world.h). What they read is made up, what they save lies in the test's folder (scratch.h). */
+/* A model that is trained in a test: compiled, planned by a recipe, and played by as many ranks as that has,
+ * which are threads (world.h). What they read is made up, what they save lies in the test's folder
+ * (scratch.h). */
 #ifndef ZUG_TEST_JOB_H
 #define ZUG_TEST_JOB_H
 

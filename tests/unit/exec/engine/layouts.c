@@ -1,5 +1,6 @@
-/* Whole steps in every kind of layout, in one process: losses, norms and parameters are those of one rank, and a rank uses
- * as many bytes as were planned. Models are those of scenarios (tests/mpi), which see more of each in more layouts. */
+/* Whole steps in every kind of layout, in one process: losses, norms and parameters are those of one rank,
+ * and a rank uses as many bytes as were planned. Models are those of scenarios (tests/mpi), which see more of
+ * each in more layouts. */
 #include "tests/unit/exec/engine/job.h"
 
 #include <criterion/criterion.h>
@@ -7,8 +8,8 @@
 
 TestSuite(layouts, .init = scratch_make, .fini = scratch_remove);
 
-/* Each recipe against the first, with parameters where `saves`: what AdamW makes of gradients that are rounding errors is
- * no matter of layouts. */
+/* Each recipe against the first, with parameters where `saves`: what AdamW makes of gradients that are
+ * rounding errors is no matter of layouts. */
 typedef struct {
   const char *file, *text, *options;
   bool named, saves;

@@ -7,10 +7,14 @@ tests_unit_test_engine_SOURCES = \
   tests/mpi/device_threads.c \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/exec/scratch.c tests/unit/exec/scratch.h \
+  tests/unit/exec/engine/checkpoints.c \
   tests/unit/exec/engine/job.c \
   tests/unit/exec/engine/job.h \
   tests/unit/exec/engine/layouts.c \
   tests/unit/exec/engine/optimizers.c \
+  tests/unit/exec/engine/outputs.c \
+  tests/unit/exec/engine/parameters.c \
+  tests/unit/exec/engine/soundness.c \
   tests/unit/exec/engine/streams.c \
   tests/unit/exec/engine/world.c \
   tests/unit/exec/engine/world.h \

@@ -1,6 +1,6 @@
-/* Losses, norms and what optimizers make of gradients, held to their formulas: least squares on four features, worked out
- * in doubles. An error of one step, such as decay that goes through the momentum, adds up over six.
- * Tolerance: f32 parameters near 1 and some ten roundings a step, 2e-6 (as tests/mpi/optim.sh). */
+/* Losses, norms and what optimizers make of gradients, held to their formulas: least squares on four
+ * features, worked out in doubles. An error of one step, such as decay that goes through the momentum, adds
+ * up over six. Tolerance: f32 parameters near 1 and some ten roundings a step, 2e-6. */
 #include "runtime/exec/state/slices.h"
 #include "tests/unit/exec/engine/job.h"
 

@@ -1,6 +1,7 @@
-/* On a device whose calls only queue their work, on streams that are threads (tests/mpi/device_threads.c), all is as on
- * the CPU, bit by bit: losses, norms, parameters, evaluations and checkpoints. Ranks exchange by way of the host there; a
- * rank alone plays its steps from the third on as they were captured in the second. */
+/* On a device whose calls only queue their work, on streams that are threads (tests/mpi/device_threads.c),
+ * all is as on the CPU, bit by bit: losses, norms, parameters, evaluations and checkpoints. Ranks exchange
+ * by way of the host there; a rank alone plays its steps from the third on as they were captured in the
+ * second. */
 #include "tests/unit/exec/engine/job.h"
 
 #include <criterion/criterion.h>

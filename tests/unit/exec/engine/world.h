@@ -1,6 +1,7 @@
-/* Ranks that are threads of one program, and a communicator of them that can do all that the engine asks for: whole
- * steps of many ranks are played where a unit test sees them. What is started is done late, when somebody who takes
- * part in it has asked for it a few times: who does not wait for it finds what was there before. */
+/* Ranks that are threads of one program, and a communicator of them that can do all that the engine asks for:
+ * whole steps of many ranks are played where a unit test sees them. What is started is done late, when
+ * somebody who takes part in it has asked for it a few times: who does not wait for it finds what was there
+ * before. */
 #ifndef ZUG_TEST_WORLD_H
 #define ZUG_TEST_WORLD_H
 

@@ -1,0 +1,224 @@
+/* What a step has come to, and why it is no good: the same said by all ranks, in every layout; and a step
+ * that is not finite changes nothing. */
+#include "tests/unit/exec/engine/job.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(soundness, .init = scratch_make, .fini = scratch_remove);
+
+#define LINE(more, per)                                                                                      \
+  "model Line {\n"                                                                                           \
+  "  axis batch, a = 4, b = 4, c = 4\n"                                                                      \
+  "  input x: real[batch, a]\n"                                                                              \
+  "  input weight: real[batch]\n"                                                                            \
+  "  input t: index(a)[batch]\n"                                                                             \
+  "  param first[a, b] ~ normal(0.5)\n"                                                                      \
+  "  h = dot[a](x, first)\n"                                                                                 \
+  "  repeat 2 as layer {\n"                                                                                  \
+  "    param turn[b, c] ~ normal(0.5)\n"                                                                     \
+  "    h = h + rename[c, b](dot[b](h, turn))\n"                                                              \
+  "  }\n" more "  param last[b] = 0.5\n"                                                                     \
+  "  loss dot[b](h, last) * dot[b](h, last) per " per "\n"                                                   \
+  "}\n"
+#define BASE "bind batch = 8 micro 4 optimizer sgd(lr = 0.01, momentum = 0.9) "
+static const char *const layouts[] = {
+    "", "mesh d = 2 split batch over d micro 2 shard states over d",
+    "mesh p = 2, d = 2 split batch over d stages over p = [1, 1] micro 2 shard params, grads, states over d",
+    "mesh p = 2, d = 2 split batch over d stages over p = [1, 1] micro 2 shard params, grads, states over d "
+    "precision compute bf16"};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts, STEPS = 3 };
+
+typedef struct {
+  int steps;
+  bool draws; /* no more than that */
+  ZxSoundness sound[WORLD_MOST][STEPS + 1];
+  ZbErr err[WORLD_MOST][STEPS + 1];
+} Sound;
+
+static void look(Player *p) {
+  Sound *x = p->job->ctx;
+  p->ok = zx_engine_init(p->e, &p->err);
+  for (int k = 1; p->ok && k <= x->steps; k++) {
+    ZbErr *err = &x->err[p->rank][k];
+    job_steps(p, k, k);
+    if (!p->ok) return;
+    p->step[k].lost = zx_lowest(p->c, p->step[k].lost ? p->rank : -1) >= 0;
+    x->sound[p->rank][k] = zx_engine_sound(p->e, &p->step[k], err);
+  }
+  job_save(p);
+}
+
+/* ---- data: feature 2 of sample 13, and weights ---- */
+static float ones(const char *name, uint64_t s, uint64_t i) {
+  (void)i;
+  return *name == 'w' && s >= 16 ? 0 : 1;
+}
+static float bad(const char *name, uint64_t s, uint64_t i) {
+  return *name == 'x' && s == 13 && i == 2 ? NAN : ones(name, s, i);
+}
+static float infinite(const char *name, uint64_t s, uint64_t i) {
+  return *name == 'x' && s == 13 && i == 2 ? -INFINITY : ones(name, s, i);
+}
+static float no_weight(const char *name, uint64_t s, uint64_t i) {
+  return *name == 'w' && s == 21 ? NAN : ones(name, s, i);
+}
+static int32_t few(const char *name, uint64_t s, uint64_t i, int64_t limit) {
+  (void)name, (void)i, (void)limit;
+  return s < 16 ? 1 : -1;
+}
+
+typedef struct {
+  const char *model, *base;
+  float (*real)(const char *, uint64_t, uint64_t);
+  int step; /* of which is said: */
+  ZxSoundness sound;
+  const char *text, *help; /* text: a part of it, or two with a * between */
+} Bad;
+
+static bool fits(const char *text, const char *want) {
+  char part[400];
+  const char *star = strchr(want, '*');
+  snprintf(part, sizeof part, "%.*s", star ? (int)(star - want) : (int)strlen(want), want);
+  return strstr(text, part) && (!star || fits(strstr(text, part), star + 1));
+}
+
+static void check(const Bad *c, const char *layout) {
+  Model m = job_model(NULL, c->model, NULL);
+  Job j = job_of(&m, c->base, layout, &zx_device_cpu, (ZpOptions){0});
+  static Sound x;
+  x = (Sound){.steps = STEPS};
+  job_data(&j, few, c->real);
+  j.ctx = &x;
+  job_play(&j, look);
+  for (int r = 0; r < j.ranks; r++) {
+    for (int k = 1; k < c->step; k++)
+      cr_expect(x.sound[r][k] == ZX_SOUND && !*x.err[r][k].text, "%s: %s", layout, x.err[r][k].text);
+    cr_expect_eq(x.sound[r][c->step], c->sound, "%s: step %d is %d", layout, c->step, x.sound[r][c->step]);
+    cr_expect(fits(x.err[r][c->step].text, c->text), "%s: no '%s' in '%s'", layout, c->text,
+              x.err[r][c->step].text);
+    cr_expect_str_eq(x.err[r][c->step].text, x.err[0][c->step].text);
+    if (c->sound == ZX_BROKEN)
+      cr_expect_str_eq(x.err[r][c->step].help, c->help, "%s: '%s'", layout, x.err[r][c->step].help);
+  }
+  job_close(&j);
+  model_close(&m);
+}
+
+#define UNKNOWN                                                                                              \
+  "every step needs data of which something is known: look at the targets, or `bind` a larger batch"
+#define LOWER "lower lr, raise warmup, or add `clip 1.0`"
+Test(soundness, why) {
+  static const Bad cases[] = {
+      {LINE("", "known(t)"), BASE, ones, 3, ZX_BROKEN,
+       "step 3: the loss is divided by 0, the sum of what is after `per` (test.zug:13) over the 8 samples of "
+       "the step; it must be "
+       "positive",
+       UNKNOWN},
+      {LINE("", "weight"), BASE, ones, 3, ZX_BROKEN, "step 3: the loss is divided by 0, ", UNKNOWN},
+      {LINE("", "weight"), BASE, no_weight, 3, ZX_BROKEN, "step 3: the loss is divided by nan, ", UNKNOWN},
+      {LINE("", "-weight"), BASE, ones, 1, ZX_BROKEN, "step 1: the loss is divided by -8, ", UNKNOWN},
+      {LINE("", "samples()"), BASE, bad, 2, ZX_SKIPPED,
+       "step 2: the loss is nan and the gradient norm nan, so nothing is updated; gradients that are not "
+       "finite: all 4 parameters; "
+       "input `x` of sample 13 of the run is not finite: record 13 of records",
+       NULL},
+      {LINE("", "samples()"), BASE, infinite, 2, ZX_SKIPPED,
+       "; input `x` of sample 13 of the run is not finite: record 13 of records", NULL},
+      {LINE("  h = log(weight - 1 - h * h)\n", "samples()"), BASE, ones, 1, ZX_SKIPPED,
+       "step 1: the loss is nan *; the first NaN is made by `*` at test.zug:12 in FWD(*mb 0", NULL},
+      {LINE("", "samples()"), "bind batch = 8 micro 4 optimizer sgd(lr = 1e300) ", ones, 1, ZX_BROKEN,
+       "step 1: the update leaves values of all 4 parameters not finite (loss *, gradient norm *, lr "
+       "1e+300); the run cannot go on",
+       LOWER}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int k = 0; k < LAYOUTS; k++) check(&cases[i], layouts[k]);
+}
+
+/* Which of the parameters, where it is not all of them; and of several losses which. */
+#define TWO_LOSSES(one, two, three)                                                                          \
+  "model Two { axis batch, a = 4, b = 2, e = 3\n  input x: real[batch, a]\n  input weight: real[batch]\n"    \
+  "  param one[a], two[a], three[a] = 0.5\n  param more[a], many[a], others[a], last[a], end[a] = 0.5\n"     \
+  "  y = dot[a](x, one)\n  z = dot[a](x, two)\n  l = y * y " one "\n"                                        \
+  "  loss l = l per samples()\n"                                                                             \
+  "  r = z * z + dot[a](x, three) * dot[a](x, more + many) + dot[a](x, others * last * end)\n"               \
+  "  loss rest = r " three " per " two "\n}\n"
+Test(soundness, which) {
+  static const char *const wide[] = {
+      "", "mesh d = 2 split batch over d micro 2 shard params, grads, states over d"};
+  static const Bad cases[] = {
+      {TWO_LOSSES("", "-weight", ""), BASE, ones, 1, ZX_BROKEN,
+       "step 1: the loss rest is divided by -8, the sum of what is after `per` (test.zug:11)", UNKNOWN},
+      {TWO_LOSSES("", "weight", ""), BASE, ones, 3, ZX_SOUND, "", NULL},
+      {TWO_LOSSES("* log(weight - 2)", "weight", ""), BASE, ones, 1, ZX_SKIPPED,
+       "gradients that are not finite: 1 of 8 parameters (one); the first NaN is made by", NULL},
+      {TWO_LOSSES("", "weight * log(weight - 2)", ""), BASE, ones, 1, ZX_BROKEN,
+       "the loss rest is divided by nan", UNKNOWN},
+      {TWO_LOSSES("", "weight * 1e-30", ""), BASE, ones, 1, ZX_SOUND, "", NULL},
+      {TWO_LOSSES("", "weight", "* log(weight - 2)"), BASE, ones, 1, ZX_SKIPPED,
+       "gradients that are not finite: 7 of 8 parameters (two, three, more, many, others, ...); the first "
+       "NaN",
+       NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int k = 0; k < 2; k++) check(&cases[i], wide[k]);
+}
+
+/* Nothing is changed by a step that is not finite, nor by looking for why: not states either. */
+Test(soundness, nothing_is_changed) {
+  static const char *const more[] = {"", "optimizer adamw(lr = 0.01) average 0.5",
+                                     "optimizer lion(lr = 0.01)",
+                                     "optimizer muon(lr = 0.01) for first, turn"};
+  Model m = job_model(NULL, LINE("", "samples()"), NULL);
+  for (int i = 0; i < 4; i++)
+    for (int k = 0; k < LAYOUTS - (i == 3); k++) {
+      float *p[2];
+      uint64_t n[2];
+      for (int with = 0; with < 2; with++) { /* two steps, the second of which is bad; or one */
+        static Sound x;
+        Job j = job_of(
+            &m, zb_printf(m.c.a, "%s %s", "bind batch = 8 micro 4", i == 3 ? "optimizer sgd(lr = 0.01)" : ""),
+            zb_printf(m.c.a, "%s %s", layouts[k], i ? more[i] : "optimizer sgd(lr = 0.01, momentum = 0.9)"),
+            &zx_device_cpu, (ZpOptions){0});
+        x = (Sound){.steps = 1 + with};
+        job_data(&j, few, bad);
+        j.ctx = &x;
+        j.save = zb_strdup(j.q.a, scratch("p"));
+        job_play(&j, look);
+        cr_expect_eq(x.sound[0][1 + with], with ? ZX_SKIPPED : ZX_SOUND);
+        p[with] = job_saved("p", &n[with]);
+        job_close(&j);
+      }
+      cr_expect(n[0] == n[1] && !memcmp(p[0], p[1], n[0] * sizeof **p), "%s, %s", more[i], layouts[k]);
+      free(p[0]);
+      free(p[1]);
+    }
+  model_close(&m);
+}
+
+/* ---- data that a step cannot have ---- */
+static int32_t nine(const char *name, uint64_t s, uint64_t i, int64_t limit) {
+  (void)name, (void)i, (void)limit;
+  return s == 9 ? 9 : 1;
+}
+static void feed(Player *p) {
+  p->ok = zx_engine_try_data(p->e, 1, &p->err) && !zx_engine_try_data(p->e, 2, &p->err);
+  ZbErr tried = p->err;
+  p->err = (ZbErr){0};
+  p->ok = p->ok && zx_engine_init(p->e, &p->err);
+  job_steps(p, 1, 1);
+  if (!p->ok) return;
+  p->ok = !zx_engine_step(p->e, 2, &p->step[2], &p->err) && p->step[2].unfed == (*p->err.text != 0);
+  p->ok = p->ok && !strcmp(tried.text, p->err.text);
+}
+Test(soundness, ids_out_of_range) {
+  Model m = job_model(NULL, LINE("", "known(t)"), NULL);
+  Job j = job_of(&m, BASE, "", &zx_device_cpu, (ZpOptions){0});
+  job_data(&j, nine, ones);
+  job_play(&j, feed);
+  says(j.player[0].err, "9");
+  says(j.player[0].err, "records");
+  job_close(&j);
+  model_close(&m);
+}
