@@ -4,6 +4,7 @@ check_PROGRAMS += tests/unit/test-exec
 TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
   tests/unit/exec/ckpt.c \
+  tests/unit/exec/cpu.c \
   tests/unit/exec/damaged.c \
   tests/unit/exec/data.c \
   tests/unit/exec/device.c \
