@@ -125,7 +125,7 @@ static void say_where(const ZxPostbox *b, int *x) {
     for (int k = 0; k < n; k++) said[x[k]] = true;
     if (!n) continue;
     add_ranks(&t, x, n);
-    zx_say(0, "  %s (%.*s): %s", t.s, NAME - 1, b->name + i * NAME,
+    zx_say(0, "  %s (%s): %s", t.s, b->name + i * NAME,
            b->heard[i] ? b->of[i].text : "nothing is heard from there");
     zb_text_free(&t);
   }
@@ -158,10 +158,9 @@ void zx_post_send(ZxPostbox *b, const ZxPost *p) {
     return;
   }
   q.job = b->box.job;
-  for (uint32_t i = 0; b->socket >= 0 && i < b->box.n && i < ADDRESSES; i++) {
+  for (uint32_t i = 0; b->socket >= 0 && i < b->box.n; i++) { /* by any way, or not at all */
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = b->box.port, .sin_addr.s_addr = b->box.address[i]};
-    if (sendto(b->socket, &q, sizeof q, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to) < 0)
-      continue; /* by another way, or not at all */
+    sendto(b->socket, &q, sizeof q, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to);
   }
 }

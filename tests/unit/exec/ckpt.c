@@ -210,3 +210,34 @@ Test(ckpt, folders) {
   close(lock);
   zb_arena_free(a);
 }
+
+Test(ckpt, folders_that_do_not_work) {
+  ZbArena *a = zb_arena_new();
+  ZbErr err;
+  int before = open_files();
+  scratch_write("file", "", 0);
+  cr_expect_eq(zx_ckpt_lock(scratch("file/kept"), &err), -1);
+  says(err, "cannot make the checkpoint folder");
+  scratch_folder("kept");
+  scratch_folder("kept/lock");
+  cr_expect_eq(zx_ckpt_lock(scratch("kept"), &err), -1);
+  says(err, "kept/lock: Is a directory");
+  cr_expect_str_eq(err.help, "give another folder with --ckpt, or make it writable");
+  cr_expect(!err.passing);
+  cr_assert(rmdir(scratch("kept/lock")) == 0);
+  int lock = zx_ckpt_lock(scratch("kept"), &err);
+  cr_expect(zx_ckpt_lock(scratch("kept"), &err) == -1 && err.passing && open_files() == before + 1);
+  close(lock);
+  cr_expect_eq(zx_ckpt_clean(scratch("kept")), 0);
+  const char *tmp = zx_ckpt_tmp(a, zb_strdup(a, scratch("kept")), 1, "run"),
+             *path = zx_ckpt_path(a, zb_strdup(a, scratch("kept")), 1);
+  cr_expect(!zx_ckpt_publish(tmp, path, &err));
+  says(err, "/step-00000001.run.tmp: No such file");
+  manifest_file(a, tmp, 1, 1);
+  cr_expect(!zx_ckpt_publish(tmp, zx_ckpt_path(a, zb_strdup(a, scratch("none")), 1), &err));
+  says(err, "cannot rename ");
+  says(err, "/none/step-00000001: No such file");
+  cr_expect(zx_ckpt_publish(tmp, path, &err) && access(tmp, F_OK) < 0 && access(path, F_OK) == 0);
+  cr_expect_eq(open_files(), before);
+  zb_arena_free(a);
+}

@@ -1,6 +1,5 @@
 /* A communicator of a device's memory by way of the host's, on a device and a communicator that note what they are
- * told; what the CPU does by itself; which device is had; what a machine and its control groups have left. */
-#include "graph/graph.h"
+ * told; which device is had; what a machine and its control groups have left. */
 #include "runtime/exec/device/device.h"
 #include "runtime/exec/device/memory.h"
 #include "tests/unit/exec/scratch.h"
@@ -8,7 +7,6 @@
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -316,105 +314,7 @@ Test(device, staged_asks_the_one_inside) {
   c->t->free(c);
 }
 
-/* ---- the CPU ---- */
-Test(device, clipping) {
-  static const struct {
-    float most;
-    double squares, sums[2];
-    float left; /* of w = 1 after a step of lr 1 with g = 0.25 */
-  } cases[] = {{0, 16, {1, 2}, 0.75f},   {8, 16, {1, 2}, 0.75f}, {4, 16, {1, 2}, 0.75f},
-               {2, 16, {1, 2}, 0.875f},  {1, 0, {0, 0}, 0.75f},  {0, 16, {NAN, 2}, 1},
-               {0, 16, {1, INFINITY}, 1}};
-  const ZxDeviceTable *d = &zx_device_cpu;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    double lost = 0;
-    ZxScalars s = {&cases[i].squares, cases[i].most, &lost, cases[i].sums, 2};
-    float g[] = {0.25f, 0.25f}, w[] = {1, 1};
-    d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, &s, 1, g, w, NULL, NULL);
-    cr_expect_float_eq(w[0], cases[i].left, 1e-6, "%zu: %g", i, (double)w[0]);
-    cr_expect(w[1] == 1 && lost == 0);
-    float a[] = {3, 3};
-    d->average(&env, &s, 1, 0.5f, g, a);
-    cr_expect(a[0] == (i < 5 ? 1.625f : 3) && a[1] == 3);
-    float m[] = {0, 0}, u[] = {7, 7};
-    d->muon_momentum(&env, &(ZkMuon){.momentum = 0.5f}, &s, 1, g, m, u);
-    cr_expect_float_eq(u[0], i < 5 ? 1 - cases[i].left : 0, 1e-6, "%zu: %g", i, (double)u[0]);
-    cr_expect(u[1] == 7);
-  }
-}
-
-/* A step of each optimizer; of a parameter that is not finite afterwards it is said, unless there is no update. */
-enum { N = ZK_BLOCK8 };
-static void update(int which, const ZxScalars *s, const float *g, float *w) {
-  static const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};
-  const ZxDeviceTable *d = &zx_device_cpu;
-  float m[N] = {0}, v[N] = {0}, scale[2] = {0};
-  uint8_t code[2][N] = {0};
-  switch (which) {
-  case 0: d->adamw(&env, &adamw, s, N, g, w, m, v, NULL); break;
-  case 1:
-    d->adamw8(&env, &adamw, s, N, g, w, (ZkCodes){code[0], scale}, (ZkCodes){code[1], scale + 1}, NULL);
-    break;
-  case 2: d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, s, N, g, w, NULL, NULL); break;
-  case 3: d->lion(&env, &(ZkLion){.lr = 1, .times = 1}, s, N, g, w, m, NULL); break;
-  case 4: d->muon(&env, &(ZkMuon){.lr = 1}, s, N, g, m, w, NULL); break;
-  default: d->update(&env, &(ZkUpdate){1, {{.op = ZG_OP_ADD, .a = 0, .b = 1}}}, s, N, g, w, NULL);
-  }
-}
-
-Test(device, what_is_lost) {
-  for (int which = 0; which < 6; which++)
-    for (int how = 0; how < 3; how++) {
-      double squares = 1, sum = how == 2 ? NAN : 1, lost = 0;
-      float g[N] = {0}, w[N] = {0};
-      if (how) w[N - 1] = INFINITY;
-      update(which, &(ZxScalars){&squares, 0, &lost, &sum, 1}, g, w);
-      cr_expect_eq(lost, how == 1, "%d, %d: %g", which, how, lost);
-      if (how == 2) cr_expect_eq(w[N - 1], INFINITY);
-    }
-}
-
-Test(device, what_the_cpu_does_by_itself) {
-  const ZxDeviceTable *d = &zx_device_cpu;
-  static const int32_t map[] = {2, -1, 0, 2};
-  char from[] = "aabbcc", to[] = "12345678.";
-  d->gather(&env, 4, 2, map, from, to);
-  cr_expect(!memcmp(to, "cc\0\0aacc.", 10));
-  d->gather(&env, 0, 2, map, from, to);
-  cr_expect_eq(to[0], 'c');
-  double sum = 3, none[] = {0, -1, 4};
-  float x[] = {2, 3}, y[] = {9, 9, 9};
-  d->add_scalar(&env, x, &sum);
-  cr_expect_eq(sum, 5);
-  d->sumsq(&env, 2, x, &sum);
-  cr_expect_eq(sum, 18);
-  for (int i = 0; i < 3; i++) d->reciprocal(&env, &none[i], &y[i]);
-  cr_expect(y[0] == 0 && y[1] == 0 && y[2] == 0.25f);
-  d->zero(&env, y, 4);
-  d->copy(&env, y + 1, x, 4);
-  cr_expect(y[0] == 0 && y[1] == 2 && y[2] == 0.25f);
-  for (size_t n = 0; n < 130; n += 129) {
-    char *p = d->alloc(&env, n, &err), *pinned = d->pinned(&env, n, &err);
-    cr_assert(p && pinned && (uintptr_t)p % 64 == 0 && (uintptr_t)pinned % 64 == 0);
-    for (size_t k = 0; k < n; k++) cr_assert_eq(p[k], 0);
-    memset(pinned, 1, n);
-    d->free(&env, p, n);
-    d->unpin(&env, pinned);
-  }
-  cr_expect(!d->alloc(&env, (size_t)1 << 60, &err));
-  says(err, "cannot allocate the arena of 1152.9 PB: Cannot allocate memory");
-  err = (ZbErr){0};
-#ifndef __SANITIZE_ADDRESS__ /* which ends who asks for so much */
-  cr_expect(!d->pinned(&env, (size_t)1 << 60, &err));
-  says(err, "cannot allocate 1152.9 PB");
-#endif
-  cr_expect(d->current(&env) == 0 && d->reached(&env, 0) && d->idle(&env) && d->finish(&env, &err) &&
-            d->events(&env, 3, &err) && d->host);
-  const char *why;
-  cr_expect_eq(d->comm(&inner, &env, &why), &inner);
-  cr_expect(d->measure_copy(&env, 1) > 1e6);
-}
-
+/* ---- the list ---- */
 Test(device, which_is_had) {
   for (const char *const *name = (const char *const[]){"cpu", "auto", NULL}; *name; name++) {
     err = (ZbErr){0};
@@ -510,6 +410,35 @@ Test(device, what_control_groups_have_left) {
   room_is(true, 1152921504606846975, 1152921504606846971, "/cg");
   group("/cg", "10\n", "\n", "", "");
   room_is(false, 0, 0, "");
+  group("/cg", "1\n", "0\n", "", "");
+  room_is(true, 1, 1, "/cg");
+  group("/cg", "99\n", "9\n", "", "90\n");
+  put("/cg/memory.swap.current", "0\n");
+  room_is(true, 99, 180, "/cg"); /* a number may begin with any digit */
+  group("/cg", "99\n", "9\n", "", "0\n");
+  room_is(true, 99, 90, "/cg");
+}
+
+/* What is as long as there is room for is a name, and nothing longer. */
+Test(device, long_names_of_groups) {
+  enum { ROOM = 1024 };
+  char name[ROOM + 1] = "/", text[2 * ROOM + 100];
+  memset(name + 1, 'x', ROOM - 1);
+  group("/cg", "10\n", "4\n", "", "");
+  for (int longer = 0; longer < 2; longer++) {
+    name[ROOM - 1] = longer ? 'x' : 0;
+    put("/proc/self/mountinfo", "31 30 0:27 / /cg rw - cgroup2 cgroup rw\n");
+    snprintf(text, sizeof text, "0::%s\n", name);
+    put("/proc/self/cgroup", text);
+    room_is(!longer, longer ? 0 : 10, longer ? 0 : 6, longer ? "" : "/cg");
+    put("/proc/self/cgroup", "0::/\n");
+    snprintf(text, sizeof text, "31 30 0:27 %s /cg rw - cgroup2 cgroup rw\n", name);
+    put("/proc/self/mountinfo", text);
+    room_is(!longer, longer ? 0 : 10, longer ? 0 : 6, longer ? "" : "/cg");
+    snprintf(text, sizeof text, "31 30 0:27 / %s rw - cgroup2 cgroup rw\n", name);
+    put("/proc/self/mountinfo", text);
+    room_is(false, 0, 0, "");
+  }
 }
 
 /* Of version 1 a group of its own for memory, which may be mounted alone, as in a container. */
@@ -585,6 +514,7 @@ static void fits(int me, uint64_t need, const char *line, const char *words) {
 Test(device, whether_all_ranks_fit) {
   cr_redirect_stderr();
   cr_assert(chdir(scratch(".")) == 0);
+  int before = open_files();
   fits(0, 1 << 20,
        "host memory: 2.1 MB for the arenas of 2 ranks on this node, up to 3.1 MB taken beside each\n", NULL);
   fits(2, 1 << 20,
@@ -593,7 +523,8 @@ Test(device, whether_all_ranks_fit) {
   fits(0, 1024000, "host memory: 2.0 MB", NULL); /* just so, with all of the swap */
   fits(0, 1024001, "host memory: 2.0 MB",
        " will touch 2.0 MB more (1.0 MB each), and the machine has 2.0 MB left: "
-       "the kernel would kill one; each has taken up to ");
+       "the kernel would kill one; each has taken up to 3.1 MB beside its arena");
+  says(err, "2 ranks on ");
   fits(1, 1024001, "host memory: 2.0 MB", NULL); /* the first of a node says it */
   fits(2, 1024000, "host memory: 1.0 MB", NULL);
   fits(2, 2048001, "host memory: 2.0 MB", "1 rank on ");
@@ -610,6 +541,7 @@ Test(device, whether_all_ranks_fit) {
   apart = true;
   fits(0, 700000, "host memory: 1.4 MB", NULL);
   fits(1, 700001, "host memory: 1.4 MB", "1 rank on ");
+  cr_expect_eq(open_files(), before);
   cr_expect_stderr_eq_str(
       "[rank 0] note: 2 ranks here will touch 2.0 MB more, and the machine has 1.0 MB left: it will swap\n"
       "[rank 0] note: 2 ranks here will touch 1.4 MB more, and the machine has 1.0 MB left: it will swap\n");

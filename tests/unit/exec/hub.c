@@ -39,7 +39,6 @@ static void write_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZxA
   zb_text_free(&head);
 }
 
-static void folder(const char *name) { cr_assert_eq(mkdir(scratch(name), 0777), 0); }
 static void index_of(const char *text) {
   scratch_write("d/model.safetensors.index.json", text, strlen(text));
 }
@@ -49,7 +48,7 @@ static const ZxTensorInfo two[] = {{"a", 2, {3, 4}}, {"b", 1, {5}}}, one[] = {{"
 
 Test(hub, shards) {
   ZxShards s;
-  folder("d");
+  scratch_folder("d");
   write_tensors("d/x-1.safetensors", two, 2, ZX_AS_F32, 1);
   write_tensors("d/x-2.safetensors", one, 1, ZX_AS_BF16, 3);
   index_of(
@@ -96,7 +95,7 @@ Test(hub, shards_that_are_none) {
       {"{\"weight_map\":{\"a\":\"x-9.safetensors\"}}", "x-9.safetensors"},
   };
   ZxShards s;
-  folder("d");
+  scratch_folder("d");
   cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
   says(err, "has neither model.safetensors nor model.safetensors.index.json");
   write_tensors("d/x-1.safetensors", two, 2, ZX_AS_F32, 0);
@@ -331,7 +330,7 @@ Test(hub, exports) {
   size_t n;
   int before = open_files();
   write_tensors("own", params, 7, ZX_AS_F32, 0);
-  folder("like");
+  scratch_folder("like");
   scratch_write("like/config.json", "{\"b\":10000.0,\"vocab_size\":7}", 28);
   scratch_write("like/tokenizer.json", "tok", 3);
   scratch_write("like/other", "other", 5);
@@ -434,7 +433,7 @@ Test(hub, exports_that_cannot_be) {
   o.like = zb_strdup(a, scratch("none"));
   cr_expect(!export(g, "own", o, &x));
   says(err, "none/config.json");
-  folder("none");
+  scratch_folder("none");
   scratch_write("none/config.json", "{", 1);
   cr_expect(!export(g, "own", o, &x));
   says(err, "none/config.json is no JSON object");
@@ -486,4 +485,29 @@ Test(hub, configs) {
   g->nconfig = 0;
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZX_AS_F32, NULL, NULL, &err) && !*err.text);
+}
+
+/* Numbers stay as they are written, whatever keys and texts are around them. */
+Test(hub, numbers_of_configs) {
+  static const char *const numbers[] =
+      {"0", "-0", "1.00", "10000.0", "-1.5E-07", "2e+3", "123456789012345678901234567890"},
+                           *const around[] = {"{\"k\":%s}",
+                                              "{ \"k\" : [ \"8\" , %s , 9.0 ] }",
+                                              "{\"a\\\\\":\"\\\\\",\"k\":%s}",
+                                              "{\"a\\\"7\":\"\\\"6\\\\\\\"5\",\"k\":[%s,\"4\",{\"3\":2}]}",
+                                              "{\"a\":[],\"b\":{},\"c\":null,\"\":\"\",\"k\":{\"1\":%s}}",
+                                              "{\"1\":[[7,[\"\\u00222\",-3.0]]],\"k\":[true,%s]}"};
+  ZgGraph *g = graph();
+  char in[200], want[64];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    for (size_t k = 0; k < sizeof around / sizeof *around; k++) {
+      snprintf(in, sizeof in, around[k], numbers[i]);
+      char *text = zx_config(g, "hf", ZX_AS_F32, in, "c", &err);
+      cr_assert(text, "%s: %s", in, err.text);
+      snprintf(want, sizeof want, " %s", numbers[i]);
+      const char *at = strstr(text, want);
+      while (at && at[strlen(want)] != ',' && at[strlen(want)] != '\n') at = strstr(at + 1, want);
+      cr_expect(at, "%s became %s", in, text);
+      free(text);
+    }
 }

@@ -4,6 +4,7 @@ check_PROGRAMS += tests/unit/test-exec
 TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
   tests/unit/exec/ckpt.c \
+  tests/unit/exec/cpu.c \
   tests/unit/exec/damaged.c \
   tests/unit/exec/data.c \
   tests/unit/exec/device.c \
@@ -22,6 +23,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/mix.c \
   tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \
+  tests/unit/exec/post.c \
   tests/unit/exec/recipe.c \
   tests/unit/exec/report.c \
   tests/unit/exec/same.c \

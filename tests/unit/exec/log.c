@@ -211,6 +211,17 @@ Test(log, lines_of_later_steps_are_cut_off) {
   cr_expect_eq(open_files(), before);
 }
 
+/* Of what is no file there is nothing to be cut off. */
+Test(log, a_run_that_goes_on_without_a_file) {
+  cr_redirect_stdout();
+  scratch_folder("log");
+  cr_assert(symlink("/dev/null", scratch("log/metrics.jsonl")) == 0);
+  ZxLog *l = zx_log_open(&(ZxLogOptions){.dir = scratch("log"), .before = 10}, &err);
+  cr_assert(l, "%s", err.text);
+  cr_expect(zx_log_step(l, &step, NULL, 0, &err), "%s", err.text);
+  zx_log_close(l);
+}
+
 Test(log, links_are_followed) {
   cr_redirect_stdout();
   cr_assert(mkdir(scratch("log"), 0777) == 0 && symlink("../there", scratch("log/metrics.jsonl")) == 0);

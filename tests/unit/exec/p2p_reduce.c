@@ -9,7 +9,7 @@
 
 #include "kernels/kernels.h"
 
-enum { MEMBERS = 5, MOST_OPEN = 40, POSTED = 4096 };
+enum { MEMBERS = 7, MOST_OPEN = 40, POSTED = 4096 };
 
 /* ---- the transport: what is posted waits here for its counterpart ---- */
 typedef struct {
@@ -22,6 +22,10 @@ typedef struct {
 } Member;
 static Posted posted[POSTED];
 static int nposted;
+static struct {
+  const char *what;
+  size_t bytes;
+} looked_at; /* the operation, as the transport was told last */
 
 static bool fits(const Posted *a, const Posted *b) {
   return !b->done && a->m.send != b->m.send && a->m.tag == b->m.tag && a->m.peer == b->member &&
@@ -43,7 +47,7 @@ static void post(void *group, int slot, const ZxP2pMessage *m) {
 
 static bool complete(void *group, int slot, const char *what, size_t bytes) {
   int member = ((const Member *)group)->member, left = 0;
-  (void)what, (void)bytes;
+  looked_at.what = what, looked_at.bytes = bytes;
   for (int i = 0; i < nposted; i++)
     if (posted[i].member == member && posted[i].slot == slot && !posted[i].done) return false;
   for (int i = 0; i < nposted; i++) /* its messages are gone */
@@ -124,7 +128,7 @@ Test(p2p_reduce, all_reduce) {
    * short. */
   static const size_t n[] = {1, 17, 1024, 1025, 5000, 131072, 700001};
   for (size_t i = 0; i < sizeof n / sizeof *n; i++)
-    for (int members = 2; members <= MEMBERS; members++) all_reduce(members, n[i], ZX_F32, ZX_SUM);
+    for (int members = 2; members <= 5; members++) all_reduce(members, n[i], ZX_F32, ZX_SUM);
   all_reduce(3, 5000, ZX_F64, ZX_SUM);
   all_reduce(3, 5000, ZX_BF16, ZX_SUM);
   all_reduce(4, 5000, ZX_F32, ZX_MAX);
@@ -163,17 +167,16 @@ Test(p2p_reduce, reduce_scatter) {
 
 /* More operations at once than there is room for at first, of many lengths: numbers stay true, and each has
  * its sum. */
-Test(p2p_reduce, many_open) {
+static void many_open(uint64_t before) {
   enum { M = 3 };
   float *x[M][MOST_OPEN];
   uint64_t op[M][MOST_OPEN];
-  group_new(M);
   for (int m = 0; m < M; m++)
     for (int i = 0; i < MOST_OPEN; i++) {
       size_t n = (size_t)(i % 7 ? 10 * i + 1 : 40000);
       x[m][i] = vector(m, n, ZX_F32, (uint64_t)i);
       op[m][i] = zx_p2p_all_reduce(reducer[m], &member[m], x[m][i], n, ZX_F32, ZX_SUM);
-      cr_expect_eq(op[m][i], (uint64_t)i);
+      cr_expect_eq(op[m][i], before + (uint64_t)i);
     }
   uint64_t moves = zx_p2p_moves(reducer[0]);
   play(3);
@@ -191,5 +194,79 @@ Test(p2p_reduce, many_open) {
     }
     free(want);
   }
+}
+
+/* At first, and after some others, which were three at a time. */
+Test(p2p_reduce, many_open) {
+  for (int threes = 0; threes < 7; threes++) {
+    float x[3][3] = {0};
+    group_new(3);
+    for (int k = 0; k < threes; k++) {
+      for (int m = 0; m < 3; m++)
+        for (int i = 0; i < 3; i++) zx_p2p_all_reduce(reducer[m], &member[m], &x[m][i], 1, ZX_F32, ZX_SUM);
+      play((uint64_t)k);
+    }
+    many_open(3 * (uint64_t)threes);
+    group_free();
+  }
+}
+
+/* ---- how much is sent ---- */
+/* What member 0 sends first: messages, bytes of one. */
+static void sends(int members, size_t n, ZxCommElem elem, bool scatter, int messages, size_t bytes) {
+  int found = 0;
+  group_new(members);
+  char *x = calloc(n * (size_t)members, zx_elem_bytes(elem));
+  uint64_t op = scatter ? zx_p2p_reduce_scatter(reducer[0], &member[0], x, n, elem, ZX_SUM, x)
+                        : zx_p2p_all_reduce(reducer[0], &member[0], x, n, elem, ZX_SUM);
+  cr_expect(!zx_p2p_done(reducer[0], op) && !zx_p2p_idle(reducer[0]));
+  for (int i = 0; i < nposted; i++) {
+    if (!posted[i].m.send) continue;
+    cr_expect_eq(posted[i].m.bytes, bytes, "%d members, %zu elements: %zu bytes", members, n,
+                 posted[i].m.bytes);
+    cr_expect_str_eq(posted[i].m.what, scatter ? "reduce-scatter" : "all-reduce");
+    found++;
+  }
+  cr_expect_eq(found, messages, "%d members, %zu elements: %d messages", members, n, found);
+  zx_p2p_progress(reducer[0], &member[0]);
+  cr_expect_str_eq(looked_at.what, scatter ? "reduce-scatter" : "all-reduce");
+  cr_expect_eq(looked_at.bytes, n * zx_elem_bytes(elem), "of its n elements: %zu", looked_at.bytes);
+  for (int i = 0; i < members; i++) zx_p2p_free(reducer[i]);
+  free(x);
+}
+
+/* A vector of 4 kB is sent whole, if all copies are 16 kB at most; else a block of it to each, of a multiple of 16
+ * elements. */
+Test(p2p_reduce, what_is_sent_whole) {
+  sends(2, 1024, ZX_F32, false, 1, 4096);
+  sends(2, 1025, ZX_F32, false, 1, (1025 - 528) * 4);
+  sends(5, 1024, ZX_F32, false, 4, 4096);
+  sends(6, 819, ZX_F32, false, 5, 3276);
+  sends(6, 864, ZX_F32, false, 5, 144 * 4);
+  sends(7, 340, ZX_F64, false, 6, 2720);
+  sends(3, 2, ZX_BF16, false, 2, 4);
+  sends(3, 2, ZX_F32, true, 2, 8);
+  sends(3, 1024, ZX_F32, true, 2, 4096);
+  sends(3, 700001, ZX_F32, false, 3 * 2, 256 << 10); /* rounds, of which each block is half of the staging */
+  sends(3, 700001, ZX_F32, true, 3 * 2, 256 << 10);
+  zx_p2p_free(NULL);
+}
+
+/* Rounds have numbers, which begin anew where a tag could be too large; every one that is complete is a move. */
+Test(p2p_reduce, rounds_are_numbered) {
+  enum { MOST = 16384 };
+  float x[2] = {1, 2};
+  group_new(2);
+  for (int i = 0; i <= MOST; i++) {
+    uint64_t op = 0;
+    for (int m = 0; m < 2; m++) op = zx_p2p_all_reduce(reducer[m], &member[m], &x[m], 1, ZX_F32, ZX_MAX);
+    cr_assert_eq(posted[nposted - 1].m.tag, i % MOST);
+    cr_assert(!zx_p2p_done(reducer[0], op) && (!op || zx_p2p_done(reducer[0], op - 1)));
+    cr_assert(op < 16 || zx_p2p_done(reducer[0], op - 16), "where it is now another was before");
+    for (int m = 0; m < 2; m++) zx_p2p_progress(reducer[m], &member[m]);
+    cr_assert(zx_p2p_done(reducer[0], op));
+    cr_assert_eq(zx_p2p_moves(reducer[1]), (uint64_t)i + 1);
+  }
+  cr_expect(x[0] == 2 && x[1] == 2);
   group_free();
 }

@@ -1,28 +1,34 @@
 /* The communicator of one rank, and the arithmetic of reductions. What several ranks do: tests/mpi/comm.c. */
 #include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
+#include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 Test(self, everything_is_complete_at_once) {
   ZxComm *c = zx_comm_self();
   const ZxCommTable *t = c->t;
-  cr_expect(t->rank(c) == 0 && t->size(c) == 1);
-  ZxGroup g = t->split(c, 3);
-  cr_expect(t->group_rank(c, g) == 0 && t->group_size(c, g) == 1);
+  cr_expect(t->rank(c) == 0 && t->size(c) == 1 && t->node_rank(c) == 0 && t->nodes(c)[0] == 0);
+  for (int color = 0; color < 4; color++) {
+    ZxGroup g = t->split(c, color);
+    cr_expect(g >= 0 && t->group_rank(c, g) == 0 && t->group_size(c, g) == 1);
+  }
   cr_expect_eq(t->split(c, -1), -1);
+  ZxGroup g = t->split(c, 3);
   float a[3] = {1, 2, 3}, b[3] = {0};
-  cr_expect(t->test(c, t->all_reduce(c, g, a, 3, ZX_F32, ZX_SUM)) && a[2] == 3);
-  cr_expect(t->test(c, t->reduce_scatter(c, g, a, 2, ZX_F32, ZX_SUM, b)) && b[0] == 1 && b[1] == 2 &&
-            b[2] == 0);
-  t->wait(c, t->all_gather(c, g, a, sizeof a, b));
-  cr_expect_eq(b[2], 3);
-  t->wait(c, t->all_gather(c, g, b, sizeof b, b));
-  t->wait(c, t->all_to_all(c, g, b, 4, a + 2));
-  cr_expect_eq(a[2], 1);
-  t->wait(c, t->broadcast(c, g, a, 4, 0));
+  cr_expect(t->all_reduce(c, g, a, 3, ZX_F32, ZX_SUM) == -1 && a[2] == 3);
+  cr_expect(t->reduce_scatter(c, g, a, 2, ZX_F32, ZX_SUM, b) == -1 && b[0] == 1 && b[1] == 2 && b[2] == 0);
+  cr_expect(t->all_gather(c, g, a, sizeof a, b) == -1 && b[2] == 3);
+  cr_expect(t->all_gather(c, g, b, sizeof b, b) == -1 && b[2] == 3, "in place");
+  cr_expect(t->all_to_all(c, g, b, 4, a + 2) == -1 && a[2] == 1);
+  cr_expect(t->all_to_all(c, g, NULL, 0, a) == -1 && a[0] == 1, "nothing");
+  cr_expect(t->broadcast(c, g, a, 4, 0) == -1 && t->test(c, -1));
+  t->wait(c, -1);
   t->barrier(c);
   t->free(c);
 }
@@ -38,9 +44,26 @@ Test(self, has_no_peers_to_receive_from, .signal = SIGABRT) {
   c->t->recv(c, &x, 1, 1, 0);
 }
 
-Test(self, ends_with_its_code, .exit_code = 5) {
-  ZxComm *c = zx_comm_self();
-  c->t->abort(c, 5);
+/* What was said is printed, and unfinished files go. */
+Test(self, ends_with_its_code, .init = scratch_make, .fini = scratch_remove) {
+  static const ZbKind kind = {"a text", NULL};
+  pid_t child = fork();
+  if (child == 0) {
+    ZxComm *c = zx_comm_self();
+    ZbErr err;
+    if (!freopen(scratch("said"), "w", stderr) || setvbuf(stderr, NULL, _IOFBF, 4096)) _exit(1);
+    fputs("why", stderr);
+    if (!zb_out_new(scratch("unfinished"), &kind, &err)) _exit(2);
+    c->t->abort(c, 5);
+  }
+  int status;
+  size_t n;
+  cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 5, "%d", status);
+  char *said = scratch_read("said", &n);
+  cr_expect_str_eq(said, "why");
+  free(said);
+  cr_expect_eq(scratch_files(), 1);
 }
 
 Test(combine, in_rank_order_and_in_place) {

@@ -1,0 +1,182 @@
+/* The CPU as a device: what it clips, what it says of what is lost, and what it does by itself. */
+#include "graph/graph.h"
+#include "runtime/exec/device/device.h"
+#include "tests/unit/exec/scratch.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static ZkEnv env;
+static ZbErr err;
+
+Test(cpu, clipping) {
+  static const struct {
+    float most;
+    double squares, sums[2];
+    float left; /* of w = 1 after a step of lr 1 with g = 0.25 */
+  } cases[] = {{0, 16, {1, 2}, 0.75f},  {8, 16, {1, 2}, 0.75f},    {4, 16, {1, 2}, 0.75f},
+               {2, 16, {1, 2}, 0.875f}, {0.5f, 1, {1, 2}, 0.875f}, {1, 0, {0, 0}, 0.75f},
+               {0, 16, {NAN, 2}, 1},    {0, 16, {1, INFINITY}, 1}};
+  const ZxDeviceTable *d = &zx_device_cpu;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double lost = 0;
+    ZxScalars s = {&cases[i].squares, cases[i].most, &lost, cases[i].sums, 2};
+    float g[] = {0.25f, 0.25f}, w[] = {1, 1};
+    d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, &s, 1, g, w, NULL, NULL);
+    cr_expect_float_eq(w[0], cases[i].left, 1e-6, "%zu: %g", i, (double)w[0]);
+    cr_expect(w[1] == 1 && lost == 0);
+    float a[] = {3, 3};
+    d->average(&env, &s, 1, 0.5f, g, a);
+    cr_expect(a[0] == (i < 6 ? 1.625f : 3) && a[1] == 3);
+    float m[] = {0, 0}, u[] = {7, 7};
+    d->muon_momentum(&env, &(ZkMuon){.momentum = 0.5f}, &s, 1, g, m, u);
+    cr_expect_float_eq(u[0], i < 6 ? 1 - cases[i].left : 0, 1e-6, "%zu: %g", i, (double)u[0]);
+    cr_expect(u[1] == 7);
+  }
+}
+
+/* A step of each optimizer; of a parameter that is not finite afterwards it is said, unless there is no update. */
+enum { N = ZK_BLOCK8 };
+static void update(int which, const ZxScalars *s, const float *g, float *w) {
+  static const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};
+  const ZxDeviceTable *d = &zx_device_cpu;
+  float m[N] = {0}, v[N] = {0}, scale[2] = {0};
+  uint8_t code[2][N] = {0};
+  switch (which) {
+  case 0: d->adamw(&env, &adamw, s, N, g, w, m, v, NULL); break;
+  case 1:
+    d->adamw8(&env, &adamw, s, N, g, w, (ZkCodes){code[0], scale}, (ZkCodes){code[1], scale + 1}, NULL);
+    break;
+  case 2: d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, s, N, g, w, NULL, NULL); break;
+  case 3: d->lion(&env, &(ZkLion){.lr = 1, .times = 1}, s, N, g, w, m, NULL); break;
+  case 4: d->muon(&env, &(ZkMuon){.lr = 1}, s, N, g, m, w, NULL); break;
+  default: d->update(&env, &(ZkUpdate){1, {{.op = ZG_OP_ADD, .a = 0, .b = 1}}}, s, N, g, w, NULL);
+  }
+}
+
+Test(cpu, what_is_lost) {
+  for (int which = 0; which < 6; which++)
+    for (int how = 0; how < 3; how++) {
+      double squares = 1, sum = how == 2 ? NAN : 1, lost = 0;
+      float g[N] = {0}, w[N] = {0};
+      if (how) w[N - 1] = INFINITY;
+      update(which, &(ZxScalars){&squares, 0, &lost, &sum, 1}, g, w);
+      cr_expect_eq(lost, how == 1, "%d, %d: %g", which, how, lost);
+      if (how == 2) cr_expect_eq(w[N - 1], INFINITY);
+    }
+}
+
+/* Of every optimizer: a step is the kernel's, of gradients that are clipped to a norm of 1 from one of 2. */
+Test(cpu, every_optimizer_clips) {
+  const ZxDeviceTable *d = &zx_device_cpu;
+  const double squares = 4, sum = 1;
+  const float half = (float)(1 / (2 + 1e-6));
+  double lost = 0;
+  const ZxScalars s = {&squares, 1, &lost, &sum, 1};
+  const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};
+  const ZkSgd sgd = {.lr = 1, .times = 1, .momentum = 0.5f};
+  const ZkLion lion = {.lr = 0.5f, .b1 = 0.5f, .b2 = 0.25f, .times = 1};
+  const ZkMuon muon = {.momentum = 0.5f};
+  for (int which = 0; which < 5; which++) {
+    static float g[N], x[2][4][N]; /* by the device, by the kernel: w, m, v, u */
+    static uint8_t code[2][2][N];
+    static uint16_t w16[2][N];
+    memset(x, 0, sizeof x), memset(code, 0, sizeof code), memset(w16, 0, sizeof w16);
+    for (int i = 0; i < N; i++) {
+      g[i] = 0.01f * (float)i;
+      for (int k = 0; k < 2; k++) x[k][0][i] = 1, x[k][1][i] = -0.75f;
+    }
+    for (int k = 0; k < 2; k++) {
+      float *w = x[k][0], *m = x[k][1], *v = x[k][2], *u = x[k][3];
+      const ZkCodes mc = {code[k][0], m}, vc = {code[k][1], v}; /* their scales: one each */
+      ZkAdamW a = adamw;
+      ZkSgd sg = sgd;
+      ZkLion l = lion;
+      ZkMuon mu = muon;
+      a.scale = sg.scale = l.scale = mu.scale = half;
+      switch (2 * which + k) {
+      case 0: d->adamw(&env, &adamw, &s, N, g, w, m, v, w16[k]); break;
+      case 1: zk_cpu_adamw(&env, &a, N, g, w, m, v, w16[k]); break;
+      case 2: d->adamw8(&env, &adamw, &s, N, g, w, mc, vc, w16[k]); break;
+      case 3: zk_cpu_adamw8(&env, &a, N, g, w, mc, vc, w16[k]); break;
+      case 4: d->sgd(&env, &sgd, &s, N, g, w, m, w16[k]); break;
+      case 5: zk_cpu_sgd(&env, &sg, N, g, w, m, w16[k]); break;
+      case 6: d->lion(&env, &lion, &s, N, g, w, m, w16[k]); break;
+      case 7: zk_cpu_lion(&env, &l, N, g, w, m, w16[k]); break;
+      case 8: d->muon_momentum(&env, &muon, &s, N, g, m, u); break;
+      default: zk_cpu_muon_momentum(&env, &mu, N, g, m, u);
+      }
+    }
+    cr_expect(!memcmp(x[0], x[1], sizeof *x) && !memcmp(code[0], code[1], sizeof *code) &&
+                  !memcmp(w16[0], w16[1], sizeof *w16),
+              "%d", which);
+    cr_expect(which == 4 ? x[0][3][N - 1] != 0 : x[0][0][N - 1] != 1 && w16[0][N - 1], "%d", which);
+  }
+}
+
+/* A call, and what is opened for calls, or refused. */
+Test(cpu, opens_and_computes) {
+  const ZxDeviceTable *d = &zx_device_cpu;
+  float x[] = {1, 2, 3}, y[] = {0, 0, 0};
+  ZkPointwise negate = {.nops = 1, .nout = 1, .out = {1}, .ops = (ZkPointwiseOp[]){{.op = ZG_OP_NEG}}};
+  ZkView v = {.data = x, .elem = ZK_F32, .rank = 1, .axis = {1}, .size = {3}, .stride = {1}, .whole = {3}};
+  ZkCall call = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .in = {v}, .out = {v}, .pointwise = &negate};
+  struct rlimit was, none;
+  call.out[0].data = y;
+  cr_expect(d->open(&env, 0, &err), "%s", err.text);
+  d->run(&env, &call);
+  cr_expect(y[0] == -1 && y[1] == -2 && y[2] == -3);
+  d->close(&env);
+  cr_assert(getrlimit(RLIMIT_AS, &was) == 0);
+  none = was, none.rlim_cur = 1;
+  cr_assert(setrlimit(RLIMIT_AS, &none) == 0);
+  bool opened = d->open(&env, 0, &err);
+  cr_assert(setrlimit(RLIMIT_AS, &was) == 0);
+  cr_expect(!opened);
+  says(err, "a rank cannot have the 128 MiB of address space");
+}
+
+Test(cpu, what_it_does_by_itself) {
+  const ZxDeviceTable *d = &zx_device_cpu;
+  static const int32_t map[] = {2, -1, 0, 2};
+  char from[] = "aabbcc", to[] = "12345678.";
+  d->gather(&env, 4, 2, map, from, to);
+  cr_expect(!memcmp(to, "cc\0\0aacc.", 10));
+  d->gather(&env, 0, 2, map, from, to);
+  cr_expect_eq(to[0], 'c');
+  double sum = 3, none[] = {0, -1, 4};
+  float x[] = {2, 3}, y[] = {9, 9, 9};
+  d->add_scalar(&env, x, &sum);
+  cr_expect_eq(sum, 5);
+  d->sumsq(&env, 2, x, &sum);
+  cr_expect_eq(sum, 18);
+  for (int i = 0; i < 3; i++) d->reciprocal(&env, &none[i], &y[i]);
+  cr_expect(y[0] == 0 && y[1] == 0 && y[2] == 0.25f);
+  y[0] = 9;
+  d->zero(&env, y, 4);
+  d->copy(&env, y + 1, x, 4);
+  cr_expect(y[0] == 0 && y[1] == 2 && y[2] == 0.25f);
+  for (size_t n = 0; n < 130; n += 129) {
+    char *p = d->alloc(&env, n, &err), *pinned = d->pinned(&env, n, &err);
+    cr_assert(p && pinned && (uintptr_t)p % 64 == 0 && (uintptr_t)pinned % 64 == 0);
+    for (size_t k = 0; k < n; k++) cr_assert_eq(p[k], 0);
+    memset(pinned, 1, n);
+    d->free(&env, p, n);
+    d->unpin(&env, pinned);
+  }
+  cr_expect(!d->alloc(&env, (size_t)1 << 60, &err));
+  says(err, "cannot allocate the arena of 1152.9 PB: Cannot allocate memory");
+  err = (ZbErr){0};
+#ifndef __SANITIZE_ADDRESS__ /* which ends who asks for so much */
+  cr_expect(!d->pinned(&env, (size_t)1 << 60, &err));
+  says(err, "cannot allocate 1152.9 PB");
+#endif
+  cr_expect(d->current(&env) == 0 && d->reached(&env, 0) && d->idle(&env) && d->finish(&env, &err) &&
+            d->events(&env, 3, &err) && d->host);
+  const char *why;
+  ZxComm world;
+  cr_expect_eq(d->comm(&world, &env, &why), &world);
+  cr_expect(d->measure_copy(&env, 1) > 1e6);
+}

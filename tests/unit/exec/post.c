@@ -1,0 +1,90 @@
+/* What ranks tell rank 0 by datagrams, over real ones: between threads of this process, from strangers, and where no
+ * descriptor was taken. */
+#include "runtime/exec/comm/watch.h"
+#include "tests/unit/exec/scratch.h"
+#include "tests/unit/exec/threads.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { RANKS = 3 };
+static ZxPostbox *box[RANKS];
+static int first = -1; /* the rank that has descriptor 0, which is free, before others come */
+
+static void *opens(void *arg) {
+  ThreadRank *r = arg;
+  while (first >= 0 && r->rank != first && fcntl(0, F_GETFD) < 0) usleep(100);
+  box[r->rank] = zx_postbox_new(&r->base);
+  return NULL;
+}
+
+static void closes(int n) {
+  for (int i = 0; i < n; i++) zx_postbox_free(box[i]);
+}
+
+static bool is_heard_of(int rank) {
+  const ZxPost p = {.rank = rank, .hangs = true, .text = "waits"};
+  bool heard = false;
+  zx_post_send(box[rank], &p);
+  for (int tries = 0; !heard && tries < 2000; tries++, usleep(1000)) heard = zx_post_receive(box[0]);
+  return heard;
+}
+
+Test(post, between_ranks) {
+  int before = open_files();
+  together(RANKS, opens);
+  cr_expect_eq(open_files(), before + RANKS);
+  for (int k = 1; k < RANKS; k++) cr_expect(is_heard_of(k) && !zx_post_complete(box[0]), "rank %d", k);
+  zx_post_send(box[0], &(ZxPost){.rank = 0, .hangs = true});
+  cr_expect(zx_post_complete(box[0]));
+  zx_post_send(box[0], &(ZxPost){.rank = 0});
+  cr_expect(!zx_post_complete(box[0]));
+  for (int k = -1; k <= RANKS; k += RANKS + 1) zx_post_send(box[0], &(ZxPost){.rank = k, .hangs = true});
+  cr_expect(!zx_post_complete(box[0]), "no such ranks");
+  closes(RANKS);
+  zx_postbox_free(NULL);
+  cr_expect_eq(open_files(), before);
+}
+
+/* Where a program was given no standard input a socket is descriptor 0. */
+Test(post, by_descriptor_0) {
+  for (first = 0; first < 2; first++) {
+    close(0);
+    together(2, opens);
+    cr_expect_eq(fcntl(0, F_GETFD), FD_CLOEXEC);
+    cr_expect(fcntl(0, F_GETFL) & O_NONBLOCK);
+    cr_expect(is_heard_of(1), "rank %d has it", first);
+    closes(2);
+    cr_expect(fcntl(0, F_GETFD) < 0);
+  }
+}
+
+/* What others send is taken out, and what lies behind it is heard. */
+Test(post, strangers) {
+  struct sockaddr_in a;
+  socklen_t n = sizeof a;
+  const ZxPost p = {.rank = 1, .hangs = true};
+  bool heard = false;
+  close(0);
+  first = 0;
+  together(2, opens);
+  int out = socket(AF_INET, SOCK_DGRAM, 0);
+  cr_assert(getsockname(0, (struct sockaddr *)&a, &n) == 0 && a.sin_port);
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  cr_assert_eq(sendto(out, &p, sizeof p, 0, (struct sockaddr *)&a, sizeof a), sizeof p);
+  for (int tries = 0; tries < 50; tries++, usleep(100))
+    cr_expect(!zx_post_receive(box[0]), "who does not know the job");
+  for (int tries = 0; !heard && tries < 20; tries++) { /* both may be under way for some time */
+    cr_assert_eq(sendto(out, "", 0, 0, (struct sockaddr *)&a, sizeof a), 0);
+    zx_post_send(box[1], &p);
+    heard = zx_post_receive(box[0]);
+    for (int rest = 0; rest < 20; rest++, usleep(100)) zx_post_receive(box[0]);
+  }
+  cr_expect(heard);
+  close(out);
+  closes(2);
+}
