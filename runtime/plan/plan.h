@@ -3,6 +3,7 @@
  *
  * plan.c       the passes in order
  * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c, groups.c, select.c; bind.h
+ * slots.c      how many rows of experts a round has, and how many rounds there are
  * zigzag.c     which parts of an axis a rank has
  * rate.c       learning rates
  * chunk.c      logits in chunks of rows
@@ -641,6 +642,14 @@ ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *
 /* Rows that a round of experts has room for, over the average, where they are split over ranks and the recipe does
  * not say (slots.c). */
 #define ZP_SLOT_FACTOR 1.5
+/* How often a run of a list plays its node: of what is between dispatch and combine, once a round; else once.
+ * Ranks that have all experts know how many rounds their tokens' choices take: both are that. Of others the
+ * tokens say it: `even` if all experts are chosen alike, `most` if one rank's experts have all rows. Fewer where
+ * tokens leave choices out. */
+typedef struct {
+  uint64_t even, most;
+} ZpRounds;
+ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 
 /* ---- orders.c ------------------------------------------------------------------------------------------ */
 typedef struct {
@@ -757,13 +766,17 @@ void zp_explain_json(const ZpPlan *p, ZbText *out);
  * and combine: of a rank's rows, in all rounds. Of an attend around a ring and of a
  * shift: what the rank sends. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
+/* The same of a run of the list, with all rounds if experts are chosen alike. */
+uint64_t zp_run_bytes(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 
 /* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */
 /* An instruction of a stage's program, from when it was started to when it was complete; or (node: not
- * ZP_NONE) the collective of a node of its list, within. Seconds. */
+ * ZP_NONE) the collective of a node of its list, within: as often as it was played, with the bytes of that.
+ * Seconds. */
 typedef struct {
   int64_t step;
   uint32_t instr, node;
+  uint64_t bytes; /* of a node: as zp_node_bytes has them; of rows of experts, those of the round */
   double begin, end;
 } ZpSpan;
 /* What a trace file begins and ends with; between them the events of each rank, and between ranks a comma. */

@@ -1,4 +1,5 @@
-/* Slots: how many rows of experts a round has, and along which mesh dims they are split. */
+/* Slots: how many rows of experts a round has, along which mesh dims they are split, and how many rounds
+ * there are. */
 #include "graph/ragged.h"
 #include "runtime/plan/bind.h"
 
@@ -138,4 +139,15 @@ void zp_bind_slots(ZpBuild *b) {
   const ZgGraph *g = b->p->graph;
   for (uint32_t a = 0; a < g->naxes && !zl_errors(b->d); a++)
     if (b->p->experts[a] != ZG_NO_AXIS) bind_slot(b, (uint16_t)a);
+}
+
+ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node) {
+  uint32_t region = l->nodes[node].rounds, first = node, i;
+  if (!region) return (ZpRounds){1, 1};
+  while (first > 0 && l->nodes[first - 1].rounds == region) first--;
+  for (i = first; l->nodes[i].call.op != ZG_OP_DISPATCH && l->nodes[i].call.op != ZG_OP_COMBINE; i++) {}
+  uint64_t rows = s->values[l->nodes[i].in[1]].bytes / sizeof(int32_t); /* of a rank's tokens and choices */
+  uint64_t owners = (uint64_t)zp_group_size(&p->mesh, l->nodes[first].dims);
+  uint64_t each = (uint64_t)l->nodes[first].call.opt[1]; /* of a round, of a rank's experts */
+  return (ZpRounds){(rows + each - 1) / each, (rows * owners + each - 1) / each};
 }

@@ -302,6 +302,7 @@ void zx_close_rows(ZxEngine *e);
 int64_t zx_count_rounds(ZxEngine *e, const ZpNode *n, const ZkCall *c);
 void zx_begin_round(ZxEngine *e, const ZkCall *c);
 void zx_exchange_rows(ZxEngine *e, const ZpNode *n, const ZkCall *c);
+uint64_t zx_rows_moved(const ZxEngine *e); /* bytes of the rank's rows that the last one was of */
 
 /* ---- feed.c ---- */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
@@ -350,8 +351,8 @@ bool zx_trace_room(ZxEngine *e, ZbErr *err); /* at set-up */
 void zx_trace_step(ZxEngine *e);             /* a step begins */
 void zx_trace_begin(ZxEngine *e, uint32_t instr);
 void zx_trace_end(ZxEngine *e, uint32_t instr);
-/* A collective of the running instruction's list. */
-void zx_trace_node(ZxEngine *e, uint32_t node, double begin, double end);
+/* A collective of the running instruction's list, and bytes as ZpSpan has them. */
+void zx_trace_node(ZxEngine *e, uint32_t node, uint64_t bytes, double begin, double end);
 
 /* ---- queues.c ---- */
 /* Whether all that the instruction waits for is done. */

@@ -78,7 +78,8 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
   const ZpSegment *s = &e->p->segments[segment];
   const ZpNode *n = &s->list[phase].nodes[i];
   bool sends = zp_sends(n); /* its bound is not known here */
-  double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n, adds);
+  bool once = n->call.op == ZG_OP_ROUND || n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
+  double bytes = !sends ? moved_by(s, n, adds) : again && once ? 0 : (double)zp_node_bytes(s, n);
   uint32_t which = e->timed_at[segment * ZP_PHASES + phase] + i;
   ZxCallTime *c = &e->timed[which];
   c->op = n->call.op;

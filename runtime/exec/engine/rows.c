@@ -36,6 +36,7 @@ struct ZxRows {
    * expert: the slot behind its last. */
   int32_t *ends, *count;
   int64_t *first, *end;
+  uint64_t moved;                    /* bytes of this rank's rows of the last exchange */
   int64_t experts, own, each, round; /* own: experts of a rank; each: rows of a round */
   int32_t *now;                      /* by own expert: where its rows of the round end */
   Tables tables[2];                  /* of dispatch, of combine */
@@ -126,6 +127,7 @@ static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   size_t bytes = (size_t)r->experts * sizeof(int32_t);
   void *all = e->dev->host ? r->ends : n->dims ? c->scratch : c->in[0].data;
   if (n->dims) {
+    e->node = n;
     zx_enter_nodes(e);
     ZxRequest q = e->c->t->all_gather(e->c, e->node_group[n->dims], c->in[0].data, bytes, all);
     zx_leave_nodes(e, ZP_MOST_BESIDE);
@@ -296,6 +298,7 @@ void zx_exchange_rows(ZxEngine *e, const ZpNode *node, const ZkCall *c) {
   free_table(e, home);
   int32_t count = t->map[each] = number_rows(r, t->packed);
   uint64_t travel = (uint64_t)map_slots(r, t->map, home);
+  r->moved = (uint64_t)count * row;
   const int32_t *packed = bring(e, room, t->packed, n),
                 *map = bring(e, to + zb_round_up(n, 16), t->map, each + 1);
   e->dev->record(e->env, e->rows_event + home);
@@ -320,3 +323,5 @@ void zx_exchange_rows(ZxEngine *e, const ZpNode *node, const ZkCall *c) {
   exchange(e, node, own, others, row, false);
   e->dev->gather(e->env, each, row, map, others, slots->data);
 }
+
+uint64_t zx_rows_moved(const ZxEngine *e) { return e->rows->moved; }

@@ -1,6 +1,7 @@
 /* What this rank did, and when, in the steps that a trace is of. Room for it is taken before the first step:
- * each instruction of a step has one span, and each collective that its nodes start. Where nothing is traced
- * this costs a branch.
+ * each instruction of a step has one span, and each collective that its nodes start; those in rounds of
+ * experts have as many as there are rounds, of which tokens may want the most. Where nothing is traced this
+ * costs a branch.
  *
  * Times are the host's, so they say something where the host is what computes. */
 #include "runtime/exec/engine/internal.h"
@@ -11,8 +12,10 @@ static uint64_t sends_of(const ZxEngine *e, const ZpInstr *in) {
   ZpPhase phase = zp_phase(in->op);
   uint64_t n = 0;
   if (phase == ZP_PHASES) return 0;
-  const ZpList *l = &e->p->segments[e->st->insts[in->inst].segment].list[phase];
-  for (uint32_t i = 0; i < l->n; i++) n += zp_sends(&l->nodes[i]);
+  const ZpSegment *s = &e->p->segments[e->st->insts[in->inst].segment];
+  const ZpList *l = &s->list[phase];
+  for (uint32_t i = 0; i < l->n; i++)
+    if (zp_sends(&l->nodes[i])) n += zp_rounds(e->p, s, l, i).most;
   return n;
 }
 
@@ -57,8 +60,8 @@ void zx_trace_end(ZxEngine *e, uint32_t instr) {
   if (e->tracing) e->span[e->span_of[instr]].end = zb_now();
 }
 
-void zx_trace_node(ZxEngine *e, uint32_t node, double begin, double end) {
-  if (e->tracing) add(e, e->at, node, begin, end);
+void zx_trace_node(ZxEngine *e, uint32_t node, uint64_t bytes, double begin, double end) {
+  if (e->tracing) add(e, e->at, node, begin, end)->bytes = bytes;
 }
 
 const ZpSpan *zx_engine_spans(const ZxEngine *e, uint64_t *n) {

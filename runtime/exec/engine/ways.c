@@ -172,7 +172,7 @@ static double sent(const ZpPlan *p, const ZpStage *st) {
       const ZpSegment *s = &p->segments[st->insts[i].segment];
       for (uint32_t j = 0; j < s->list[k].n; j++)
         if (zp_sends(&s->list[k].nodes[j]))
-          bytes += (double)p->nmicro * (double)zp_node_bytes(s, &s->list[k].nodes[j]);
+          bytes += (double)p->nmicro * (double)zp_run_bytes(p, s, &s->list[k], j);
     }
   return bytes;
 }

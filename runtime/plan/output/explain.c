@@ -1,5 +1,6 @@
 /* What ranks send each other in one step, and why: added up from what they play, the instruction lists and
- * the collectives among the nodes that FWD, BWD and COUNT run. Nothing is worked out here a second time, so
+ * the collectives among the nodes that FWD, BWD and COUNT run, those between dispatch and combine in each
+ * round. Nothing is worked out here a second time, so
  * what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves
  * exactly these. */
 #include "runtime/plan/output/tables.h"
@@ -23,6 +24,12 @@ uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) {
   if (n->call.op != ZG_OP_DISPATCH && n->call.op != ZG_OP_COMBINE) return v->bytes;
   uint64_t slots = (uint64_t)(v->size[0] * v->size[1]);
   return v->bytes / slots * (s->values[n->in[1]].bytes / sizeof(int32_t));
+}
+
+uint64_t zp_run_bytes(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node) {
+  const ZpNode *n = &l->nodes[node];
+  bool all = n->call.op == ZG_OP_ROUND || n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
+  return zp_node_bytes(s, n) * (all ? 1 : zp_rounds(p, s, l, node).even);
 }
 
 /* ---- rows: what is alike, with how often --------------------------------------------------------------- */
@@ -107,7 +114,8 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
   for (uint32_t r = *first; r != ZP_NONE; r = x->rows[r].next, nth++) {
     ZpSent *q = &x->rows[r];
     if (q->op == op && q->dims == in->dims && q->bytes == in->bytes) {
-      q->count++;
+      q->most = ++q->count;
+      q->all += in->bytes;
       return;
     }
   }
@@ -122,6 +130,8 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
                       .members = send ? 2 : members_of(p, in),
                       .bytes = in->bytes,
                       .count = 1,
+                      .all = in->bytes,
+                      .most = 1,
                       .tied = in->op == ZP_I_REDUCE_TIED ? &p->tied[in->tied] : NULL,
                       .back = in->op == ZP_I_SEND_GRAD,
                       .over = over_of(x, in),
@@ -131,6 +141,13 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
 }
 
 /* ---- nodes: of each segment as often as it is run ------------------------------------------------------ */
+/* How often at most, where tokens say it. */
+static const char *most_text(ZbArena *a, uint64_t runs, ZpRounds n) {
+  if (n.most == n.even) return "";
+  return zb_printf(a, "; %llu times if tokens choose one rank's experts",
+                   (unsigned long long)(runs * n.most));
+}
+
 static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, uint64_t runs) {
   const ZpPlan *p = x->p;
   const ZgSegment *g = &p->graph->segments[segment];
@@ -139,20 +156,25 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, u
     const ZpNode *k = &l->nodes[i];
     int64_t members = zp_group_size(&p->mesh, k->dims);
     if (members < 2 || !zp_sends(k)) continue;
-    const ZpValue *v = whole_of(&p->segments[segment], k);
+    const ZpSegment *of = &p->segments[segment];
+    ZpRounds n = k->call.op == ZG_OP_ROUND ? (ZpRounds){1, 1} : zp_rounds(p, of, l, i); /* gathered once */
+    uint64_t bytes = zp_run_bytes(p, of, l, i);
     add_row(x, (ZpSent){.key = key_of(BY_NODE, segment, phase, i),
                         .from = s,
                         .to = s,
                         .op = zp_is_ring(k) ? ZG_OP_ATTEND : k->call.op,
                         .dims = k->dims,
                         .members = members,
-                        .bytes = zp_node_bytes(&p->segments[segment], k),
-                        .count = runs,
+                        .bytes = (bytes + n.even - 1) / n.even,
+                        .count = runs * n.even,
+                        .all = runs * bytes,
+                        .most = runs * n.most,
                         .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
                                           (long long)members),
-                        .what = zg_type_text(p->graph, x->a, &v->type),
-                        .why = zb_printf(x->a, "%s %s: %s (%s)", g->repeat ? g->label : "part",
-                                         zp_phase_text[phase], k->cause, zp_loc_text(p, k->loc))});
+                        .what = zg_type_text(p->graph, x->a, &whole_of(of, k)->type),
+                        .why = zb_printf(x->a, "%s %s: %s (%s)%s", g->repeat ? g->label : "part",
+                                         zp_phase_text[phase], k->cause, zp_loc_text(p, k->loc),
+                                         most_text(x->a, runs, n))});
   }
 }
 
@@ -187,7 +209,7 @@ static void join_stages(Explain *x) {
   for (uint32_t i = 0; i < x->nrows; i++) {
     ZpSent *r = &x->rows[i], *q = n ? &x->rows[n - 1] : NULL;
     if (q && q->key == r->key && q->to + 1 == r->from && q->op == r->op && q->members == r->members &&
-        q->bytes == r->bytes && q->count == r->count && !strcmp(q->over, r->over))
+        q->bytes == r->bytes && q->count == r->count && q->most == r->most && !strcmp(q->over, r->over))
       q->to = r->to;
     else x->rows[n++] = *r;
   }
@@ -195,7 +217,7 @@ static void join_stages(Explain *x) {
 }
 
 double zp_sent_bytes(const ZpSent *r) {
-  double others = (double)(r->members - 1) / (double)r->members, all = (double)r->bytes * (double)r->count;
+  double others = (double)(r->members - 1) / (double)r->members, all = (double)r->all;
   bool own = r->op == ZP_SEND || r->op == ZG_OP_ATTEND || r->op == ZG_OP_SHIFT; /* its bytes are those sent */
   return own ? all : r->op == ZG_OP_ALL_REDUCE ? 2 * others * all : others * all;
 }
@@ -242,6 +264,13 @@ static void put_sums(const ZpPlan *p, ZpSents t, ZbText *out) {
   }
 }
 
+/* Whether tokens say how often something is sent. */
+static bool any_in_rounds(ZpSents t) {
+  bool any = false;
+  for (uint32_t i = 0; i < t.n; i++) any |= t.rows[i].most > t.rows[i].count;
+  return any;
+}
+
 void zp_explain(const ZpPlan *p, ZbText *out) {
   ZbArena *a = zb_arena_new();
   ZpSents t = zp_sents(p, a);
@@ -249,7 +278,9 @@ void zp_explain(const ZpPlan *p, ZbText *out) {
   zb_text_add(out, "what ranks send each other in one step\n"
                    "count: of one rank of each of these stages\n"
                    "bytes: of its whole tensor each time, as gathered, or before it is reduced or exchanged\n"
-                   "sent: by such a rank in all of them, as rings do it\n\n");
+                   "sent: by such a rank in all of them, as rings do it\n");
+  if (any_in_rounds(t)) zb_text_add(out, "both, in rounds of experts: if tokens choose all experts alike\n");
+  zb_text_add(out, "\n");
   zb_text_add(out, "%-6s %7s %14s %14s  %-14s  %-16s  %-30s  cause\n", "stages", "count", "bytes", "sent",
               "collective", "over", "tensor");
   for (uint32_t i = 0; i < t.n; i++) {

@@ -191,6 +191,7 @@ static void put_sent(cJSON *list, const ZpPlan *p, const ZpSent *r) {
   cJSON_AddNumberToObject(x, "from_stage", r->from);
   cJSON_AddNumberToObject(x, "to_stage", r->to);
   put_count(x, "count", r->count);
+  if (r->most > r->count) put_count(x, "most", r->most);
   put_count(x, "bytes", r->bytes);
   put_count(x, "sent", (uint64_t)zp_sent_bytes(r));
   cJSON_AddStringToObject(x, "collective", zp_sent_op(r->op));

@@ -3,7 +3,7 @@
  *
  * What is sent is what explain.c adds up. A collective is a ring in the order of the group's ranks: each
  * sends to the next, over a link of the lowest level of which both are in one member. An all-to-all sends
- * each other rank an equal part. */
+ * each other rank an equal part, and so go rows of experts. */
 #include "runtime/plan/output/tables.h"
 
 #include <string.h>
@@ -69,7 +69,7 @@ static Flow *flow_of(Places *x, const ZpSent *r, uint32_t level) {
 
 static void add_row(Places *x, const ZpSent *r) {
   const ZpMesh *m = &x->p->mesh;
-  bool all_to_all = r->op == ZG_OP_ALL_TO_ALL;
+  bool all_to_all = r->op == ZG_OP_ALL_TO_ALL || r->op == ZG_OP_DISPATCH || r->op == ZG_OP_COMBINE;
   int64_t others = all_to_all ? r->members - 1 : 1;
   for (int64_t rank = 0; rank < m->nranks; rank++) {
     uint32_t stage = m->pipe < 0 ? 0 : (uint32_t)zp_coord(m, rank, m->pipe);

@@ -36,7 +36,9 @@ typedef struct {
   uint16_t op;       /* a collective, or ZP_SEND */
   ZpDims dims;
   int64_t members;
-  uint64_t bytes, count;
+  /* all: bytes of all of the count. Rows of experts are not as many in every round: bytes are the mean. */
+  uint64_t bytes, count, all;
+  uint64_t most; /* count, if one rank's experts have all rows: ZpRounds */
   const char *over, *what, *why;
   const ZpTied *tied; /* over its stages, and not over dims; else NULL */
   bool back;          /* a send: to the stage before */

@@ -128,10 +128,9 @@ static const ZpNode *node_of(const Json *j, const ZpSpan *s) {
 
 static void put_node(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr];
-  const ZpSegment *g = &j->p->segments[j->st->insts[in->inst].segment];
   const ZpNode *n = node_of(j, s);
   begin_slice(j, s, zg_op_info[n->call.op].text, "node", thread);
-  zb_text_add(j->out, ",\"micro-batch\":%u,\"bytes\":%" PRIu64, in->mb, zp_node_bytes(g, n));
+  zb_text_add(j->out, ",\"micro-batch\":%u,\"bytes\":%" PRIu64, in->mb, s->bytes);
   put_text(j, "over", zp_dims_text(&j->p->mesh, j->a, n->dims));
   put_text(j, "source", zp_loc_text(j->p, n->loc));
   if (n->cause) put_text(j, "cause", n->cause);

@@ -56,7 +56,7 @@ static bool measure(Space *x, int64_t by, Trial *t) {
         double trip = x->g->segments[s].trip;
         t->flops += n->flops * trip;
         if (!zp_sends(n)) continue;
-        t->bytes += (double)zp_node_bytes(&p->segments[s], n) * trip;
+        t->bytes += (double)zp_run_bytes(p, &p->segments[s], &p->segments[s].list[k], i) * trip;
         t->regroups |= n->call.op != ZG_OP_ALL_REDUCE;
       }
   zb_arena_free(a);

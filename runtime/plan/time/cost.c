@@ -17,6 +17,7 @@ Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, Zb
 
 /* What is asked next is of this list. */
 static void begin_list(Cost *x, const ZpSegment *s, const ZpList *l) {
+  x->segment = s;
   x->list = l;
   x->cached = NULL;
   if (!(x->c->cache > 0) || !(x->c->cached > 0)) return;
@@ -27,8 +28,17 @@ static void begin_list(Cost *x, const ZpSegment *s, const ZpList *l) {
   else zp_cached_bytes(s, l, x->c->cache, x->cached, x->a);
 }
 
+/* How often it is played: what is between dispatch and combine if experts are chosen alike. */
+static double times(const Cost *x, const ZpNode *n) {
+  return (double)zp_rounds(x->p, x->segment, x->list, (uint32_t)(n - x->list->nodes)).even;
+}
+
 static double call_seconds(const Cost *x, const ZpNode *n) {
-  return zp_call_seconds(x->c, n, x->cached ? x->cached[n - x->list->nodes] : 0);
+  double cached = x->cached ? x->cached[n - x->list->nodes] : 0, rounds = n->rounds ? times(x, n) : 1;
+  if (rounds == 1) return zp_call_seconds(x->c, n, cached);
+  ZpNode one = *n; /* whose FLOPs are those of all rounds */
+  one.flops /= rounds;
+  return rounds * zp_call_seconds(x->c, &one, cached);
 }
 
 /* ---- where groups lie ---------------------------------------------------------------------------------- */
@@ -85,13 +95,16 @@ static double moving(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *
   if (zp_is_halo(n)) /* first the kernel, of what stays on the rank */
     return call_seconds(x, n) + zp_transfer_seconds(x->c, (double)zp_halo_bytes(n), *at);
   int op = n->call.op;
-  if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL;
+  double bytes = (double)zp_node_bytes(s, n);
+  if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL, bytes /= times(x, n);
   if (op == ZG_OP_ROUND) op = ZG_OP_ALL_GATHER;
-  return zp_collective_seconds(x->c, op, (double)zp_node_bytes(s, n), *at);
+  return zp_collective_seconds(x->c, op, bytes, *at);
 }
 
+/* In all rounds; what ranks have of each expert is gathered once for all. */
 static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *n, const ZpPlace **at) {
-  return moving(x, stage, s, n, at) + packing(x, s, n);
+  double rounds = n->call.op == ZG_OP_ROUND ? 1 : times(x, n);
+  return rounds * (moving(x, stage, s, n, at) + packing(x, s, n));
 }
 
 static Piece *add_piece(Cost *x, Pieces *to, Piece p) {

@@ -43,8 +43,9 @@ typedef struct {
   const ZpPlan *p;
   const ZlCluster *c;
   const ZpTimeOptions *o;
-  ZbArena *a;         /* scratch */
-  const ZpList *list; /* the one that is looked at, */
+  ZbArena *a; /* scratch */
+  const ZpSegment *segment;
+  const ZpList *list; /* the one that is looked at, of this segment, */
   double *cached;     /* and of its nodes what a cache has; NULL: nothing */
   ZpPlace **place;    /* per stage and set of dims; NULL: not asked yet */
 } Cost;

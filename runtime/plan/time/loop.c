@@ -183,9 +183,16 @@ static double compute_rate(const Loop *l, const Stage *s) {
 }
 
 /* ---- starts and ends ----------------------------------------------------------------------------------- */
+static uint64_t node_bytes(const Loop *l, const Stage *s, uint32_t instr, uint32_t node) {
+  const ZpInstr *in = &s->st->prog.instrs[instr];
+  const ZpSegment *g = &l->x->p->segments[s->st->insts[in->inst].segment];
+  return zp_run_bytes(l->x->p, g, &g->list[zp_phase(in->op)], node);
+}
+
 static void keep_span(Loop *l, Stage *s, uint32_t instr, uint32_t node, double begin) {
   if (!l->x->o->spans) return;
   ZpSpan span = {.step = 1, .instr = instr, .node = node, .begin = begin, .end = l->now};
+  if (node != ZP_NONE) span.bytes = node_bytes(l, s, instr, node);
   ZB_PUSH(l->a, s->out->spans, s->out->nspans, span);
 }
 

@@ -3,6 +3,7 @@
  * its communicator, which here notes operations and their bytes and carries nothing. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/state/state.h"
+#include "runtime/plan/time/time.h"
 #include "tests/unit/plan/models/recipes.h"
 #include "tests/unit/plan/models/stream.h"
 
@@ -116,6 +117,13 @@ static Sums read_json(const ZpPlan *p, ZbArena *a, uint32_t *rows) {
 /* ---- the program --------------------------------------------------------------------------------------- */
 static const char *dims_text(const ZpPlan *p, ZbArena *a, ZpDims dims) {
   return zb_printf(a, "%s (%lld)", zp_dims_text(&p->mesh, a, dims), (long long)zp_group_size(&p->mesh, dims));
+}
+
+/* What explain calls what nodes do. */
+static const char *op_text(uint16_t op) {
+  return op == ZG_OP_SHIFT                               ? "halo"
+         : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD ? "ring"
+                                                         : zg_op_info[op].text;
 }
 
 static uint64_t elems(const ZkView *v) {
@@ -315,10 +323,15 @@ static int the_size(ZxComm *c) { return (int)noting(c)->p->mesh.nranks; }
 static int none(ZxComm *c) { return (void)c, 0; }
 static ZxGroup split(ZxComm *c, int color) { return color < 0 ? -1 : ++noting(c)->ngroups; }
 
+/* To the next stage or the one before; or within a stage, by a ring, a halo or what has rows of experts. */
 static ZxRequest send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
   Noting *n = noting(c);
+  int pipe = n->p->mesh.pipe;
   (void)p, (void)tag;
-  add(&n->sums, n->e->stage, "send", peer > n->rank ? "next stage" : "stage before", bytes);
+  if (pipe < 0 || zp_coord(&n->p->mesh, peer, pipe) == n->e->stage)
+    add(&n->sums, n->e->stage, op_text(n->e->node->call.op), dims_text(n->p, n->sums.a, n->e->node->dims),
+        bytes);
+  else add(&n->sums, n->e->stage, "send", peer > n->rank ? "next stage" : "stage before", bytes);
   return -1;
 }
 
@@ -336,8 +349,10 @@ static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem 
 
 /* All members have what this rank has: so ids stay ids. */
 static ZxRequest all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes, void *out) {
-  uint64_t members = members_of(noting(c), g);
-  note(noting(c), "all_gather", g, bytes * members);
+  Noting *n = noting(c);
+  uint64_t members = members_of(n, g);
+  bool round = n->e->node && n->e->node->call.op == ZG_OP_ROUND && n->e->node_group[n->e->node->dims] == g;
+  note(n, round ? "round" : "all_gather", g, bytes * members);
   for (uint64_t i = 0; i < members; i++) memmove((char *)out + i * bytes, part, bytes);
   return -1;
 }
@@ -377,8 +392,14 @@ static const ZxCommTable notes = {.name = "notes",
                                   .barrier = nothing,
                                   .free = nothing};
 
+/* What a step says of itself: its trace, and bytes by operation as `--times` has them. */
+typedef struct {
+  ZbText trace;
+  double bytes[ZG_OP_COUNT];
+} Report;
+
 /* One step of rank `rank`, alone: numbers are wrong, operations and bytes are right. */
-static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums) {
+static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums, Report *report) {
   Plan q = plan_of(g, recipe); /* its calls are the engine's from then on */
   ZbErr err = {0};
   ZkEnv env = {.pool = zk_pool_new(1)};
@@ -386,6 +407,7 @@ static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums)
   ZxMix *data = stream_of_tokens(q.a);
   cr_assert(zx_device_cpu.open(&env, 0, &err), "%s", err.text);
   ZxEngineOptions o = {.device = &zx_device_cpu, .env = &env, .data = data};
+  if (report) o.trace_from = o.trace_to = 1, o.times = true;
   ZxEngine *e = zx_engine_new(q.a, q.p, &n.c, &o, &err);
   cr_assert(e, "%s\n%s", err.text, recipe);
   n.e = e;
@@ -395,6 +417,10 @@ static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums)
   cr_assert(zx_engine_step(e, 1, &step, &err), "%s\n%s", err.text, recipe);
   cr_assert_eq(step.used_bytes, zx_engine_bytes(e));
   *sums = n.sums;
+  uint64_t nspans;
+  const ZpSpan *spans = zx_engine_spans(e, &nspans);
+  if (report) zp_trace_events(q.p, rank, spans, nspans, 0, 0, false, &report->trace);
+  for (int op = 0; report && op < ZG_OP_COUNT; op++) report->bytes[op] = zx_engine_work(e)[op].bytes;
   zx_engine_free(e);
   zx_device_cpu.close(&env);
   zk_pool_free(env.pool);
@@ -420,7 +446,7 @@ static bool check_engine(const ZgGraph *g, const ZpPlan *p, const char *recipe) 
     for (int last = 0; last < 2; last++) {
       Sums one = {.a = a}, moved = {.a = a};
       keep_stage(&printed, s, &one);
-      play(g, recipe, zp_rank_of_stage(&p->mesh, last ? p->mesh.nranks - 1 : 0, s), &moved);
+      play(g, recipe, zp_rank_of_stage(&p->mesh, last ? p->mesh.nranks - 1 : 0, s), &moved, NULL);
       expect_equal(&one, &moved, "the engine", zb_printf(a, "%s\n%s", recipe, t.s));
     }
   zb_text_free(&t);
@@ -430,3 +456,189 @@ static bool check_engine(const ZgGraph *g, const ZpPlan *p, const char *recipe) 
 
 Test(explain, gpt2_engine) { many(GPT2, 280, 20, check_engine); }
 Test(explain, llama3_engine) { many(LLAMA3, 280, 20, check_engine); }
+
+/* ---- what all of them say of one plan ------------------------------------------------------------------ */
+/* By operation: how often, and bytes of whole tensors; at least, and at most where tokens say how often. */
+typedef struct {
+  char op[16];
+  uint64_t count[2], bytes[2];
+} Said;
+typedef struct {
+  Said at[16];
+  uint32_t n;
+} Table;
+
+static Said *said_of(Table *t, const char *op) {
+  uint32_t i = 0;
+  while (i < t->n && strcmp(t->at[i].op, op)) i++;
+  if (i == t->n) snprintf(t->at[t->n++].op, sizeof t->at[i].op, "%s", op);
+  return &t->at[i];
+}
+
+static void say(Table *t, const char *op, uint64_t count, uint64_t most, uint64_t bytes) {
+  bool rows = !strcmp(op, "dispatch") || !strcmp(op, "combine"); /* no more of them, however many rounds */
+  Said *s = said_of(t, op);
+  s->count[0] += count;
+  s->count[1] += most;
+  s->bytes[0] += count * bytes;
+  s->bytes[1] += (rows ? count : most) * bytes;
+}
+
+static uint64_t number(const cJSON *o, const char *key, uint64_t otherwise) {
+  const cJSON *x = cJSON_GetObjectItem(o, key);
+  return x ? (uint64_t)cJSON_GetNumberValue(x) : otherwise;
+}
+
+static const char *text(const cJSON *o, const char *key) {
+  const cJSON *x = cJSON_GetObjectItem(o, key);
+  return x ? cJSON_GetStringValue(x) : "";
+}
+
+static Table of_json(const ZpPlan *p, uint64_t stage) {
+  Table said = {0};
+  ZbText t = {0};
+  zp_explain_json(p, &t);
+  cJSON *o = cJSON_Parse(t.s), *row;
+  cJSON_ArrayForEach(row, cJSON_GetObjectItem(o, "messages")) {
+    uint64_t count = number(row, "count", 0);
+    if (stage < number(row, "from_stage", 0) || stage > number(row, "to_stage", 0)) continue;
+    say(&said, text(row, "collective"), count, number(row, "most", count), number(row, "bytes", 0));
+  }
+  cJSON_Delete(o);
+  zb_text_free(&t);
+  return said;
+}
+
+/* Slices of a trace that send: of transfers, of collectives, and of nodes that are any. A ROUND has gathered once for
+ * those of its region. */
+static Table of_trace(const char *events, size_t n) {
+  Table said = {0};
+  ZbText t = {0};
+  zb_text_add(&t, "%s%.*s%s", zp_trace_head, (int)n, events, zp_trace_tail);
+  cJSON *o = cJSON_Parse(t.s), *x;
+  cr_assert(o, "no JSON: %s", t.s);
+  cJSON_ArrayForEach(x, cJSON_GetObjectItem(o, "traceEvents")) {
+    const cJSON *args = cJSON_GetObjectItem(x, "args");
+    const char *kind = text(x, "cat"), *name = text(x, "name"), *op = text(args, "collective");
+    uint64_t bytes = number(args, "bytes", 0);
+    if (strcmp(text(x, "ph"), "X") || !bytes) continue;
+    if (!strcmp(kind, "node"))
+      op = !strcmp(name, "shift") ? "halo" : !strncmp(name, "attend", 6) ? "ring" : name;
+    else if (!strcmp(kind, "transfers")) op = strncmp(name, "SEND", 4) ? "" : "send";
+    else if (!strncmp(name, "REDUCE_TIED", 11)) op = "all_reduce";
+    if (*op) say(&said, op, 1, 1, bytes);
+  }
+  cJSON_Delete(o);
+  zb_text_free(&t);
+  return said;
+}
+
+/* Of a step that is predicted: of what is in rounds one slice with the bytes of all. */
+static Table of_prediction(Plan *q, int64_t rank, uint32_t stage) {
+  ZlLevel node = {
+      .name = {.s = "node"}, .size = 16, .bandwidth = 1e9, .latency = 1e-6, .start = 1e-6, .ramp = 1e-6};
+  ZlCluster c = {.flops_f32 = 1e12,
+                 .products = .5,
+                 .attention = .5,
+                 .attention_grad = .8,
+                 .stream = 1e11,
+                 .launch = 1e-6,
+                 .steal = .1,
+                 .levels = &node,
+                 .nlevels = 1};
+  ZpTime *time = zp_time(q->a, q->p, &c, &(ZpTimeOptions){.spans = true}, q->d);
+  cr_assert(time, "%s", plan_messages(q));
+  ZbText t = {0};
+  zp_trace_events(q->p, rank, time->stages[stage].spans, time->stages[stage].nspans, 0, 0, true, &t);
+  Table said = of_trace(t.s, t.len);
+  zb_text_free(&t);
+  return said;
+}
+
+static Table of_engine(const Sums *s) {
+  Table said = {0};
+  for (uint32_t i = 0; i < s->n; i++) {
+    Said *x = said_of(&said, s->sum[i].op);
+    for (int k = 0; k < 2; k++) x->count[k] += s->sum[i].count, x->bytes[k] += s->sum[i].bytes;
+  }
+  return said;
+}
+
+enum { NUMBERS = 1, BYTES = 2, AT_MOST = 4 }; /* AT_MOST: what goes to its own rank is not sent */
+static void expect_within(Table *have, const Said *x, unsigned what, const char *who) {
+  const Said *y = said_of(have, x->op);
+  bool count = !(what & NUMBERS) || (y->count[0] >= x->count[0] && y->count[0] <= x->count[1]);
+  bool bytes = !(what & BYTES) || y->bytes[0] <= x->bytes[1];
+  bytes &= !(what & BYTES) || what & AT_MOST || y->bytes[0] >= x->bytes[0];
+  cr_expect(count && bytes, "%s: explain %llu to %llu times, %llu to %llu bytes; %s %llu times, %llu bytes",
+            x->op, (unsigned long long)x->count[0], (unsigned long long)x->count[1],
+            (unsigned long long)x->bytes[0], (unsigned long long)x->bytes[1], who,
+            (unsigned long long)y->count[0], (unsigned long long)y->bytes[0]);
+}
+
+/* A rank's trace has each with its bytes, as often as it was played; and the communicator hears of as many. Rings, halos
+ * and rows are several messages each. */
+static void said_alike(const ZgGraph *g, const char *recipe, int64_t rank, const char *must) {
+  Plan q = plan_of(g, recipe);
+  uint32_t stage = q.p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&q.p->mesh, rank, q.p->mesh.pipe);
+  Sums sums = {.a = q.a};
+  Report report = {0};
+  play(g, recipe, rank, &sums, &report);
+  Table plan = of_json(q.p, stage), traced = of_trace(report.trace.s, report.trace.len),
+        moved = of_engine(&sums), predicted = of_prediction(&q, rank, stage), timed = {0};
+  static const uint16_t of_nodes[] = {ZG_OP_ROUND, ZG_OP_DISPATCH,
+                                      ZG_OP_COMBINE}; /* alone: no instructions do them */
+  for (int k = 0; k < 3; k++)
+    said_of(&timed, zg_op_info[of_nodes[k]].text)->bytes[0] = (uint64_t)report.bytes[of_nodes[k]];
+  for (uint32_t i = 0; i < plan.n; i++) {
+    const Said *x = &plan.at[i];
+    bool parts = !strcmp(x->op, "ring") || !strcmp(x->op, "halo");
+    bool rows = !strcmp(x->op, "dispatch") || !strcmp(x->op, "combine");
+    expect_within(&traced, x, NUMBERS | BYTES, "its trace");
+    expect_within(&predicted, x, BYTES, "its prediction");
+    if (rows || !strcmp(x->op, "round")) expect_within(&timed, x, BYTES, "times");
+    expect_within(&moved, x, rows ? BYTES | AT_MOST : parts ? BYTES : NUMBERS | BYTES, "the engine");
+  }
+  cr_expect_eq(predicted.n, plan.n, "%s: kinds of messages", recipe);
+  cr_expect_eq(traced.n, plan.n, "%s: kinds of messages", recipe);
+  cr_expect_eq(moved.n, plan.n, "%s: kinds of messages", recipe);
+  for (const char *w = must; *w; w += strcspn(w, " "), w += strspn(w, " ")) {
+    const char *op = zb_printf(q.a, "%.*s", (int)strcspn(w, " "), w);
+    cr_expect(said_of(&plan, op)->count[0], "%s: no %s", recipe, op);
+  }
+  zb_text_free(&report.trace);
+  plan_close(&q);
+}
+
+static const struct {
+  const char *model, *options, *recipe;
+  int64_t rank;
+  const char *must;
+} alike[] = {
+    {"llama3", "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D words=12",
+     "mesh c = 4 split seq over c attention ring bind batch = 4, seq = 16 micro 2", 1, "ring all_reduce"},
+    {"llama3", "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D words=12",
+     "mesh t = 2, d = 2 split kv over t split batch over d bind batch = 8, seq = 16 micro 1\n"
+     "shard params, grads, states over d unit layer optimizer adamw(lr = 1)\n"
+     "optimizer muon(lr = 1) for wq, wk, wv, wo, gate, up, down",
+     3, "all_gather reduce_scatter all_reduce"},
+    {"gpt2", "-D layers=3 -D heads=4 -D width=16 -D context=32 -D words=12",
+     "mesh pipe = 2, d = 2 split batch over d stages over pipe = [2, 1] bind batch = 8, seq = 16 micro 1\n"
+     "shard grads, states over d",
+     2, "send all_reduce reduce_scatter"},
+    {"mamba2", "-D layers=2 -D heads=4 -D width=16 -D head_dim=8 -D state=4 -D words=12",
+     "mesh c = 3 split seq over c bind batch = 4, seq = 24 micro 2", 1, "halo all_reduce"},
+    {"mixtral", "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D experts=4 -D words=12",
+     "mesh t = 2 split embed over t bind batch = 4, seq = 16, slot = 0.4 micro 2", 1, "all_reduce"},
+    {"mixtral", "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D experts=4 -D words=12",
+     "mesh ep = 2, t = 2 split batch, expert over ep split embed over t bind batch = 8, seq = 16, slot = 0.5 "
+     "micro 4",
+     1, "dispatch combine round all_reduce"}};
+
+Test(explain, traces_and_the_engine_say_the_same) {
+  for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+    Model m = model_open(alike[i].model, NULL, alike[i].options);
+    said_alike(m.g, alike[i].recipe, alike[i].rank, alike[i].must);
+    model_close(&m);
+  }
+}

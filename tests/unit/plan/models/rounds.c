@@ -1,6 +1,7 @@
 /* What is between dispatch and combine is one run of neighbours that is played in rounds; faults in it are
  * refused. */
 #include "graph/ragged.h"
+#include "runtime/plan/time/time.h"
 #include "tests/unit/plan/models/faults.h"
 
 #define MOE(after)                                                                                           \
@@ -124,6 +125,45 @@ Test(rounds, rows_are_of_their_round) {
   }
   WITH(slots[0]->out[1], slots[1]->out[1], "counts rows that have no places");
   plan_close(&q);
+  model_close(&m);
+}
+
+/* Predicted times are those of all rounds: as if a round had room for all rows, as often. */
+Test(rounds, take_their_time) {
+  Model m = model_open(NULL, moe, NULL);
+  ZlLevel node = {.name = {.s = "node"}, .size = 4, .bandwidth = 1e9, .latency = 1e-6, .start = 1e-5};
+  ZlCluster c = {
+      .flops_f32 = 1e30, .products = 1, .stream = 1e9, .launch = 1e-6, .levels = &node, .nlevels = 1};
+  static const char *const recipe[] = {
+      "mesh t = 2 split d over t bind batch = 4, seq = 6, slot = 0.33 micro 2",
+      "mesh ep = 2 split batch, expert over ep bind batch = 8, seq = 6, slot = 0.33 micro 4"};
+  for (int i = 0; i < 2; i++) {
+    Plan q = plan_of(m.g, recipe[i]);
+    ZpSegment *s = &q.p->segments[1];
+    const ZpList *l = &s->list[ZP_FWD];
+    ZpNode *round = node_of(s, ZP_FWD, ZG_OP_ROUND);
+    uint32_t first = (uint32_t)(round - l->nodes), regions = 0;
+    double *all = ZB_NEWN(q.a, double, l->n), *one = ZB_NEWN(q.a, double, l->n);
+    ZpRounds n = zp_rounds(q.p, s, l, first);
+    cr_assert(n.even == 3 && n.most == (i ? 6 : 3), "%d, %d", (int)n.even, (int)n.most);
+    zp_list_seconds(q.p, &c, 0, 1, ZP_FWD, all);
+    round->call.opt[1] *= 3;
+    zp_list_seconds(q.p, &c, 0, 1, ZP_FWD, one);
+    for (uint32_t k = 0; k < l->n; k++) {
+      const ZpNode *x = &l->nodes[k];
+      bool travels = x->dims && (x->call.op == ZG_OP_DISPATCH || x->call.op == ZG_OP_COMBINE);
+      ZpPlace at = zp_place_of_dim(&c, 2, 1);
+      double start = 2 * zp_collective_seconds(&c, ZG_OP_ALL_TO_ALL, 1e3, &at) -
+                     zp_collective_seconds(&c, ZG_OP_ALL_TO_ALL, 2e3, &at); /* bytes are as many in all */
+      double times = x->rounds && !(x->dims && x == round) ? 3 : 1;
+      double want = travels ? one[k] + 2 * start : times * one[k];
+      cr_expect_float_eq(all[k], want, 1e-9 * want, "%s: %g, not %g", zg_op_info[x->call.op].text, all[k],
+                         want);
+      regions += x->rounds > 0;
+    }
+    cr_expect_gt(regions, 4);
+    plan_close(&q);
+  }
   model_close(&m);
 }
 
