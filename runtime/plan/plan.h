@@ -762,6 +762,8 @@ void zp_show_places(const ZpPlan *p, const ZlCluster *c, ZbText *out);
 void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);
 void zp_explain_json(const ZpPlan *p, ZbText *out);
+/* Bytes of an instruction that moves something: not of a collective of one rank. Else 0. */
+uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in);
 /* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. Of dispatch
  * and combine: of a rank's rows, in all rounds. Of an attend around a ring and of a
  * shift: what the rank sends. */

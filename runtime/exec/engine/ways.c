@@ -166,7 +166,7 @@ void zx_engine_ways(const ZxEngine *e, const ZlCluster *c, ZbText *out) {
 static double sent(const ZpPlan *p, const ZpStage *st) {
   double bytes = 0;
   for (uint32_t i = 0; i < st->prog.ninstrs; i++)
-    if (st->prog.instrs[i].queue != ZP_Q_COMPUTE) bytes += (double)st->prog.instrs[i].bytes;
+    bytes += (double)zp_instr_bytes(p, &st->prog.instrs[i]);
   for (uint32_t i = 0; i < st->ninsts; i++)
     for (int k = 0; k < ZP_PHASES; k++) {
       const ZpSegment *s = &p->segments[st->insts[i].segment];

@@ -54,6 +54,11 @@ static int64_t members_of(const ZpPlan *p, const ZpInstr *in) {
   return in->op == ZP_I_REDUCE_TIED ? p->tied[in->tied].nstages : zp_group_size(&p->mesh, in->dims);
 }
 
+uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in) {
+  bool moves = in->queue == ZP_Q_P2P || (in->queue == ZP_Q_COLL && members_of(p, in) > 1);
+  return moves ? in->bytes : 0;
+}
+
 static const char *over_of(const Explain *x, const ZpInstr *in) {
   if (in->queue == ZP_Q_P2P) return in->op == ZP_I_SEND_ACT ? "next stage" : "stage before";
   if (in->op == ZP_I_REDUCE_STEP) return zb_printf(x->a, "all ranks (%lld)", (long long)x->p->mesh.nranks);

@@ -230,11 +230,12 @@ static void put_instr(cJSON *list, const ZpPlan *p, uint32_t s, const ZpInstr *i
   cJSON_AddStringToObject(x, "op", zp_instr_info[in->op].text);
   cJSON_AddStringToObject(x, "text", text.s);
   if (in->queue == ZP_Q_P2P) cJSON_AddNumberToObject(x, "peer", in->peer);
-  if (in->queue == ZP_Q_COLL && in->dims) {
+  uint64_t bytes = zp_instr_bytes(p, in);
+  if (bytes && in->queue == ZP_Q_COLL && in->dims) {
     cJSON_AddStringToObject(x, "collective", zp_sent_op(in->coll));
     put_dims(x, "dims", p, in->dims);
   }
-  if (in->bytes) put_count(x, "bytes", in->bytes);
+  if (bytes) put_count(x, "bytes", bytes);
   put_numbers(x, "after", in->wait, in->nwait);
   zb_text_free(&text);
 }

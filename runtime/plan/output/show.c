@@ -256,9 +256,10 @@ void zp_show_programs(const ZpPlan *p, ZbText *out) {
       zb_text_add(out, "%6u  %-8s", i, zp_queue_text[in->queue]);
       zp_instr_text(p, s, in, out);
       if (in->queue == ZP_Q_P2P) zb_text_add(out, " stage %u", in->peer);
-      if (in->queue == ZP_Q_COLL && in->dims)
+      uint64_t moved = zp_instr_bytes(p, in);
+      if (moved && in->queue == ZP_Q_COLL && in->dims)
         zb_text_add(out, " %s over %s", zg_op_info[in->coll].text, zp_dims_text(&p->mesh, tmp, in->dims));
-      if (in->bytes) zb_text_add(out, " %s", zb_bytes(bytes, in->bytes));
+      if (moved) zb_text_add(out, " %s", zb_bytes(bytes, moved));
       for (uint32_t k = 0; k < in->nwait; k++) zb_text_add(out, "%s%u", k ? "," : "  after ", in->wait[k]);
       zb_text_add(out, "\n");
     }

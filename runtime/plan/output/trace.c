@@ -110,10 +110,11 @@ static void put_instr(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr], *cause = waited_for(j, in);
   begin_slice(j, s, instr_text(j, in), queue_text[in->queue], thread);
   if (has_microbatch(in)) zb_text_add(j->out, ",\"micro-batch\":%u", in->mb);
-  if (in->bytes) zb_text_add(j->out, ",\"bytes\":%" PRIu64, in->bytes);
+  uint64_t bytes = zp_instr_bytes(j->p, in);
+  if (bytes) zb_text_add(j->out, ",\"bytes\":%" PRIu64, bytes);
   if (in->queue == ZP_Q_P2P)
     zb_text_add(j->out, ",\"peer\":%" PRId64, zp_rank_of_stage(&j->p->mesh, j->rank, in->peer));
-  if (in->queue == ZP_Q_COLL && in->dims) {
+  if (bytes && in->queue == ZP_Q_COLL && in->dims) {
     put_text(j, "collective", zg_op_info[in->coll].text);
     put_text(j, "over", zp_dims_text(&j->p->mesh, j->a, in->dims));
   }

@@ -396,6 +396,7 @@ static const ZxCommTable notes = {.name = "notes",
 typedef struct {
   ZbText trace;
   double bytes[ZG_OP_COUNT];
+  uint64_t arena;
 } Report;
 
 /* One step of rank `rank`, alone: numbers are wrong, operations and bytes are right. */
@@ -416,6 +417,7 @@ static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums,
   ZxStep step;
   cr_assert(zx_engine_step(e, 1, &step, &err), "%s\n%s", err.text, recipe);
   cr_assert_eq(step.used_bytes, zx_engine_bytes(e));
+  if (report) report->arena = step.used_bytes;
   *sums = n.sums;
   uint64_t nspans;
   const ZpSpan *spans = zx_engine_spans(e, &nspans);
@@ -509,8 +511,8 @@ static Table of_json(const ZpPlan *p, uint64_t stage) {
   return said;
 }
 
-/* Slices of a trace that send: of transfers, of collectives, and of nodes that are any. A ROUND has gathered once for
- * those of its region. */
+/* Slices of a trace that send: of transfers, of collectives, and of nodes that are any. A ROUND has
+ * gathered once for those of its region. */
 static Table of_trace(const char *events, size_t n) {
   Table said = {0};
   ZbText t = {0};
@@ -576,8 +578,74 @@ static void expect_within(Table *have, const Said *x, unsigned what, const char 
             (unsigned long long)y->count[0], (unsigned long long)y->bytes[0]);
 }
 
-/* A rank's trace has each with its bytes, as often as it was played; and the communicator hears of as many. Rings, halos
- * and rows are several messages each. */
+/* How many slices of a trace are of a queue, with a name that begins so. */
+static uint64_t slices(const ZbText *trace, const char *queue, const char *name) {
+  ZbArena *a = zb_arena_new();
+  const char *kind = zb_printf(a, "\"cat\":\"%s\"", queue), *called = zb_printf(a, "\"name\":\"%s", name);
+  uint64_t n = 0;
+  for (const char *line = trace->s; line < trace->s + trace->len; line += strcspn(line, "\n") + 1) {
+    const char *one = zb_printf(a, "%.*s", (int)strcspn(line, "\n"), line);
+    n += strstr(one, "\"ph\":\"X\"") && strstr(one, kind) && strstr(one, called);
+  }
+  zb_arena_free(a);
+  return n;
+}
+
+static cJSON *shown(void (*put)(const ZpPlan *, ZbText *), const ZpPlan *p, const cJSON **stage, uint32_t s) {
+  ZbText t = {0};
+  put(p, &t);
+  cJSON *o = cJSON_Parse(t.s);
+  *stage = cJSON_GetArrayItem(cJSON_GetObjectItem(o, "stages"), (int)s);
+  cr_assert(*stage, "no stage in JSON: %s", t.s);
+  zb_text_free(&t);
+  return o;
+}
+
+/* Memory, micro-batches, instructions and idle time: of `show` as text and as JSON, of `programs`, of the
+ * engine and its trace. */
+static void shows_alike(const ZpPlan *p, uint32_t s, const Report *r) {
+  const cJSON *stage, *program, *run, *x;
+  cJSON *show = shown(zp_show_json, p, &stage, s), *programs = shown(zp_show_programs_json, p, &program, s);
+  uint64_t lines = 0, passes = 0, micro = number(cJSON_GetObjectItem(show, "batch"), "micro_batches", 0);
+  cJSON_ArrayForEach(run, cJSON_GetObjectItem(stage, "holds")) passes +=
+      number(run, "to", 0) - number(run, "from", 0) + 1;
+  const cJSON *memory = cJSON_GetObjectItem(stage, "device_bytes");
+  uint64_t arena = number(memory, "arena", 0), queue[ZP_QUEUES] = {0};
+  cJSON_ArrayForEach(x, memory) lines += strcmp(x->string, "arena") ? (uint64_t)x->valuedouble : 0;
+  cr_expect(arena == r->arena && lines == arena, "an arena of %llu, lines of %llu; %llu are used",
+            (unsigned long long)arena, (unsigned long long)lines, (unsigned long long)r->arena);
+  cr_expect_eq(slices(&r->trace, "compute", "FWD("), micro * passes);
+  cr_expect_eq(slices(&r->trace, "compute", "BWD("), micro * passes);
+  cr_expect_eq((uint64_t)cJSON_GetArraySize(cJSON_GetObjectItem(stage, "timeline")), 2 * micro);
+  cJSON_ArrayForEach(x, cJSON_GetObjectItem(program, "instructions")) for (int k = 0; k < ZP_QUEUES; k++)
+      queue[k] += !strcmp(text(x, "queue"), zp_queue_text[k]);
+  cr_expect_eq(queue[0] + queue[1] + queue[2], number(stage, "instructions", 0));
+  cr_expect_eq(slices(&r->trace, "compute", ""), queue[ZP_Q_COMPUTE]);
+  cr_expect_eq(slices(&r->trace, "transfers", ""), queue[ZP_Q_P2P]);
+  cr_expect_eq(slices(&r->trace, "collectives", ""), queue[ZP_Q_COLL]);
+  const cJSON *schedule = cJSON_GetObjectItem(show, "schedule");
+  double idle = cJSON_GetNumberValue(cJSON_GetObjectItem(schedule, "idle"));
+  cr_expect_float_eq(idle, 1 - 3 * (double)micro / (double)number(schedule, "units", 0), 1e-12);
+  ZbText t = {0};
+  ZbArena *a = zb_arena_new();
+  zb_bytes_exactly(true);
+  zp_show(p, &t);
+  zp_show_schedule(p, &t);
+  const char *said[] = {
+      zb_printf(a, " %llu B\n", (unsigned long long)arena),
+      zb_printf(a, " = %llu micro-batch", (unsigned long long)micro),
+      p->nstages > 1 ? zb_printf(a, "%.1f %% idle", 100 * idle) : "",
+      zb_printf(a, "micro-batches: %llu units", (unsigned long long)number(schedule, "units", 0))};
+  for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+    cr_expect(strstr(t.s, said[i]), "no `%s` in:\n%s", said[i], t.s);
+  zb_arena_free(a);
+  zb_text_free(&t);
+  cJSON_Delete(show);
+  cJSON_Delete(programs);
+}
+
+/* A rank's trace has each with its bytes, as often as it was played; and the communicator hears of as
+ * many. Rings, halos and rows are several messages each. */
 static void said_alike(const ZgGraph *g, const char *recipe, int64_t rank, const char *must) {
   Plan q = plan_of(g, recipe);
   uint32_t stage = q.p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&q.p->mesh, rank, q.p->mesh.pipe);
@@ -606,6 +674,7 @@ static void said_alike(const ZgGraph *g, const char *recipe, int64_t rank, const
     const char *op = zb_printf(q.a, "%.*s", (int)strcspn(w, " "), w);
     cr_expect(said_of(&plan, op)->count[0], "%s: no %s", recipe, op);
   }
+  shows_alike(q.p, stage, &report);
   zb_text_free(&report.trace);
   plan_close(&q);
 }
@@ -628,6 +697,10 @@ static const struct {
      2, "send all_reduce reduce_scatter"},
     {"mamba2", "-D layers=2 -D heads=4 -D width=16 -D head_dim=8 -D state=4 -D words=12",
      "mesh c = 3 split seq over c bind batch = 4, seq = 24 micro 2", 1, "halo all_reduce"},
+    {"llama3", "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D words=12",
+     "mesh d = 1, t = 2 split batch over d split kv over t shard params, grads, states over d\n"
+     "bind batch = 4, seq = 16 micro 1",
+     1, "all_reduce"},
     {"mixtral", "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D experts=4 -D words=12",
      "mesh t = 2 split embed over t bind batch = 4, seq = 16, slot = 0.4 micro 2", 1, "all_reduce"},
     {"mixtral", "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D experts=4 -D words=12",
