@@ -19,7 +19,7 @@ of() { sed -n "s/.* $1 \([0-9]*\).*/\1/p" ranks.txt; }
 
 # traced RECIPE RANKS: with the default steps; each rank of a stage has as many slices as its stage has instructions
 traced() {
-  train "$1" "$2" --trace "$1.json"
+  train "$1" "$2" --trace "$1.json" --log "$1"
   says "^trace of steps 2 to 3: $1.json"
   $check "$1.json" >ranks.txt || { cat ranks.txt; fail "the trace of $1"; }
   [ "$(wc -l <ranks.txt)" -eq $((2 * $2)) ] || { cat ranks.txt; fail "$1: not two steps of each rank"; }
@@ -28,6 +28,11 @@ traced() {
       else if (part == 1) instrs[$1] = $4; else if (part == 2) arena[$1] = $NF; next }
     { if ($8 != instrs[$4]) { print "slices:", $0, instrs[$4]; exit 1 }
       if ($14 > arena[$4] || $14 < arena[$4] / 4) { print "arena:", $0, arena[$4]; exit 1 } }' plan.txt ranks.txt || { cat plan.txt; fail "$1"; }
+  # metrics have the same of each stage
+  awk '/^stage +params/ { on = 1; next } !NF { on = 0 } on { print $1, $NF, $NF }' plan.txt >planned.txt
+  tail -n 1 "$1/metrics.jsonl" | grep -o '"stage":[0-9]*,"planned_bytes":[0-9]*,"used_bytes":[0-9]*' | tr -c '0-9\n' ' ' |
+    awk '{ print $1, $2, $3 }' >logged.txt
+  diff planned.txt logged.txt || fail "$1: arenas of metrics.jsonl"
 }
 # Micro-batches go to the other stage and their gradients come back: two arrows each.
 traced pipe2 2
@@ -42,6 +47,15 @@ grep -q '"name":"all_gather".*"cat":"node"\|"cat":"node".*"name":"all_gather".*"
 grep -q '"name":"GATHER_PARAMS(layer.0)".*"collective":"all_gather","over":"data"' all_zero3_8.json || fail "no gather of parameters"
 grep -q '"gathered":[1-9]' all_zero3_8.json && grep -q '"staging":[1-9]' all_zero3_8.json || fail "the arena's counter"
 traced one 1
+
+# Collectives that are in every round of experts: as often as explain says, for both steps of both ranks.
+ok zc "$ZUG_SRC/tests/mpi/moe.zug" -o moe.zsg -D layers=1
+ok timeout -k 5 100 $MPIRUN -np 2 zrun train moe.zsg --recipe "$ZUG_SRC/tests/mpi/moe.zug:sums_2" --data text.bin --steps 3 --trace rounds.json
+$check rounds.json >ranks.txt || { cat ranks.txt; fail "the trace of rounds"; }
+zplan explain moe.zsg --recipe "$ZUG_SRC/tests/mpi/moe.zug:sums_2" >plan.txt || fail "no plan"
+grep -q 'slot\].* mul needs them complete' plan.txt || { cat plan.txt; fail "nothing is sent in rounds"; }
+[ "$(awk '$7 == "all_reduce" && !/all ranks/ { n += $2 } END { print 4 * n }' plan.txt)" -eq "$(grep -c '"cat":"node".*"name":"all_reduce"' rounds.json)" ] ||
+  { cat plan.txt; fail "other numbers of all-reduces than explain says"; }
 
 # The steps that are asked for; and the same digits as without.
 train pipe2 2 --log plain

@@ -165,8 +165,7 @@ void zx_engine_ways(const ZxEngine *e, const ZlCluster *c, ZbText *out) {
 /* ---- what the host does in place of the device ---- */
 static double sent(const ZpPlan *p, const ZpStage *st) {
   double bytes = 0;
-  for (uint32_t i = 0; i < st->prog.ninstrs; i++)
-    bytes += (double)zp_instr_bytes(p, &st->prog.instrs[i]);
+  for (uint32_t i = 0; i < st->prog.ninstrs; i++) bytes += (double)zp_instr_bytes(p, &st->prog.instrs[i]);
   for (uint32_t i = 0; i < st->ninsts; i++)
     for (int k = 0; k < ZP_PHASES; k++) {
       const ZpSegment *s = &p->segments[st->insts[i].segment];
