@@ -409,6 +409,8 @@ bool zp_bind(ZpBuild *b) {
   bind_shards(b);
   bind_recompute(b);
   p->pins = b->o->pins;
+  p->scratch = b->o->scratch;
+  p->threads = b->o->threads;
   p->checkpoints = b->o->checkpoints;
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   p->reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;

@@ -563,7 +563,8 @@ typedef struct ZpPlan {
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
   uint8_t reduce;            /* in which type gradients are summed over ranks: the same */
   bool tf32;                 /* f32, and a device may round the operands of products to 11 bits */
-  bool pins, checkpoints;    /* as ZpOptions has them */
+  bool pins, checkpoints;    /* as ZpOptions has them, */
+  size_t (*scratch)(const ZkCall *call, int threads); int threads; /* and these */
   const char *schedule;      /* "1f1b": one that zp_order knows */
   ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
   ZpGroup *groups; uint32_t ngroups;
@@ -642,10 +643,10 @@ ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *
 /* Rows that a round of experts has room for, over the average, where they are split over ranks and the recipe does
  * not say (slots.c). */
 #define ZP_SLOT_FACTOR 1.5
-/* How often a run of a list plays its node: of what is between dispatch and combine, once a round; else once.
- * Ranks that have all experts know how many rounds their tokens' choices take: both are that. Of others the
- * tokens say it: `even` if all experts are chosen alike, `most` if one rank's experts have all rows. Fewer where
- * tokens leave choices out. */
+/* How often a run of a list plays its node: of what is between dispatch and combine, once a round; else
+ * once. Ranks that have all experts know how many rounds their tokens' choices take: both are that. Of
+ * others the tokens say it: `even` if all experts are chosen alike, `most` if one rank's experts have all
+ * rows. Fewer where tokens leave choices out. */
 typedef struct {
   uint64_t even, most;
 } ZpRounds;

@@ -1,5 +1,5 @@
-/* Slots: how many rows of experts a round has, along which mesh dims they are split, and how many rounds there
- * are. */
+/* Slots: how many rows of experts a round has, along which mesh dims they are split, and how many rounds
+ * there are. */
 #include "graph/ragged.h"
 #include "runtime/plan/bind.h"
 

@@ -5,8 +5,9 @@
  *     mpirun -np 4 tests/mpi/moved GRAPH RECIPES DATA RECIPE...
  *
  * Bytes are those of one rank's whole tensor, as in a plan: of a gather what comes out, of a scatter what
- * goes in. What nodes send and receive by themselves, in rings, halos and rows of experts, is compared in bytes
- * alone; of rows, and of what is done in each of their rounds, with the least and the most that the plan says. */
+ * goes in. What nodes send and receive by themselves, in rings, halos and rows of experts, is compared in
+ * bytes alone; of rows, and of what is done in each of their rounds, with the least and the most that the
+ * plan says. */
 #include "kernels/kernels.h"
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/state/state.h"
@@ -95,7 +96,8 @@ static void add_halo(Planned *x, const ZpPlan *p, const ZpNode *k) {
   x->parts = true;
 }
 
-/* All of a rank's rows, as many as it has or none: they come from it, or go to it. Those that come may be all ranks'. */
+/* All of a rank's rows, as many as it has or none: they come from it, or go to it. Those that come may be
+ * all ranks'. */
 static void add_rows(Planned *x, const ZpPlan *p, const ZpSegment *s, const ZpNode *k) {
   bool home = k->call.op == ZG_OP_COMBINE;
   uint64_t own = zp_node_bytes(s, k), others = own * (uint64_t)(zp_group_size(&p->mesh, k->dims) - 1);

@@ -351,9 +351,8 @@ bool zx_trace_room(ZxEngine *e, ZbErr *err); /* at set-up */
 void zx_trace_step(ZxEngine *e);             /* a step begins */
 void zx_trace_begin(ZxEngine *e, uint32_t instr);
 void zx_trace_end(ZxEngine *e, uint32_t instr);
-/* A collective of the running instruction's list, its node `at`; again: in another round than the first. */
-void zx_trace_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, uint32_t at, bool again, double begin,
-                   double end);
+/* A collective of the running instruction's list, and bytes as ZpSpan has them. */
+void zx_trace_node(ZxEngine *e, uint32_t node, uint64_t bytes, double begin, double end);
 
 /* ---- queues.c ---- */
 /* Whether all that the instruction waits for is done. */

@@ -195,7 +195,7 @@ static void join(ZxEngine *e, uint32_t i) {
     }
     e->node = x.node;
     zx_end_collective(e, &x);
-    zx_trace_node(e, x.segment, x.node, x.at, false, x.began, zb_now());
+    zx_trace_node(e, x.at, zp_node_bytes(x.segment, x.node), x.began, zb_now());
     e->node = NULL;
   }
   e->nbeside = left;
@@ -234,6 +234,13 @@ static void set_round(const ZpNode *n, ZkCall *c, int64_t round, int64_t rows) {
   c->accumulate |= round > 0;
 }
 
+/* Bytes that a collective has moved by now; again: in a later round. Counts are gathered for all rounds by
+ * the first. */
+static uint64_t moved(const ZxEngine *e, const ZpSegment *s, const ZpNode *n, bool again) {
+  if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE) return zx_rows_moved(e);
+  return again && n->call.op == ZG_OP_ROUND ? 0 : zp_node_bytes(s, n);
+}
+
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f) {
   const ZpSegment *s = &e->p->segments[segment];
   const ZpList *l = &s->list[phase];
@@ -256,7 +263,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     double now = zb_now();
     e->times[c->op] += now - t;
     bool again = n->rounds && round > 0;
-    if (zp_sends(n) && !beside) zx_trace_node(e, s, n, i, again, t, now);
+    if (e->tracing && zp_sends(n) && !beside) zx_trace_node(e, i, moved(e, s, n, again), t, now);
     zx_profile_node(e, segment, phase, i, c->accumulate, again, now - t);
     t = now;
     bool last = n->rounds && (i + 1 == l->n || l->nodes[i + 1].rounds != n->rounds);

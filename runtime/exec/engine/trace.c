@@ -1,7 +1,7 @@
 /* What this rank did, and when, in the steps that a trace is of. Room for it is taken before the first step:
- * each instruction of a step has one span, and each collective that its nodes start; those in rounds of experts
- * have as many as there are rounds, of which tokens may want the most. Where nothing is traced this costs a
- * branch.
+ * each instruction of a step has one span, and each collective that its nodes start; those in rounds of
+ * experts have as many as there are rounds, of which tokens may want the most. Where nothing is traced this
+ * costs a branch.
  *
  * Times are the host's, so they say something where the host is what computes. */
 #include "runtime/exec/engine/internal.h"
@@ -60,12 +60,8 @@ void zx_trace_end(ZxEngine *e, uint32_t instr) {
   if (e->tracing) e->span[e->span_of[instr]].end = zb_now();
 }
 
-void zx_trace_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, uint32_t at, bool again, double begin,
-                   double end) {
-  if (!e->tracing) return;
-  bool rows = n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
-  bool none = again && n->call.op == ZG_OP_ROUND; /* it has gathered for all rounds */
-  add(e, e->at, at, begin, end)->bytes = rows ? zx_rows_moved(e) : none ? 0 : zp_node_bytes(s, n);
+void zx_trace_node(ZxEngine *e, uint32_t node, uint64_t bytes, double begin, double end) {
+  if (e->tracing) add(e, e->at, node, begin, end)->bytes = bytes;
 }
 
 const ZpSpan *zx_engine_spans(const ZxEngine *e, uint64_t *n) {

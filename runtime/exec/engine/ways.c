@@ -189,8 +189,11 @@ void zx_say_staged(const ZxEngine *e, ZbText *out) {
 double zx_step_calls(const ZxEngine *e) {
   double calls = 0;
   for (uint32_t i = 0; i < e->st->ninsts; i++)
-    for (int k = 0; k < ZP_PHASES; k++)
-      calls += (double)e->p->nmicro * e->p->segments[e->st->insts[i].segment].list[k].n;
+    for (int k = 0; k < ZP_PHASES; k++) {
+      const ZpSegment *s = &e->p->segments[e->st->insts[i].segment];
+      for (uint32_t j = 0; j < s->list[k].n; j++)
+        calls += (double)e->p->nmicro * (double)zp_rounds(e->p, s, &s->list[k], j).even;
+    }
   return calls;
 }
 

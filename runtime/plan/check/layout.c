@@ -343,6 +343,11 @@ static const char *rows_wrong(const Local *l, const ZpNode *n) {
   return room || !n->dims ? NULL : "has not the scratch for rows that travel";
 }
 
+uint64_t zp_kernel_scratch(const Local *l, const ZkCall *call) {
+  const ZpPlan *p = l->c->p;
+  return p->scratch ? lines(p->scratch(call, p->threads)) : 0;
+}
+
 /* Whether some query of chunk `q` sees a key of chunk `k`, of `length` positions: that of the nearest pair. */
 static bool chunk_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k) {
   int64_t far = q - k, least = far > 0 ? (far - 1) * length + 1 : far < 0 ? (-far - 1) * length + 1 : 0;
@@ -375,7 +380,8 @@ static bool leaves_out(const Local *l, const ZpNode *n, int64_t ranks, int64_t l
   return n->chunks[0] != (own == 2 ? 3 : 1);
 }
 
-/* Every pair of chunks of which queries may see keys meets at one of the steps, and the scratch is enough. */
+/* Every pair of chunks of which queries may see keys meets at one of the steps, and the scratch is enough:
+ * for chunks and sums on their way, and for a kernel that makes f32. */
 static const char *ring_wrong(const Local *l, const ZpNode *n) {
   const ZpValue *q = operand(l, n, zg_attend_first(n->call.op));
   int64_t whole = l->c->p->axis_size[n->axis], length = size_along(q, n->axis), ranks = whole / length;
@@ -391,6 +397,9 @@ static const char *ring_wrong(const Local *l, const ZpNode *n) {
   }
   const ZpValue *made = operand(l, n, n->call.nin);
   if (made->elem != ZK_F32) need += lines(made->bytes / width(made->elem) * 4);
+  ZkCall one = n->call;
+  for (int i = 0; i < (back ? one.nout : 1); i++) one.out[i].elem = ZK_F32;
+  need += zp_kernel_scratch(l, &one);
   return n->scratch_bytes < need ? "has not the scratch to go round" : NULL;
 }
 

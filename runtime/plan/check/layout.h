@@ -26,6 +26,8 @@ bool zp_group_fits(const Local *l, uint32_t v);
 bool zp_view_fits(const Local *l, uint32_t v, const ZkView *view);
 /* The slice of its bucket that a parameter or gradient is; of one that fits. */
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v);
+/* Bytes of scratch that the device's kernel says the call takes; of a plan for no device none. */
+uint64_t zp_kernel_scratch(const Local *l, const ZkCall *call);
 /* NULL, or what is wrong with the operands' shapes: of a sum that is taken out, a collective, another call.
  * */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n);

@@ -304,6 +304,21 @@ static bool begins(Walk *w) {
 }
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
+/* Whether a call has what its kernel takes, as engines make it: where nothing is there yet it writes, and
+ * in later rounds it adds. Of collectives their shapes say it. */
+static bool kernel_fits(const Walk *w) {
+  const ZpNode *n = w->n;
+  ZkCall call = n->call;
+  bool again = n->rounds && (call.op == ZG_OP_COMBINE || call.op == ZG_OP_GROUPED_OUTER), fits = true;
+  if (n->dims || zg_op_info[call.op].kind == ZG_SINK) return true;
+  for (int adds = 0; adds < 2; adds++) {
+    call.accumulate = adds;
+    bool made = adds == n->call.accumulate || (adds ? again : n->overwrites);
+    fits &= !made || n->scratch_bytes >= zp_kernel_scratch(&w->l, &call);
+  }
+  return fits;
+}
+
 static bool scratch(Walk *w) {
   const ZpNode *n = w->n;
   uint64_t end;
@@ -368,6 +383,7 @@ static bool node(Walk *w) {
   if (!ends_well(w) || !scratch(w)) return false;
   for (int j = 0; j < n->call.nout; j++)
     if (!writes(w, j)) return false;
+  if (!kernel_fits(w)) return fail(w, "has not the scratch that its kernel takes");
   if (goes_on(w, n)) w->open[w->nopen++] = n;
   return w->again || begins(w);
 }

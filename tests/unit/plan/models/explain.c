@@ -511,8 +511,8 @@ static Table of_json(const ZpPlan *p, uint64_t stage) {
   return said;
 }
 
-/* Slices of a trace that send: of transfers, of collectives, and of nodes that are any. A ROUND has gathered once for
- * those of its region. */
+/* Slices of a trace that send: of transfers, of collectives, and of nodes that are any. A ROUND has
+ * gathered once for those of its region. */
 static Table of_trace(const char *events, size_t n) {
   Table said = {0};
   ZbText t = {0};
@@ -601,8 +601,8 @@ static cJSON *shown(void (*put)(const ZpPlan *, ZbText *), const ZpPlan *p, cons
   return o;
 }
 
-/* Memory, micro-batches, instructions and idle time: of `show` as text and as JSON, of `programs`, of the engine and its
- * trace. */
+/* Memory, micro-batches, instructions and idle time: of `show` as text and as JSON, of `programs`, of the
+ * engine and its trace. */
 static void shows_alike(const ZpPlan *p, uint32_t s, const Report *r) {
   const cJSON *stage, *program, *run, *x;
   cJSON *show = shown(zp_show_json, p, &stage, s), *programs = shown(zp_show_programs_json, p, &program, s);
@@ -644,8 +644,8 @@ static void shows_alike(const ZpPlan *p, uint32_t s, const Report *r) {
   cJSON_Delete(programs);
 }
 
-/* A rank's trace has each with its bytes, as often as it was played; and the communicator hears of as many. Rings, halos
- * and rows are several messages each. */
+/* A rank's trace has each with its bytes, as often as it was played; and the communicator hears of as
+ * many. Rings, halos and rows are several messages each. */
 static void said_alike(const ZgGraph *g, const char *recipe, int64_t rank, const char *must) {
   Plan q = plan_of(g, recipe);
   uint32_t stage = q.p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&q.p->mesh, rank, q.p->mesh.pipe);

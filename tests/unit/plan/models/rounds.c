@@ -28,6 +28,21 @@ static uint32_t count_of(const ZpSegment *s, ZpPhase phase, ZgOp op) {
   return n;
 }
 
+/* A device that takes more to add up rows than to begin with them. */
+static size_t more_to_add(const ZkCall *c, int threads) {
+  return zk_cpu_scratch(c, threads) + (c->op == ZG_OP_COMBINE && c->accumulate ? 1 << 20 : 0);
+}
+
+Test(rounds, later_rounds_add) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(m.g, "bind batch = 4, seq = 6, slot = 0.5 micro 2");
+  accepts(q.p);
+  cr_assert(!node_of(&q.p->segments[1], ZP_FWD, ZG_OP_COMBINE)->call.accumulate);
+  WITH(q.p->scratch, more_to_add, "has not the scratch that its kernel takes");
+  plan_close(&q);
+  model_close(&m);
+}
+
 Test(rounds, faults) {
   Model m = model_open(NULL, moe, NULL);
   Plan q =
@@ -67,8 +82,8 @@ Test(rounds, others_are_not_waited_for) {
   model_close(&m);
 }
 
-/* What a node of a round sums over ranks they wait for in each: these have the same choices, so that they count as
- * many rounds. */
+/* What a node of a round sums over ranks they wait for in each: these have the same choices, so that they
+ * count as many rounds. */
 Test(rounds, ranks_have_as_many) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(

@@ -276,7 +276,8 @@ Test(segment, collectives) {
   WITH(r->call.op, ZG_OP_COPY, "goes over ranks, but is no collective");
   WITH(r->call.op, ZG_OP_LOCAL_SLICE, "does not make of its operand what its result is said to be");
   WITH(r->call.opt[0], 1, "does not make of its operand what its result is said to be");
-  /* Whole numbers are not summed, whoever makes and reads them. */
+  /* Whole numbers are not summed, whoever makes and reads them: no kernel does. */
+  q.p->scratch = NULL;
   const uint32_t sum[] = {r->in[0], r->out[0]};
   for (int j = 0; j < 2; j++) {
     s->values[sum[j]].elem = ZK_I32, s->values[sum[j]].type.elem = ZG_I32;
@@ -393,6 +394,34 @@ Test(segment, groups) {
       }
     }
   cr_expect_gt(results, 0);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* A device whose products take more to write a gradient than to add to it. */
+static size_t more_to_write(const ZkCall *c, int threads) {
+  return zk_cpu_scratch(c, threads) +
+         (c->op == ZG_OP_DOT && !c->accumulate && c->out[0].elem == ZK_F32 ? 1 << 20 : 0);
+}
+
+/* Every call has the scratch that its kernel takes: with a line less it is refused. So is a gradient's
+ * first product, which writes where its call says that it adds, if that takes more. */
+Test(segment, kernels_have_their_scratch) {
+  Model m =
+      model_open("llama3", NULL, "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D inner=24 -D words=32");
+  Plan q = plan_of(m.g, "bind batch = 4, seq = 16 micro 2 precision compute bf16");
+  uint32_t tried[ZP_PHASES] = {0}, first = 0;
+  for (uint32_t g = 0; g < q.p->graph->nsegments; g++)
+    for (ZpPhase phase = 0; phase < ZP_PHASES; phase++)
+      for (uint32_t i = 0; i < q.p->segments[g].list[phase].n; i++) {
+        ZpNode *n = &q.p->segments[g].list[phase].nodes[i];
+        first += n->overwrites && n->call.op == ZG_OP_DOT;
+        if (!n->scratch_bytes) continue;
+        WITH(n->scratch_bytes, n->scratch_bytes - 64, "has not the scratch that its kernel takes");
+        tried[phase]++;
+      }
+  cr_expect(tried[ZP_FWD] > 1 && tried[ZP_BWD] > 1 && first);
+  WITH(q.p->scratch, more_to_write, "backward, dot (llama3.zug");
   plan_close(&q);
   model_close(&m);
 }
