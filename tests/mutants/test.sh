@@ -28,7 +28,12 @@ name=$(basename "$test" .sh)
 set -- report.*
 [ $code -eq 0 ] && [ ! -e "$1" ] && exit 0
 case $code in
-124 | 137) echo "$name hangs" ;;
+124 | 137)
+  echo "$name hangs"
+  # What hangs has outlived it: Criterion's worker, or what a scenario started.
+  for process in /proc/[0-9]*; do
+    case $(readlink "$process/exe") in "$(readlink -f "$programs")"/*) kill -9 "${process#/proc/}" ;; esac
+  done 2>/dev/null ;;
 *)
   case $test in
   *.sh) why=$(grep -m 1 '^FAILED' log | sed "s|$work/[^ ]*/||g") ;;
