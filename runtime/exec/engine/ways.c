@@ -182,7 +182,7 @@ void zx_say_staged(const ZxEngine *e, ZbText *out) {
   double bytes = sent(e->p, e->st);
   if (bytes <= 0 || !e->dev->rates) return;
   e->dev->rates(e->env, &r);
-  zb_text_add(out, "; %s a step go down and up the host's link, at least %s", zb_bytes(x[0], (uint64_t)bytes),
+  zb_text_add(out, "; %s a step go down and up the host's link, about %s", zb_bytes(x[0], (uint64_t)bytes),
               ms(x[1], over(2 * bytes, r.link)));
 }
 
