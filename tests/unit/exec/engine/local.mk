@@ -9,6 +9,7 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/scratch.c tests/unit/exec/scratch.h \
   tests/unit/exec/engine/checkpoints.c \
   tests/unit/exec/engine/devices.c \
+  tests/unit/exec/engine/inputs.c \
   tests/unit/exec/engine/job.c \
   tests/unit/exec/engine/job.h \
   tests/unit/exec/engine/layouts.c \
