@@ -13,6 +13,7 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/job.c \
   tests/unit/exec/engine/job.h \
   tests/unit/exec/engine/layouts.c \
+  tests/unit/exec/engine/muon.c \
   tests/unit/exec/engine/optimizers.c \
   tests/unit/exec/engine/outputs.c \
   tests/unit/exec/engine/parameters.c \
