@@ -44,7 +44,7 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   by_size(r, 4);
   for (int i = 0; i < 3 && r[i].bytes > e->st->ledger.total[ZP_DEVICE] / 20; i++)
     zb_text_add(&t, "%s%s (for %s)", i ? "; " : "", r[i].what, zb_bytes(x, r[i].bytes));
-  snprintf(err->help, sizeof err->help, "%s", t.s ? t.s : "");
+  snprintf(err->help, sizeof err->help, "%s", t.len ? t.s : "");
   zb_text_free(&t);
 }
 

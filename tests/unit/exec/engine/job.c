@@ -147,7 +147,7 @@ static void play(void *arg) {
 }
 
 void job_try(Job *j, void (*what)(Player *)) {
-  World *w = world_new(j->ranks);
+  World *w = (j->exchanges ? world_exchanging : world_new)(j->ranks);
   act = what;
   for (int i = 0; i < j->ranks; i++) j->player[i] = (Player){.job = j, .rank = i, .c = world_rank(w, i)};
   world_play(w, play, j->player, sizeof *j->player);

@@ -41,7 +41,8 @@ struct Job {
   uint8_t *bytes;   /* of the records */
   uint64_t nbytes;
   Player player[WORLD_MOST];
-  void *ctx; /* the test's */
+  bool exchanges; /* ranks do so at once: world_exchanging */
+  void *ctx;      /* the test's */
 };
 
 /* By a recipe of the model's file, by its name; or by a recipe's body, and that of one which it is from. */

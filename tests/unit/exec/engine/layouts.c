@@ -12,7 +12,7 @@ TestSuite(layouts, .init = scratch_make, .fini = scratch_remove);
  * rounding errors is no matter of layouts. */
 typedef struct {
   const char *file, *text, *options;
-  bool named, saves;
+  bool named, saves, exchanges;
   double tolerance; /* f32 sums in another order: tests/mpi/layouts.sh */
   const char *base; /* of each recipe */
 } Alike;
@@ -25,6 +25,7 @@ static void alike(const Alike *x, const char *const *recipes) {
     Job j = x->named ? job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0})
                      : job_of(&m, x->base, recipes[i], &zx_device_cpu, (ZpOptions){0});
     snprintf(path[i > 0], sizeof *path, "%s", scratch(i ? "other" : "one"));
+    j.exchanges = x->exchanges;
     j.save = x->saves ? path[i > 0] : NULL;
     job_play(&j, job_train);
     for (int r = 0; r < j.ranks; r++)
@@ -217,4 +218,16 @@ Test(layouts, muon) {
               "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor micro 1 shard "
               "grads, states over data",
               "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor micro 1 " ZERO3));
+}
+
+/* Rings, and rows of experts, by a communicator that exchanges messages of a group at once. */
+Test(layouts, exchanges) {
+  alike(&(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .exchanges = true, .tolerance = 1e-5,
+                 .base = SGD "pad vocab to 4 "},
+        NAMES("", "mesh context = 4 split seq over context attention ring",
+              "mesh context = 2 split seq over context contiguous attention ring",
+              "mesh context = 4 split seq over context contiguous attention ring recompute Layer"));
+  alike(&(Alike){"tests/mpi/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
+                 .exchanges = true, .tolerance = 1e-5},
+        NAMES("one", "experts_2", "experts_4", "both_4", "five_8"));
 }

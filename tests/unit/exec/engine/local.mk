@@ -8,9 +8,12 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/exec/scratch.c tests/unit/exec/scratch.h \
   tests/unit/exec/engine/checkpoints.c \
+  tests/unit/exec/engine/devices.c \
+  tests/unit/exec/engine/inputs.c \
   tests/unit/exec/engine/job.c \
   tests/unit/exec/engine/job.h \
   tests/unit/exec/engine/layouts.c \
+  tests/unit/exec/engine/muon.c \
   tests/unit/exec/engine/optimizers.c \
   tests/unit/exec/engine/outputs.c \
   tests/unit/exec/engine/parameters.c \

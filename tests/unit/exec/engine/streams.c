@@ -5,6 +5,8 @@
 #include "tests/unit/exec/engine/job.h"
 
 #include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <stdlib.h>
 #include <string.h>
 
 TestSuite(streams, .init = scratch_make, .fini = scratch_remove);
@@ -112,5 +114,91 @@ Test(streams, experts) {
   same(&m, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
   same(&m, base, "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
        "each step is queued anew: hosts must know");
+  model_close(&m);
+}
+
+/* ---- steps that are queued anew ---- */
+static const char line[] = "model Line {\n"
+                           "  axis batch, a = 8, b = 4\n"
+                           "  input x: real[batch, a]\n"
+                           "  param w[a, b] ~ normal(0.1)\n"
+                           "  y = dot[a](x, w)\n"
+                           "  loss dot[b](y, y) per samples()\n"
+                           "}\n";
+#define LINE "bind batch = 8 micro 4 optimizer sgd(lr = 0.1, warmup = 3) "
+
+static double calls_of(const char *told) {
+  const char *at = strstr(told, "that is about ");
+  return at ? atof(at + strlen("that is about ")) : 0;
+}
+
+/* Nodes of the lists, each in both micro-batches. */
+static double nodes_of(const ZpPlan *p) {
+  double n = 0;
+  for (uint32_t i = 0; i < p->graph->nsegments; i++)
+    for (int k = 0; k < ZP_PHASES; k++) n += p->segments[i].list[k].n;
+  return 2 * n;
+}
+
+static void told(const Model *m, bool times, const char *how) {
+  Job j = job_of(m, LINE, "", zx_devices[0], (ZpOptions){0});
+  j.o.times = times;
+  j.steps = STEPS;
+  job_play(&j, job_train);
+  cr_expect(strstr(j.player[0].told, how), "no '%s' in '%s'", how, j.player[0].told);
+  if (calls_of(j.player[0].told) > 0) cr_expect_eq(calls_of(j.player[0].told), nodes_of(j.p));
+  job_close(&j);
+}
+
+Test(streams, queued_anew) {
+  Model m = job_model(NULL, line, NULL);
+  told(&m, true, "each step is queued anew: every call is timed; that is about ");
+  told(&m, false, CAPTURED);
+  Job j = job_of(&m, LINE, "", zx_devices[0], (ZpOptions){0});
+  double calls = nodes_of(j.p);
+  job_close(&j);
+  setenv("ZUG_GRAPH_NODES", zb_printf(m.c.a, "%g", calls), 1);
+  told(&m, false, CAPTURED);
+  setenv("ZUG_GRAPH_NODES", zb_printf(m.c.a, "%g", calls - 1), 1);
+  told(&m, false,
+       zb_printf(m.c.a,
+                 "each step is queued anew: its graph would have more nodes than a graph should "
+                 "(ZUG_GRAPH_NODES, 65536); that "
+                 "is about %g calls, and at 4 us each %.3g ms of the host's time\n",
+                 calls, 4e-3 * calls));
+  unsetenv("ZUG_GRAPH_NODES");
+  /* What turns out in the second step is said then, once; numbers are the same. */
+  setenv("ZUG_TEST_NO_CAPTURE", "1", 1);
+  cr_redirect_stderr();
+  same(&m, LINE, "", CAPTURED);
+  cr_expect_stderr_eq_str(zb_printf(
+      m.c.a,
+      "[rank 0] note: each step is queued anew: there is no room for it; that is about %g calls, and at 4 us "
+      "each %.3g ms of the host's time\n",
+      calls, 4e-3 * calls));
+  model_close(&m);
+}
+
+/* Where two ranks exchange by way of the host, what that moves. */
+static ZxDeviceTable with_link;
+static void link_of(const ZkEnv *env, ZkRates *out) { (void)env, *out = (ZkRates){.link = 1e6}; }
+static void carries(const Model *m, const char *layout, uint64_t bytes) {
+  Job j = job_of(m, LINE, layout, &with_link, (ZpOptions){0});
+  job_play(&j, job_train);
+  char x[24];
+  bytes += 8 * zp_step_sums(j.p);
+  const char *want = zb_printf(m->c.a, BY_HOST "%s a step go down and up the host's link, at least %.3g ms\n",
+                               zb_bytes(x, bytes), 2e-3 * (double)bytes);
+  cr_expect(strstr(j.player[1].told, want), "no '%s' in '%s'", want, j.player[1].told);
+  job_close(&j);
+}
+
+Test(streams, what_the_link_carries) {
+  Model m = job_model(NULL, line, NULL);
+  with_link = *zx_devices[0];
+  with_link.rates = link_of;
+  carries(&m, "mesh d = 2 split batch over d micro 2",
+          4 * 8 * 4 + 8);                                  /* gradients, and what is after `per` */
+  carries(&m, "mesh t = 2 split a over t", 2 * 4 * 4 * 4); /* y, of both micro-batches */
   model_close(&m);
 }

@@ -30,12 +30,17 @@ struct Op {
 
 enum { GROUPS = 256, REQUESTS = 512 };
 typedef struct {
+  int n, left;
+  ZxRequest request[2 * WORLD_MOST];
+} Exchange;
+typedef struct {
   ZxComm base;
   World *w;
   int rank;
   int ngroups;
   uint64_t seq[GROUPS];
   Op *open[REQUESTS];
+  Exchange *exchange[REQUESTS]; /* in place of an operation */
 } Rank;
 
 struct World {
@@ -137,7 +142,7 @@ static void carry_out(Op *o) {
 /* ---- requests ---- */
 static ZxRequest open_request(Rank *r, Op *o) {
   for (int i = 0; i < REQUESTS; i++)
-    if (!r->open[i]) return r->open[i] = o, i;
+    if (!r->open[i] && !r->exchange[i]) return r->open[i] = o, i;
   ZB_BUG("rank %d has %d open requests", r->rank, REQUESTS);
 }
 
@@ -211,13 +216,27 @@ static ZxRequest message(ZxComm *c, const void *in, void *out, size_t bytes, int
   return q;
 }
 
+static bool test(ZxComm *c, ZxRequest q);
+static bool test_exchange(ZxComm *c, ZxRequest q) {
+  Rank *r = of(c);
+  Exchange *x = r->exchange[q];
+  for (int i = 0; i < x->n; i++)
+    if (x->request[i] >= 0 && test(c, x->request[i])) x->request[i] = -1, x->left--;
+  if (x->left) return false;
+  r->exchange[q] = NULL;
+  free(x);
+  return true;
+}
+
 static bool test(ZxComm *c, ZxRequest q) {
   Rank *r = of(c);
   World *w = r->w;
   if (q < 0) return true;
+  ZB_ASSERT(q < REQUESTS);
+  if (r->exchange[q]) return test_exchange(c, q);
   pthread_mutex_lock(&w->lock);
   Op *o = r->open[q];
-  ZB_ASSERT(q < REQUESTS && o);
+  ZB_ASSERT(o != NULL);
   if (!o->done && o->arrived == o->members && o->patience-- <= 0) carry_out(o), w->done++;
   bool done = o->done;
   if (done) {
@@ -251,6 +270,24 @@ static ZxRequest all_to_all(ZxComm *c, ZxGroup g, const void *in, size_t bytes, 
 static ZxRequest broadcast(ZxComm *c, ZxGroup g, void *p, size_t bytes, int root) {
   return collective(c, (Op){.kind = BROADCAST, .group = g, .n = bytes, .elem = ZX_BYTES, .root = root}, p, p);
 }
+/* By tags that nobody else has; those between two members are in one order. */
+static ZxRequest exchange(ZxComm *c, ZxGroup g, const ZxMessage *m, int n) {
+  Rank *r = of(c);
+  Exchange *x = zx_need(malloc(sizeof *x));
+  *x = (Exchange){.n = n, .left = n};
+  ZB_ASSERT(n <= 2 * WORLD_MOST);
+  for (int i = 0; i < n; i++) {
+    int peer = 0;
+    for (int k = 0, at = 0; k < r->w->n; k++)
+      if (r->w->color[g][k] == r->w->color[g][r->rank] && at++ == m[i].member) peer = k;
+    x->request[i] = m[i].send ? message(c, m[i].p, NULL, m[i].bytes, r->rank, peer, -1 - g)
+                              : message(c, NULL, m[i].p, m[i].bytes, peer, r->rank, -1 - g);
+  }
+  for (int i = 0; i < REQUESTS; i++)
+    if (!r->open[i] && !r->exchange[i]) return r->exchange[i] = x, i;
+  ZB_BUG("rank %d has %d open requests", r->rank, REQUESTS);
+}
+
 static void barrier(ZxComm *c) {
   double x = 0;
   zx_wait(c, all_reduce(c, 0, &x, 1, ZX_F64, ZX_SUM));
@@ -283,18 +320,26 @@ static const ZxCommTable table = {.name = "threads",
                                   .free = nothing};
 
 /* ---- a world ---- */
-World *world_new(int ranks) {
+static World *world_of(int ranks, const ZxCommTable *t) {
   ZB_ASSERT(ranks <= WORLD_MOST);
   World *w = zx_need(calloc(1, sizeof *w));
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->changed, NULL);
   w->n = ranks;
   for (int i = 0; i < ranks; i++) {
-    w->rank[i].base.t = &table;
+    w->rank[i].base.t = t;
     w->rank[i].w = w;
     w->rank[i].rank = i;
   }
   return w;
+}
+
+World *world_new(int ranks) { return world_of(ranks, &table); }
+World *world_exchanging(int ranks) {
+  static ZxCommTable t;
+  t = table;
+  t.exchange = exchange;
+  return world_of(ranks, &t);
 }
 
 void world_free(World *w) {

@@ -11,6 +11,8 @@ enum { WORLD_MOST = 8 };
 typedef struct World World;
 
 World *world_new(int ranks);
+/* ... whose communicators exchange messages of a group at once, as those of devices do. */
+World *world_exchanging(int ranks);
 void world_free(World *w);
 ZxComm *world_rank(World *w, int rank);
 /* Each rank plays, with its own of n arguments of `bytes` bytes; all have when it returns. */

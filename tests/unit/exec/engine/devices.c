@@ -1,0 +1,340 @@
+/* What an engine needs of a device before the first step, and what it says when that is not had; and what
+ * people are told of how a device does its calls. Devices are the CPU's, with some of it replaced. */
+#include "tests/unit/exec/engine/job.h"
+
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(devices, .init = scratch_make, .fini = scratch_remove);
+
+/* x is read, so that only w has a gradient: of 4 samples a micro-batch three products, of 256, 32 and 256
+ * FLOPs. */
+static const char text[] = "model W {\n"
+                           "  axis batch, a = 8, b = 4\n"
+                           "  input x: real[batch, a]\n"
+                           "  param w[a, b] ~ normal(0.1)\n"
+                           "  y = dot[a](x, w)\n"
+                           "  loss dot[b](y, y) per samples()\n"
+                           "}\n";
+#define BASE "bind batch = 8 micro 4 optimizer sgd(lr = 0.01) "
+#define TWO "mesh d = 2 split batch over d micro 2"
+
+static void nothing(Player *p) { (void)p; }
+static void one_step(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  job_steps(p, 1, 1);
+}
+
+/* ---- what is not had ---- */
+static ZxDeviceTable device;
+static void *no_arena(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  (void)env, (void)bytes;
+  zb_fail(err, "buy more", "no room");
+  return NULL;
+}
+static void *no_pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  (void)env, (void)bytes;
+  zb_fail(err, "", "nothing is pinned");
+  return NULL;
+}
+static bool no_events(ZkEnv *env, uint32_t n, ZbErr *err) {
+  return (void)env, (void)n, zb_fail(err, "", "no events");
+}
+static bool no_end(const ZkEnv *env, ZbErr *err) { return (void)env, zb_fail(err, "", "it has failed"); }
+static bool nothing_fits(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+  (void)env;
+  return c->op != ZG_OP_DOT || zb_fail(err, "use another", "no such products");
+}
+
+static void refused(const Model *m, const char *layout, const char *said) {
+  Job j = job_of(m, BASE, layout, &device, (ZpOptions){.checkpoints = true});
+  job_try(&j, nothing);
+  for (int r = 0; r < j.ranks; r++) {
+    cr_expect(!j.player[r].ok && !j.player[r].e);
+    cr_expect_str_eq(j.player[r].err.text, said);
+  }
+  job_close(&j);
+}
+
+Test(devices, lacks_something) {
+  Model m = job_model(NULL, text, NULL);
+  static const char *const layouts[] = {"", TWO};
+  for (int i = 0; i < 2; i++) {
+    device = zx_device_cpu;
+    device.pinned = no_pinned;
+    refused(&m, layouts[i], "nothing is pinned");
+    device = zx_device_cpu;
+    device.events = no_events;
+    refused(&m, layouts[i], "no events");
+    device = zx_device_cpu;
+    device.finish = no_end;
+    refused(&m, layouts[i], "it has failed");
+    device = zx_device_cpu;
+    device.prepare = nothing_fits;
+    refused(&m, layouts[i], "no such products (test.zug:5)");
+  }
+  model_close(&m);
+}
+
+/* What the arena holds, and the remedies for what is most of it: of four the first three that are a
+ * twentieth. */
+Test(devices, no_room) {
+  typedef struct {
+    uint64_t bytes[ZP_LEDGER_LINES], all;
+    const char *text, *help;
+  } Room;
+#define MORE_RANKS "`shard params, grads, states`, or more pipeline ranks"
+#define MICRO "a smaller `micro`"
+#define AGAIN "`recompute` a block, or a smaller `micro`"
+#define PREFETCH "`prefetch 0`, or more tensor ranks"
+  static const Room rooms[] = {
+      {{[ZP_L_PARAMS] = 100, [ZP_L_MASTER] = 200, [ZP_L_GRADS] = 300, [ZP_L_STATES] = 150, [ZP_L_OTHER] = 7},
+       1000,
+       "params 100 B, master 200 B, grads 300 B, states 150 B, other 7 B",
+       MORE_RANKS " (for 750 B)"},
+      {{[ZP_L_PARAMS] = 100,
+        [ZP_L_ACTIVATIONS] = 400,
+        [ZP_L_SCRATCH] = 150,
+        [ZP_L_COMM] = 100,
+        [ZP_L_SNAPSHOT] = 900},
+       1000,
+       "params 100 B, activations 400 B, comm buffers 100 B, scratch 150 B",
+       AGAIN " (for 400 B); " MICRO " (for 250 B); " MORE_RANKS " (for 100 B)"},
+      {{[ZP_L_PARAMS] = 100,
+        [ZP_L_ACTIVATIONS] = 50,
+        [ZP_L_GATHERED] = 450,
+        [ZP_L_STAGING] = 200,
+        [ZP_L_SCRATCH] = 200},
+       1000,
+       "params 100 B, activations 50 B, gathered 450 B, staging 200 B, scratch 200 B",
+       PREFETCH " (for 650 B); " MICRO " (for 200 B); " MORE_RANKS " (for 100 B)"},
+      {{[ZP_L_PARAMS] = 51,
+        [ZP_L_ACTIVATIONS] = 50,
+        [ZP_L_GATHERED] = 30,
+        [ZP_L_STAGING] = 19,
+        [ZP_L_SCRATCH] = 25,
+        [ZP_L_COMM] = 26},
+       1020,
+       "params 51 B, activations 50 B, gathered 30 B, staging 19 B, comm buffers 26 B, scratch 25 B",
+       ""},
+      {{[ZP_L_PARAMS] = 52,
+        [ZP_L_ACTIVATIONS] = 53,
+        [ZP_L_GATHERED] = 30,
+        [ZP_L_STAGING] = 21,
+        [ZP_L_SCRATCH] = 26,
+        [ZP_L_COMM] = 26},
+       1000,
+       "params 52 B, activations 53 B, gathered 30 B, staging 21 B, comm buffers 26 B, scratch 26 B",
+       AGAIN " (for 53 B); " MORE_RANKS " (for 52 B); " MICRO " (for 52 B)"},
+      {{0}, 1000, "nothing", ""}};
+  Model m = job_model(NULL, text, NULL);
+  device = zx_device_cpu;
+  device.alloc = no_arena;
+  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+    Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
+    ZpLedger *l = &j.q.p->stages[0].ledger;
+    memcpy(l->bytes, rooms[i].bytes, sizeof l->bytes);
+    l->total[ZP_DEVICE] = rooms[i].all;
+    job_try(&j, nothing);
+    cr_expect(!j.player[0].e);
+    cr_expect_str_eq(j.player[0].err.text, zb_printf(m.c.a, "no room; stage 0 needs %s", rooms[i].text));
+    cr_expect_str_eq(j.player[0].err.help, rooms[i].help, "'%s', not '%s'", j.player[0].err.help,
+                     rooms[i].help);
+    job_close(&j);
+  }
+  model_close(&m);
+}
+
+/* ---- what is prepared: each call as it will be made, and what writes gradients also as it adds to them
+ * ---- */
+typedef struct {
+  int op;
+  bool adds, aligned;
+} Prepared;
+static Prepared prepared[400];
+static int nprepared;
+static bool note(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+  (void)env, (void)err;
+  bool aligned = true;
+  for (int i = 0; i < c->nin + c->nout; i++) {
+    uint64_t at = (uint64_t)(uintptr_t)(i < c->nin ? c->in[i].data : c->out[i - c->nin].data);
+    aligned &= at >= 256 && at % 4 == 0;
+  }
+  cr_assert(nprepared < 400);
+  prepared[nprepared++] = (Prepared){c->op, c->accumulate, aligned};
+  return true;
+}
+static int count(int op, bool adds) {
+  int n = 0;
+  for (int i = 0; i < nprepared; i++)
+    n += prepared[i].op == op && prepared[i].adds == adds && prepared[i].aligned;
+  return n;
+}
+
+Test(devices, prepares) {
+  Model m = job_model(NULL, text, NULL);
+  device = zx_device_cpu;
+  device.prepare = note;
+  Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
+  job_play(&j, one_step);
+  cr_expect(count(ZG_OP_DOT, false) == 3 && count(ZG_OP_DOT, true) == 1, "%d, %d", count(ZG_OP_DOT, false),
+            count(ZG_OP_DOT, true));
+  cr_expect_eq(count(ZG_OP_LOSS_NUM, false) + count(ZG_OP_LOSS_DEN, false), 0);
+  job_close(&j);
+  model_close(&m);
+  /* A ring's steps write and add, and what they made in f32 is stored. */
+  m = job_model("examples/gpt2.zug", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12");
+  for (int half = 0; half < 2; half++) {
+    nprepared = 0;
+    j = job_of(
+        &m,
+        "bind batch = 2, seq = 8 micro 2 optimizer sgd(lr = 1) mesh c = 2 split seq over c attention ring",
+        half ? "precision compute bf16" : "", &device, (ZpOptions){0});
+    j.ranks = 1; /* of the world: its calls are prepared, and then it cannot go on */
+    World *w = world_new(1);
+    ZkEnv env = {.pool = zk_pool_new(1)};
+    ZbErr err = {0};
+    ZxEngineOptions o = {.device = &device, .env = &env};
+    ZxEngine *e = zx_engine_of(j.q.a, j.p, world_rank(w, 0), &o);
+    cr_assert(zx_prepare_calls(e, &err), "%s", err.text);
+    cr_expect(count(ZG_OP_ATTEND, false) == 1 && count(ZG_OP_ATTEND, true) == 1);
+    cr_expect(count(ZG_OP_ATTEND_GRAD, false) == 1 && count(ZG_OP_ATTEND_GRAD, true) == 1);
+    zk_pool_free(env.pool);
+    world_free(w);
+    job_close(&j);
+  }
+  model_close(&m);
+}
+
+/* ---- choices by time: those of the lowest rank that has some are taken by all, until nobody has any ---- */
+static struct {
+  uint32_t left; /* choices of this rank, of 3 bytes each, told one list after the other */
+  char taken[64];
+} choosing[2];
+static bool open_rank(ZkEnv *env, int node_rank, ZbErr *err) {
+  env->device = &choosing[node_rank];
+  choosing[node_rank].left = node_rank ? 2 : 0;
+  *choosing[node_rank].taken = 0;
+  (void)err;
+  return true;
+}
+static uint32_t choices(const ZkEnv *env, void *out, uint32_t most, size_t *bytes) {
+  uint32_t left = env->device == &choosing[1] ? choosing[1].left : 0;
+  *bytes = 3;
+  if (out) cr_assert_eq(most, left);
+  for (uint32_t i = 0; out && i < left; i++) memcpy((char *)out + 3 * i, i ? "ij," : "xy,", 3);
+  return left;
+}
+static void choose(const ZkEnv *env, const void *list, uint32_t n) {
+  int rank = env->device == &choosing[1];
+  snprintf(choosing[rank].taken, sizeof choosing[rank].taken, "%.*s", (int)(3 * n), (const char *)list);
+  choosing[rank].left = 0;
+}
+static bool counts(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+  return (void)env, (void)c, (void)err, true;
+}
+
+Test(devices, agree_on_choices) {
+  Model m = job_model(NULL, text, NULL);
+  device = zx_device_cpu;
+  device.open = open_rank;
+  device.choices = choices;
+  device.choose = choose;
+  device.prepare = counts;
+  Job j = job_of(&m, BASE, TWO, &device, (ZpOptions){0});
+  job_play(&j, nothing);
+  for (int r = 0; r < 2; r++) cr_expect_str_eq(choosing[r].taken, "xy,ij,");
+  job_close(&j);
+  model_close(&m);
+}
+
+/* ---- slower ways ---- */
+static ZkWay way;
+static int slow_op;
+static bool way_of(const ZkEnv *env, const ZkCall *c, ZkWay *out) {
+  (void)env;
+  *out = way;
+  if (c->op == ZG_OP_DOT) out->why = c->out[0].rank == 2 ? "they are matrices" : "they are none";
+  return c->op == slow_op;
+}
+static ZkRates rates;
+static void rates_of(const ZkEnv *env, ZkRates *out) { (void)env, *out = rates; }
+
+static const ZlCluster *cluster;
+static char ways_said[2048];
+static void tell_ways(Player *p) {
+  ZbText t = {0}, u = {0};
+  zx_engine_ways(p->e, cluster, &t);
+  zx_plan_ways(p->job->p, 0, &device, &p->env, cluster, &u);
+  snprintf(ways_said, sizeof ways_said, "%s", t.s ? t.s : "");
+  p->ok = !strcmp(ways_said, u.s ? u.s : "");
+  zb_text_free(&t);
+  zb_text_free(&u);
+}
+
+static void expect_ways(const Model *m, const char *recipe, const char *want) {
+  Job j = job_of(m, BASE, recipe, &device, (ZpOptions){0});
+  job_play(&j, tell_ways);
+  cr_expect_str_eq(ways_said, want, "%s%s", ways_said, want);
+  job_close(&j);
+}
+
+/* 544 FLOPs a micro-batch, of which there are two; 784 bytes go in and out: 320, 144 and 320. */
+Test(devices, ways) {
+  Model m = job_model(NULL, text, NULL);
+  ZlCluster fast = {.flops_f32 = 2e6, .flops_tf32 = 4e6, .flops_bf16 = 8e6, .hbm = 2e12};
+  device = zx_device_cpu;
+  expect_ways(&m, "", "");
+  device.way = way_of;
+  device.rates = rates_of;
+  rates = (ZkRates){.bf16 = 4e6, .tf32 = 2e6, .f32 = 1e6, .bytes = 1e12, .link = 1};
+  slow_op = -1;
+#define PRODUCTS(f32, tf32, bf16)                                                                            \
+  "note: products in f32 take at least " f32 " a step; with `precision compute tf32` " tf32                  \
+  ", with `bf16` " bf16 "\n"
+  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
+  expect_ways(&m, "micro 8", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
+  expect_ways(
+      &m, "precision compute tf32",
+      "note: products in tf32 take at least 0.544 ms a step; with `precision compute bf16` 0.272 ms\n");
+  expect_ways(&m, "precision compute bf16", "");
+  cluster = &fast;
+  expect_ways(&m, "", PRODUCTS("0.544 ms", "0.272 ms", "0.136 ms"));
+  cluster = NULL;
+  slow_op = ZG_OP_DOT;
+  way = (ZkWay){.what = "by hand", .work = 2};
+#define DONE(n, why) "note: " n " `dot` a step are done by hand: " why "; "
+  expect_ways(&m, "",
+              PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms")
+                  DONE("4", "they are matrices") "at least 2.05 ms instead of 1.02 ms\n" DONE(
+                      "2", "they are none") "at least 0.128 ms instead of 0.064 ms\n");
+  way = (ZkWay){.what = "by hand", .unknown = true};
+  expect_ways(
+      &m, "",
+      PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms")
+          DONE("4", "they are matrices") "1.02 ms at best, and so takes several times as long, which no "
+                                         "bound tells\n" DONE(
+                                             "2", "they are none") "0.064 ms at best, and so takes several "
+                                                                   "times as long, which no bound tells\n");
+  rates.bytes = 1e6;
+  way = (ZkWay){.what = "by hand", .bytes = 100, .unknown = true};
+  expect_ways(
+      &m, "",
+      PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms")
+          DONE("4", "they are matrices") "at least 1.68 ms instead of 1.28 ms, and more than this bound "
+                                         "tells\n" DONE(
+                                             "2", "they are none") "at least 0.488 ms instead of 0.288 ms, "
+                                                                   "and more than this bound tells\n");
+  rates.bytes = 1e12;
+  way = (ZkWay){.what = "by hand", .scalar = true, .work = 3};
+  expect_ways(&m, "precision compute bf16",
+              DONE("4", "they are matrices") "at least 3.07 ms instead of 0.256 ms\n" DONE(
+                  "2", "they are none") "at least 0.192 ms instead of 0.016 ms\n");
+  rates = (ZkRates){0};
+  expect_ways(&m, "",
+              PRODUCTS("0 ms", "0 ms", "0 ms") DONE("4", "they are matrices") "0 ms at best\n" DONE(
+                  "2", "they are none") "0 ms at best\n");
+  model_close(&m);
+}

@@ -1,0 +1,139 @@
+/* Muon by its formula: a tiny net whose gradients and orthogonalisations are worked out in doubles, as
+ * tests/mpi/muon.sh does. Tolerance 1e-5: f32, and steps of Newton and Schulz, which take a small singular
+ * value to hundreds of times itself, with its rounding error. */
+#include "tests/unit/exec/engine/job.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(muon, .init = scratch_make, .fini = scratch_remove);
+
+static const char net[] = "model Net {\n"
+                          "  axis batch, a = 4, h = 2, b = 5\n"
+                          "  input x: real[batch, a]\n"
+                          "  input y: real[batch]\n"
+                          "  param w[a, h, b] ~ normal(0.5)\n"
+                          "  param u[h, b] ~ normal(0.5)\n"
+                          "  error = dot[h, b](tanh(dot[a](x, w)), u) - y\n"
+                          "  loss error * error per samples()\n"
+                          "}\n";
+enum { A = 4, H = 2, B = 5, O = H * B, N = A * O, BATCH = 8, STEPS = 4, LONGEST = 10 };
+#define LR 0.02
+
+typedef struct {
+  const char *body;
+  double momentum, decay, clip;
+  bool nesterov, rms;
+  int warmup, steps, rows; /* rows: of a matrix, of which there are O / rows */
+} Setting;
+static const Setting cases[] = {
+    {"optimizer muon(lr = 0.02, momentum = 0.9, nesterov = off, warmup = 3) for w decay 0.5", 0.9, 0.5, 0,
+     false, false, 3, 5, O},
+    {"optimizer muon(lr = 0.02, momentum = 0.9) for w", 0.9, 0, 0, true, false, 0, 5, O},
+    {"optimizer muon(lr = 0.02, scale = rms, steps = 3) for w", 0.95, 0, 0, true, true, 0, 3, O},
+    {"optimizer muon(lr = 0.02, each = h) for w clip 0.5", 0.95, 0, 0.5, true, false, 0, 5, B},
+    {"optimizer muon(lr = 0.02, each = h, each = b) for w clip 0.5", 0.95, 0, 0.5, true, false, 0, 5, 1}};
+
+/* x, of rows and A columns, towards an orthogonal one. */
+static void orthogonal(double x[LONGEST][A], int rows, int steps) {
+  double size = 0;
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < A; c++) size += x[r][c] * x[r][c];
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < A; c++) x[r][c] /= sqrt(size) + 1e-7;
+  for (int s = 0; s < steps; s++) {
+    double g[LONGEST][LONGEST] = {{0}}, p[LONGEST][LONGEST], next[LONGEST][A];
+    for (int i = 0; i < rows; i++)
+      for (int k = 0; k < rows; k++)
+        for (int c = 0; c < A; c++) g[i][k] += x[i][c] * x[k][c];
+    for (int i = 0; i < rows; i++)
+      for (int k = 0; k < rows; k++) {
+        p[i][k] = -4.7750 * g[i][k];
+        for (int l = 0; l < rows; l++) p[i][k] += 2.0315 * g[i][l] * g[l][k];
+      }
+    for (int i = 0; i < rows; i++)
+      for (int c = 0; c < A; c++) {
+        next[i][c] = 3.4445 * x[i][c];
+        for (int k = 0; k < rows; k++) next[i][c] += p[i][k] * x[k][c];
+      }
+    memcpy(x, next, sizeof next);
+  }
+}
+
+static void update(const Setting *c, double *w, const double *t, double rate) {
+  double x[LONGEST][A], s = c->rms ? 0.2 * sqrt(fmax(c->rows, A)) : sqrt(fmax(1, (double)c->rows / A));
+  for (int first = 0; first < O; first += c->rows) {
+    for (int r = 0; r < c->rows; r++)
+      for (int a = 0; a < A; a++) x[r][a] = t[a * O + first + r];
+    orthogonal(x, c->rows, c->steps);
+    for (int r = 0; r < c->rows; r++)
+      for (int a = 0; a < A; a++)
+        w[a * O + first + r] -= rate * (s * x[r][a] + c->decay * w[a * O + first + r]);
+  }
+}
+
+static void work_out(const Setting *c, double *w) {
+  double u[O], m[N] = {0}, t[N];
+  for (uint64_t i = 0; i < N; i++) w[i] = 0.5 * zb_random_normal(7, zb_stream("w"), i);
+  for (uint64_t i = 0; i < O; i++) u[i] = 0.5 * zb_random_normal(7, zb_stream("u"), i);
+  for (int step = 1; step <= STEPS; step++) {
+    double g[N + O] = {0}, norm = 0;
+    for (uint64_t s = (uint64_t)(BATCH * (step - 1)); s < (uint64_t)(BATCH * step); s++) {
+      double z[O] = {0}, e = -(double)job_real("y", s, 0);
+      for (int o = 0; o < O; o++) {
+        for (uint64_t a = 0; a < A; a++) z[o] += (double)job_real("x", s, a) * w[a * O + (uint64_t)o];
+        z[o] = tanh(z[o]);
+        e += z[o] * u[o];
+      }
+      for (int o = 0; o < O; o++) {
+        g[N + o] += 2 * e * z[o] / BATCH;
+        for (uint64_t a = 0; a < A; a++)
+          g[a * O + (uint64_t)o] += 2 * e * u[o] * (1 - z[o] * z[o]) * (double)job_real("x", s, a) / BATCH;
+      }
+    }
+    for (int i = 0; i < N + O; i++) norm += g[i] * g[i];
+    norm = sqrt(norm);
+    double scale = c->clip > 0 && norm > c->clip ? c->clip / (norm + 1e-6) : 1;
+    for (int i = 0; i < N; i++) {
+      m[i] = c->momentum * m[i] + scale * g[i];
+      t[i] = c->nesterov ? scale * g[i] + c->momentum * m[i] : m[i];
+    }
+    update(c, w, t, step < c->warmup ? LR * step / c->warmup : LR);
+  }
+}
+
+Test(muon, by_formula) {
+  static const char *const layouts[] = {
+      "",
+      "mesh data = 2 split batch over data micro 2 shard params, grads, states over data",
+      "mesh data = 4 split batch over data micro 2 shard states over data",
+      "mesh tensor = 2 split h over tensor",
+      "mesh tensor = 2 split a over tensor",
+      "mesh data = 2, tensor = 2 split batch over data split b over tensor pad b to 6 micro 2 shard grads, "
+      "states over data",
+      "mesh data = 2, tensor = 2 split batch over data split h over tensor micro 2 shard grads, states over "
+      "data"};
+  Model m = job_model(NULL, net, NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double w[N];
+    work_out(&cases[i], w);
+    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
+      Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) ",
+                     zb_printf(m.c.a, "%s %s", cases[i].body, layouts[k]), &zx_device_cpu, (ZpOptions){0});
+      uint64_t n;
+      j.steps = STEPS;
+      j.save = zb_strdup(j.q.a, scratch("w"));
+      job_play(&j, job_train);
+      float *p = job_saved("w", &n);
+      cr_assert_eq(n, N + O);
+      for (int e = 0; e < N; e++)
+        cr_assert(fabs((double)p[e] - w[e]) < 1e-5, "%s, %s: w[%d] is %.9g, not %.9g", cases[i].body,
+                  layouts[k], e, (double)p[e], w[e]);
+      free(p);
+      job_close(&j);
+    }
+  }
+  model_close(&m);
+}
