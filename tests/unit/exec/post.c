@@ -7,6 +7,8 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -86,5 +88,39 @@ Test(post, strangers) {
   }
   cr_expect(heard);
   close(out);
+  closes(2);
+}
+
+/* One goes to each address of rank 0's node, and comes from there; of many addresses to the first eight. */
+Test(post, by_all_addresses) {
+  struct sockaddr_in a;
+  struct ifaddrs *all;
+  const ZxPost p = {.rank = 1};
+  int want = 0, found = 0;
+  close(0);
+  first = 0;
+  together(2, opens);
+  zx_post_send(box[1], &p);
+  cr_assert(getifaddrs(&all) == 0);
+  for (struct ifaddrs *i = all; i; i = i->ifa_next)
+    want += i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP;
+  if (want > 8) want = 8;
+  for (int tries = 0; found < want && tries < 2000; tries++) {
+    ZxPost got;
+    socklen_t n = sizeof a;
+    if (recvfrom(0, &got, sizeof got, MSG_DONTWAIT, (struct sockaddr *)&a, &n) != sizeof got) {
+      usleep(1000);
+      continue;
+    }
+    int same = 0;
+    for (struct ifaddrs *i = all; i; i = i->ifa_next)
+      if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP)
+        same += ((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr.s_addr == a.sin_addr.s_addr;
+    cr_expect(same > 0 && got.rank == 1);
+    found++;
+  }
+  cr_expect_eq(found, want);
+  cr_expect(recv(0, &a, sizeof a, MSG_DONTWAIT) < 0, "and no more");
+  freeifaddrs(all);
   closes(2);
 }
