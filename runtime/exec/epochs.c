@@ -28,10 +28,11 @@ static bool is_short(const ZxEpochs *e, uint32_t i) {
 
 /* One tokenizer gives the same limit, or nearly: a limit that was not told is that of the ids there are. */
 static void tell_limits(const ZxEpochs *e, ZbText *out) {
-  const ZxDataInfo *one = zx_data_info(zx_mix_file(e->mix, 0));
-  for (uint32_t i = 1; i < e->n; i++)
+  for (uint32_t i = 1; i < e->n; i++) {
+    const ZxDataInfo *one = zx_data_info(zx_mix_file(e->mix, 0)),
+                     *other = zx_data_info(zx_mix_file(e->mix, i));
     for (uint32_t k = 0; k < one->nfield; k++) {
-      uint64_t a = one->field[k].limit, b = zx_data_info(zx_mix_file(e->mix, i))->field[k].limit;
+      uint64_t a = one->field[k].limit, b = other->field[k].limit;
       if (a == b) continue;
       zb_text_add(out,
                   "note: ids of '%s' are below %" PRIu64 " in %s, below %" PRIu64
@@ -39,6 +40,7 @@ static void tell_limits(const ZxEpochs *e, ZbText *out) {
                   one->field[k].name, a, zb_show(zx_mix_path(e->mix, 0)), b, zb_show(zx_mix_path(e->mix, i)));
       return;
     }
+  }
 }
 
 void zx_epochs_begin(const ZxEpochs *e, int64_t last, uint64_t taken, ZbText *out) {
@@ -51,7 +53,7 @@ void zx_epochs_begin(const ZxEpochs *e, int64_t last, uint64_t taken, ZbText *ou
     zb_text_add(out, "%" PRIu64 " samples, gone through %.3g times by step %" PRId64 "%s\n", samples(e, i),
                 times(e, i, taken), last, is_short(e, i) ? "; no more than a step takes" : "");
   }
-  if (e->n > 1) tell_limits(e, out);
+  tell_limits(e, out);
   if (e->n && zx_mix_rounded(e->mix))
     zb_text_add(out, "note: the weights of the files are rounded to %uths\n", zx_mix_period(e->mix));
 }

@@ -20,7 +20,7 @@ typedef struct {
 } Box; /* as others know it */
 
 struct ZxPostbox {
-  int rank, size, socket; /* -1: there is none */
+  int rank, size, socket; /* does not block; -1: there is none */
   Box box;
   char *name; /* rank 0: of each rank's node, NAME bytes each */
   ZxPost *of; /* rank 0: the latest of each rank */
@@ -92,7 +92,7 @@ static bool take(ZxPostbox *b, const ZxPost *p) {
 bool zx_post_receive(ZxPostbox *b) {
   ZxPost p;
   bool hangs = false;
-  while (b->socket >= 0 && recv(b->socket, &p, sizeof p, MSG_DONTWAIT) >= 0)
+  while (b->socket >= 0 && recv(b->socket, &p, sizeof p, 0) >= 0)
     if (p.job == b->box.job) hangs |= take(b, &p);
   return hangs;
 }
@@ -161,6 +161,6 @@ void zx_post_send(ZxPostbox *b, const ZxPost *p) {
   for (uint32_t i = 0; b->socket >= 0 && i < b->box.n; i++) { /* by any way, or not at all */
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = b->box.port, .sin_addr.s_addr = b->box.address[i]};
-    sendto(b->socket, &q, sizeof q, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to);
+    sendto(b->socket, &q, sizeof q, 0, (struct sockaddr *)&to, sizeof to);
   }
 }

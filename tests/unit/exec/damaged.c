@@ -56,6 +56,8 @@ Test(damaged, damaged_files) {
   refused("the checksum differs", p, n);
   AGAIN, p[12] = 0;
   refused("it counts 0 fields", p, n);
+  AGAIN, p[12] = 1, p[13] = 4;
+  refused("it counts 1025 fields", p, n);
   AGAIN, p[14] = 1;
   refused("it counts 65537 fields", p, n);
   AGAIN, put64(p, 48, 1);
@@ -91,6 +93,21 @@ Test(damaged, damaged_files) {
   says(err, "the checksum of its tokens differs");
   zx_data_close(d);
   free(good);
+  free(p);
+}
+
+/* Every byte behind those that say what the file is, but for the sum itself; and the fields'. */
+Test(damaged, every_byte_of_a_header) {
+  documents_file("d", (int[]){3, 1, 7, 0});
+  size_t n;
+  uint8_t *p = (uint8_t *)scratch_read("d", &n);
+  for (size_t at = 8; at < 2 * ZX_DATA_HEAD; at++) {
+    if (at >= 12 && at < 16) continue; /* how many fields there are */
+    p[at] ^= 1;
+    refused("its header is damaged: the checksum differs", p, n);
+    p[at] ^= 1;
+  }
+  zx_data_close(zx_data_of_bytes(p, n, "d", &err));
   free(p);
 }
 

@@ -171,3 +171,39 @@ Test(documents, documents_of_folders) {
   says(err, "f/2.bin does not know where its documents begin, which 'doc' is made of");
   zx_data_close(d);
 }
+
+/* What a file had when it was opened may be gone: alone, and in a folder. */
+Test(documents, of_a_file_that_shrinks) {
+  enum { N = 20000 };
+  int *lengths = calloc(N + 1, sizeof *lengths);
+  uint64_t first, end;
+  int32_t out[4];
+  for (int i = 0; i < N; i++) lengths[i] = 2;
+  scratch_folder("f");
+  documents_file("f/0.bin", (int[]){2, 3, 0});
+  documents_file("f/1.bin", lengths);
+  ZxData *both[] = {zx_data_open(scratch("f/1.bin"), &err), zx_data_open(scratch("f"), &err)};
+  cr_assert(both[0] && both[1], "%s", err.text);
+  uint64_t starts = 2 * ZX_DATA_HEAD + 2 * N, half = starts + 8 * N / 2;
+  cr_assert(truncate(scratch("f/1.bin"), (off_t)half) == 0);
+  for (uint64_t k = 0; k < 2; k++) {
+    const ZxSampler s = {both[k], ZX_ORDER_SEQUENTIAL, 0, 4};
+    const uint64_t tokens = 5 * k, samples = k; /* of the other file */
+    cr_expect(zx_data_document(both[k], 2 * k + 7, &first, &end, &err) && first == tokens + 14 &&
+              end == tokens + 16);
+    cr_expect(!zx_data_document(both[k], 2 * k + N / 2, &first, &end, &err));
+    says(err, "/f/1.bin: it shrank while it was read");
+    cr_expect(!zx_data_document(both[k], 2 * k + N / 2 - 1, &first, &end, &err),
+              "it ends where the next begins");
+    for (uint64_t g = samples; g < samples + N / 2 - 1; g += N / 2 - 2) {
+      err = (ZbErr){0};
+      cr_expect(!zx_data_read(&s, "doc", g, 0, 4, ZX_ANY_I32, out, &err),
+                "what is looked for is in the middle");
+      says(err, "shrank");
+    }
+    cr_expect(!zx_data_verify(both[k], &err));
+    says(err, "shrank");
+    zx_data_close(both[k]);
+  }
+  free(lengths);
+}

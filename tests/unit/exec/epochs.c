@@ -73,6 +73,37 @@ Test(epochs, of_a_mix) {
   end();
 }
 
+/* Of two records, with a field that has the same limit in both, and one that has not. */
+static void record_file(const char *name, uint64_t limit) {
+  ZbErr err = {0};
+  ZxDataField f[] = {{.name = "x", .elem = ZX_DATA_U8, .values = 1},
+                     {.name = "y", .elem = ZX_DATA_U8, .values = 1}};
+  ZxDataInfo info = {.nfield = 2, .field = f};
+  ZxDataWriter *w = zx_data_create(scratch(name), &info, &err);
+  cr_assert(w && zx_data_put(w, "1...2...3...4...", 16, &err), "%s", err.text);
+  cr_assert(zx_data_finish(w, (uint64_t[]){64, limit}, &err), "%s", err.text);
+}
+
+Test(epochs, limits_of_several_files) {
+  static const char want[] =
+      "\nnote: ids of 'y' are below 70 in a, below 80 in c: are they of one vocabulary?\n";
+  ZbErr err;
+  ZbText t = {0};
+  record_file("a", 70);
+  record_file("b", 70);
+  record_file("c", 80);
+  cr_assert(chdir(scratch(".")) == 0);
+  mix = zx_mix_open("a:1,b:1,c:2", &err);
+  cr_assert(mix, "%s", err.text);
+  a = zb_arena_new();
+  ZxEpochs e = zx_epochs_new(a, mix, 1, 1);
+  zx_epochs_begin(&e, 1, 1, &t);
+  cr_expect(t.len > sizeof want && !strcmp(t.s + t.len - (sizeof want - 1), want), "%s", t.s);
+  cr_expect(!strstr(t.s, "'x'"));
+  zb_text_free(&t);
+  end();
+}
+
 /* An epoch that begins with a step; the first does not begin anew. */
 Test(epochs, that_end_with_a_step) {
   ZxEpochs e = epochs("web", 5);

@@ -485,6 +485,15 @@ Test(hub, configs) {
   g->nconfig = 0;
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZX_AS_F32, NULL, NULL, &err) && !*err.text);
+  g->nconfig = 3; /* the last of which is another map's, and no JSON */
+  g->config[2].map = "gguf", g->config[2].value = "[";
+  text = zx_config(g, "hf", ZX_AS_F32, NULL, NULL, &err);
+  cr_expect(text && !strstr(text, "architectures"));
+  free(text);
+  cr_expect(!zx_config(g, "gguf", ZX_AS_F32, NULL, NULL, &err));
+  says(err, "model M: the value of `architectures` in config.json is no JSON");
+  cr_expect_str_eq(err.help, "compile the graph again");
+  cr_expect(!zx_config(g, "mlx", ZX_AS_F32, NULL, NULL, &err));
 }
 
 /* Numbers stay as they are written, whatever keys and texts are around them. */

@@ -11,6 +11,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/documents.c \
   tests/unit/exec/engine.c \
   tests/unit/exec/epochs.c \
+  tests/unit/exec/evaluate.c \
   tests/unit/exec/facts.c \
   tests/unit/exec/hang.c \
   tests/unit/exec/health.c \

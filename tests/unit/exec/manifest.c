@@ -152,6 +152,7 @@ Test(manifest, what_is_not_believed) {
   } cases[] = {
       {"{\"format\"", "{\"fromat\"", "it is no manifest of a zug checkpoint"},
       {"\"version\":1", "\"version\":2", "version 2; this zug knows version 1"},
+      {"\"version\":1", "\"version\":19", "version 19; this zug knows version 1"},
       {"\"version\":1", "\"version\":0", "version 0; this zug knows version 1"},
       {"\"checksum\":\"", "\"chekcsum\":\"", "it has no checksum"},
       {"}\n", "\n", "it is no JSON"},

@@ -6,7 +6,10 @@
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <criterion/redirect.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -87,4 +90,62 @@ Test(post, strangers) {
   cr_expect(heard);
   close(out);
   closes(2);
+}
+
+static bool is_up(const struct ifaddrs *i) {
+  return i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP;
+}
+static bool is_at(const struct ifaddrs *i, const struct sockaddr_in *a) {
+  return is_up(i) && ((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr.s_addr == a->sin_addr.s_addr;
+}
+
+/* One goes to each address of rank 0's node, and comes from there; of many addresses to the first eight. */
+Test(post, by_all_addresses) {
+  struct sockaddr_in a;
+  struct ifaddrs *all;
+  const ZxPost p = {.rank = 1};
+  int want = 0, found = 0;
+  close(0);
+  first = 0;
+  together(2, opens);
+  zx_post_send(box[1], &p);
+  cr_assert(getifaddrs(&all) == 0);
+  for (struct ifaddrs *i = all; i; i = i->ifa_next) want += is_up(i);
+  if (want > 8) want = 8;
+  bool known[64] = {false};
+  for (int tries = 0; found < want && tries < 2000; tries++) {
+    ZxPost got;
+    socklen_t n = sizeof a;
+    if (recvfrom(0, &got, sizeof got, MSG_DONTWAIT, (struct sockaddr *)&a, &n) != sizeof got) {
+      usleep(1000);
+      continue;
+    }
+    int at = 0;
+    struct ifaddrs *i = all;
+    while (i && (known[at] || !is_at(i, &a))) i = i->ifa_next, at++;
+    cr_expect(i && at < 64 && got.rank == 1, "from an address of this machine, and from each once");
+    known[at] = true;
+    found++;
+  }
+  cr_expect_eq(found, want);
+  zx_post_send(box[0], &(ZxPost){.rank = 0, .hangs = true});
+  cr_expect(recv(0, &a, sizeof a, MSG_DONTWAIT) < 0, "and no more: rank 0 keeps its own");
+  freeifaddrs(all);
+  closes(2);
+}
+
+/* A text without an end has one, and all of it before that is said. */
+Test(post, a_long_text) {
+  ZxPost p = {.rank = 0, .hangs = true, .stands = true};
+  char said[2000] = "", want[ZX_POST_TEXT + 8];
+  cr_redirect_stderr();
+  together(1, opens);
+  memset(p.text, 'x', sizeof p.text);
+  zx_post_send(box[0], &p);
+  zx_post_report(box[0]);
+  fflush(stderr);
+  said[fread(said, 1, sizeof said - 1, cr_get_redirected_stderr())] = 0;
+  snprintf(want, sizeof want, "): %.*s\n", ZX_POST_TEXT - 1, p.text);
+  cr_expect(strstr(said, want), "%s", said);
+  closes(1);
 }

@@ -51,4 +51,5 @@ Test(recipe, one_of_them_is_wrong) {
   takes("one,none", 1, "", "none");
   takes("one,", 1, "", "[Z");
   takes("none,six", 7, "", "none");
+  takes("none,wrong", 7, "", "micro");
 }

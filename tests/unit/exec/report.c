@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
+#include <string.h>
 
 #include "runtime/exec/engine/internal.h"
 
@@ -110,4 +111,23 @@ Test(report, where_time_went) {
       "           25.000 ms x 20      5.0 %                           0.4 GB/s  "
       " 50 % of its bound (bytes)\n");
   /* clang-format on */
+}
+
+Test(report, each_operation) {
+  static char text[16384];
+  char want[64];
+  const char *at = text;
+  for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
+    ZxEngine e = {.p = &plan};
+    e.times[i] = 2;
+    zx_report_times(&e, &plan, &(ZxPeaks){0}, 1, 2);
+  }
+  fflush(stdout);
+  text[fread(text, 1, sizeof text - 1, cr_get_redirected_stdout())] = 0;
+  for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
+    const char *name = i < ZG_OP_COUNT ? zg_op_info[i].text : i == ZG_OP_COUNT ? "optimizer" : "waiting";
+    snprintf(want, sizeof want, "\n  %-16s    2.000 s  100.0 %%\n", name);
+    cr_assert(at = strstr(at, want), "%s", name);
+    at++;
+  }
 }

@@ -90,6 +90,13 @@ static void something_missing(ZxFacts *f, int rank) {
   if (rank < 3) return of_all(f);
   zx_fact(f, ZX_RECIPE, "micro", "%d", 4);
 }
+/* The same names, from another one on: each is found, wherever it is. */
+static void another_order(ZxFacts *f, int rank) {
+  for (int i = 0; i < 5; i++) {
+    const char *name = (const char *[]){"a", "b", "c", "d", "e"}[rank % 2 ? (i + rank / 2) % 5 : i];
+    zx_fact(f, ZX_OPTIONS, name, "%d", rank && *name == 'c');
+  }
+}
 static void everything(ZxFacts *f, int rank) {
   for (int kind = 0; kind <= ZX_MEANS; kind++) zx_fact(f, (ZxFactKind)kind, "x", "%d", rank > 0);
 }
@@ -102,6 +109,8 @@ Test(together, who_differs_in_what) {
   expect(4, something_missing,
          "rank 3 was given other options: --seed none where rank 0 has 1\n"
          "rank 3 was given another recipe: clip none where rank 0 has 0.5\n");
+  expect(2, another_order, "rank 1 was given other options: c 1 where rank 0 has 0\n");
+  expect(10, another_order, "ranks 1 to 9 were given other options: c 1 where rank 0 has 0\n");
   expect(2, everything,
          "rank 1 runs another build: x 1 where rank 0 has 0\n"
          "rank 1 was given other options: x 1 where rank 0 has 0\n"

@@ -408,12 +408,13 @@ Test(saves, usual_times) {
 Test(saves, signals) {
   static const int those[] = {SIGTERM, SIGUSR1, SIGINT};
   static const char *const names[] = {"SIGTERM", "SIGUSR1", "SIGINT"};
+  static const ZbKind kind = {"a text", NULL};
   for (int i = 0; i < 3; i++) {
     pid_t child = fork();
     if (child == 0) {
       ZxStop s = zx_stop_new(0, 0, false);
       zx_stop_on_signals();
-      if (zx_stop_wanted(&s)) _exit(1);
+      if (zx_stop_wanted(&s) || !zb_out_new(scratch("unfinished"), &kind, &err)) _exit(1);
       raise(those[i]);
       raise(SIGTERM); /* the first one counts */
       if (zx_stop_wanted(&s) != those[i] || strcmp(zx_stop_why(those[i]), names[i])) _exit(2);
@@ -423,7 +424,9 @@ Test(saves, signals) {
       zx_stop_before_output(); /* there is room */
       if (write(STDOUT_FILENO, "x", 1) != 1 || read(out[0], room, 1) != 1 || *room != 'x') _exit(4);
       if (write(STDOUT_FILENO, room, sizeof room) != sizeof room) _exit(5);
+      int before = open_files();
       zx_stop_before_output(); /* nobody reads: what is printed is lost */
+      if (open_files() != before) _exit(8);
       if (write(STDOUT_FILENO, room, sizeof room) != sizeof room) _exit(6);
       raise(SIGINT); /* another ends it */
       _exit(7);
@@ -432,6 +435,7 @@ Test(saves, signals) {
     cr_assert(child > 0 && waitpid(child, &status, 0) == child);
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "%s: code %d", names[i],
               WEXITSTATUS(status));
+    cr_expect_eq(scratch_files(), 0, "what is not complete is removed");
   }
 }
 

@@ -187,7 +187,7 @@ static void carries(const Model *m, const char *layout, uint64_t bytes) {
   job_play(&j, job_train);
   char x[24];
   bytes += 8 * zp_step_sums(j.p);
-  const char *want = zb_printf(m->c.a, BY_HOST "%s a step go down and up the host's link, at least %.3g ms\n",
+  const char *want = zb_printf(m->c.a, BY_HOST "%s a step go down and up the host's link, about %.3g ms\n",
                                zb_bytes(x, bytes), 2e-3 * (double)bytes);
   cr_expect(strstr(j.player[1].told, want), "no '%s' in '%s'", want, j.player[1].told);
   job_close(&j);
