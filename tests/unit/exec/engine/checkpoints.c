@@ -25,7 +25,8 @@ TestSuite(checkpoints, .init = scratch_make, .fini = scratch_remove);
   "  }\n" late "  z = dot[b](y, last)\n"                                                                     \
   "  loss z * z per samples()\n"                                                                             \
   "}\n"
-static const char net[] = NET("", LAST), turned[] = NET(LAST, "");
+#define MORE "  param more[b] = 0.5\n  y = y + more\n"
+static const char net[] = NET("", LAST), turned[] = NET(LAST, ""), longer[] = NET("", LAST MORE);
 #define BASE "bind batch = 4 micro 2 pad b to 6 optimizer adamw(lr = 0.01, warmup = 5) clip 1.0 "
 static const char *const layouts[] = {
     "",
@@ -184,35 +185,40 @@ Test(checkpoints, to_the_bit) {
   Model m = job_model(NULL, net, NULL);
   for (size_t i = 0; i < sizeof more / sizeof *more; i++)
     for (int k = 0; k < LAYOUTS; k += 3) {
-      Ctx x = {.dir = zb_printf(m.c.a, "%s-%d-%d", scratch("c"), (int)i, k), .keep = 1 + (i & 1)};
-      Job j = job_at(&m, BASE, zb_printf(m.c.a, "%s %s", layouts[k], more[i]), "one", &x);
+      Ctx x = {.dir = zb_printf(m.c.a, "%s-%d-%d", scratch("c"), (int)i, k)};
+      const char *body = zb_printf(m.c.a, "%s %s", layouts[k], more[i]);
+      Job j = job_at(&m, BASE, body, "one", &x);
       job_play(&j, train);
-      Ctx y = {.from = zx_ckpt_path(j.q.a, x.dir, TWO)};
-      cr_expect_eq(access(y.from, F_OK), i & 1 ? 0 : -1);
-      uint64_t n, l, bytes = 4;
-      float *a = job_saved("one", &n);
-      Job g = job_at(&m, BASE, zb_printf(m.c.a, "%s %s", layouts[k], more[i]), "other", &y);
-      if (i & 1) { /* of step 4 the parameters, else */
+      for (int params = 0; params < 2; params++) { /* all of step 2, and then the parameters of step 4 */
+        Ctx y = {.from = zx_ckpt_path(j.q.a, x.dir, params ? FOUR : TWO), .params = params};
+        Job g = job_at(&m, BASE, body, "other", &y);
         y.manifest = manifest_of(g.q.a, y.from);
         job_play(&g, go_on);
-        float *b = job_saved("other", &l);
-        cr_assert(n == l && !memcmp(a, b, n * bytes), "%s, %s", more[i], layouts[k]);
-        for (int s = TWO + 1; s <= FOUR; s++)
-          cr_assert_eq(g.player[0].step[s].loss, j.player[0].step[s].loss);
+        uint64_t n, l;
+        float *a = job_saved("one", &n), *b = job_saved("other", &l);
+        cr_assert(n == l && !memcmp(a, b, n * sizeof *a), "%s, parameters %d", body, params);
+        for (int s = TWO + 1; s <= FOUR && !params; s++)
+          cr_assert_eq(g.player[0].step[s].loss, j.player[0].step[s].loss, "%s", body);
+        if (params) cr_expect_lt(y.resumed[0].bytes, 2 * 4 * VALUES);
+        free(a);
         free(b);
+        job_close(&g);
       }
-      y.from = zx_ckpt_path(g.q.a, x.dir, FOUR);
-      y.manifest = manifest_of(g.q.a, y.from);
-      y.params = true;
-      job_play(&g, go_on);
-      float *b = job_saved("other", &l);
-      cr_assert(n == l && !memcmp(a, b, n * bytes), "parameters: %s, %s", more[i], layouts[k]);
-      cr_expect(y.resumed[0].bytes < 2 * 4 * VALUES);
-      free(a);
-      free(b);
-      job_close(&g);
       job_close(&j);
     }
+  model_close(&m);
+}
+
+/* Of as many as are to be kept the last are there. */
+Test(checkpoints, kept) {
+  Model m = job_model(NULL, net, NULL);
+  Ctx x = {.dir = zb_strdup(m.c.a, scratch("c")), .keep = 1};
+  Job j = job_at(&m, BASE, layouts[2], "one", &x);
+  ZxCkptEntry *all;
+  job_play(&j, train);
+  cr_assert_eq(zx_ckpt_list(m.c.a, x.dir, &all, NULL), 1);
+  cr_expect_eq(all[0].step, FOUR);
+  job_close(&j);
   model_close(&m);
 }
 
@@ -238,10 +244,17 @@ static void flip(const char *path, off_t at) {
   cr_assert(pwrite(fd, &x, 1, at) == 1 && close(fd) == 0);
 }
 
+static void train_more(const Model *m) {
+  Ctx x = {.dir = zb_strdup(m->c.a, scratch("more"))};
+  Job j = job_at(m, BASE, "", "more.safetensors", &x);
+  job_play(&j, train);
+  job_close(&j);
+}
+
 Test(checkpoints, refused) {
   Model m = job_model(NULL, net, NULL), deep = job_model(NULL, net, "-D layers=3"),
         flat = job_model(NULL, net, "-D layers=1"), wide = job_model(NULL, net, "-D c=5"),
-        order = job_model(NULL, turned, NULL);
+        order = job_model(NULL, turned, NULL), more = job_model(NULL, longer, NULL);
   train_in(&m, layouts[3], "c", "one");
   const char *from = zx_ckpt_path(m.c.a, zb_strdup(m.c.a, scratch("c")), FOUR);
 #define AGAIN "take another checkpoint with --resume-from; `zckpt list` names those that there are"
@@ -250,6 +263,10 @@ Test(checkpoints, refused) {
          "the nearest name in it is 'layer.0.up'");
   refuse(&flat, BASE, from, true, "has parameter 'layer.1.up', and 5 others; model Net has 4, and not this",
          "was it made with other sizes (-D)?");
+  train_more(&more);
+  refuse(&m, BASE, zx_ckpt_path(m.c.a, zb_strdup(m.c.a, scratch("more")), FOUR), true,
+         "has 7 parameters; model Net has 6", "is it another model's?");
+  refuse(&more, BASE, from, true, "has no parameter 'more'; it has 6", "is it another model's?");
   refuse(&order, BASE, from, true, "has parameter 'first' where model Net has 'last'",
          "declare them in that order");
   refuse(&wide, BASE, from, true, ": parameter 'layer.0.up' has shape [5, 6]; the model wants [5, 5]",
@@ -280,6 +297,7 @@ Test(checkpoints, refused) {
   model_close(&flat);
   model_close(&wide);
   model_close(&order);
+  model_close(&more);
 }
 
 /* ---- writing ---- */

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,9 @@ static const char text[] = "model W {\n"
 #define TWO "mesh d = 2 split batch over d micro 2"
 
 static void nothing(Player *p) { (void)p; }
+static uint64_t untouched;
 static void one_step(Player *p) {
+  if (!p->rank) untouched = zx_engine_untouched(p->e);
   p->ok = zx_engine_init(p->e, &p->err);
   job_steps(p, 1, 1);
 }
@@ -75,6 +78,29 @@ Test(devices, lacks_something) {
     device.prepare = nothing_fits;
     refused(&m, layouts[i], "no such products (test.zug:5)");
   }
+  model_close(&m);
+}
+
+/* A step that the device has not done fails, and may be tried again. */
+static int finishes;
+static bool finish_later(const ZkEnv *env, ZbErr *err) {
+  (void)env;
+  return finishes-- > 0 || zb_fail(err, "", "it has failed");
+}
+static void fail_in_step(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  finishes = 0;
+  p->ok = p->ok && !zx_engine_step(p->e, 1, &p->step[1], &p->err) && p->err.passing && !p->step[1].unfed;
+}
+Test(devices, fails_in_a_step) {
+  Model m = job_model(NULL, text, NULL);
+  device = zx_device_cpu;
+  device.finish = finish_later;
+  finishes = 100;
+  Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
+  job_play(&j, fail_in_step);
+  cr_expect_str_eq(j.player[0].err.text, "it has failed");
+  job_close(&j);
   model_close(&m);
 }
 
@@ -154,7 +180,8 @@ typedef struct {
   bool adds, aligned;
 } Prepared;
 static Prepared prepared[400];
-static int nprepared;
+static int nprepared; /* of ranks that prepare one after the other, or at once */
+static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
 static bool note(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
   (void)env, (void)err;
   bool aligned = true;
@@ -162,8 +189,10 @@ static bool note(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
     uint64_t at = (uint64_t)(uintptr_t)(i < c->nin ? c->in[i].data : c->out[i - c->nin].data);
     aligned &= at >= 256 && at % 4 == 0;
   }
-  cr_assert(nprepared < 400);
+  pthread_mutex_lock(&noting);
+  ZB_ASSERT(nprepared < 400);
   prepared[nprepared++] = (Prepared){c->op, c->accumulate, aligned};
+  pthread_mutex_unlock(&noting);
   return true;
 }
 static int count(int op, bool adds) {
@@ -182,6 +211,14 @@ Test(devices, prepares) {
   cr_expect(count(ZG_OP_DOT, false) == 3 && count(ZG_OP_DOT, true) == 1, "%d, %d", count(ZG_OP_DOT, false),
             count(ZG_OP_DOT, true));
   cr_expect_eq(count(ZG_OP_LOSS_NUM, false) + count(ZG_OP_LOSS_DEN, false), 0);
+  cr_expect_eq(untouched, j.player[0].planned + ZK_CPU_ROOM);
+  job_close(&j);
+  /* What is packed and unpacked is copied: of one tensor, which may be any. */
+  nprepared = 0;
+  j = job_of(&m, BASE, "mesh t = 2 split a over t", &device, (ZpOptions){0});
+  job_play(&j, one_step);
+  cr_expect_eq(count(ZG_OP_ALL_REDUCE, false), 0);
+  cr_expect_eq(count(ZG_OP_COPY, false), 2); /* y, on both ranks */
   job_close(&j);
   model_close(&m);
   /* A ring's steps write and add, and what they made in f32 is stored. */

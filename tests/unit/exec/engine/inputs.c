@@ -136,8 +136,8 @@ Test(inputs, which_samples) {
   job_play(&j, count);
   cr_expect(t.samples == 108 && t.values == 1 && t.data == JOB_RECORDS, "%d, %d, %d", (int)t.samples,
             (int)t.values, (int)t.data);
-  /* Of four samples a step, the mean of 6 s: steps 2 and 3 have 5 to 8 and 9 to 12; ten steps before sample 100
-   * are 60 to 63. */
+  /* Of four samples a step, the mean of 6 s: steps 2 and 3 have 5 to 8 and 9 to 12; ten steps
+   * before sample 100 are 60 to 63. */
   cr_expect_eq(j.player[0].step[2].loss, 6 * 6.5);
   cr_expect_eq(j.player[0].step[3].loss, 6 * 10.5);
   cr_expect_eq(j.player[0].step[1].loss, 6 * 61.5);

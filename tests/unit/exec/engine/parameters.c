@@ -286,8 +286,12 @@ Test(parameters, refused) {
   job_close(&j);
   file_of("other", (const char *const[]){"zebra", "aardvark"}, 2, 3);
   file_of("single", (const char *const[]){"one2", "flat"}, 2, C);
+  file_of("near", (const char *const[]){"norma", "normals", "one", "uniform", "cut", "abnormal"}, 6, 1);
   for (int i = 0; i < 4; i += 3) {
     const char *layout = layouts[i];
+    refused(&two, layout, "near", false, " lacks 'normal' and 3 more of the 7 parameters of model All",
+            "the nearest names in it are 'norma', 'normals', 'abnormal'; --init-partial draws from the seed "
+            "what is not there");
     refused(&three, layout, "two", false, " lacks 'layer.2.w' and 1 more of the 9 parameters of model All",
             "--init-partial draws from the seed what is not there");
     refused(&two, layout, "three", false, " holds 2 tensors that model All has not; the first is 'extra'",

@@ -59,6 +59,9 @@ static float ones(const char *name, uint64_t s, uint64_t i) {
 static float bad(const char *name, uint64_t s, uint64_t i) {
   return *name == 'x' && s == 13 && i == 2 ? NAN : ones(name, s, i);
 }
+static float first(const char *name, uint64_t s, uint64_t i) {
+  return *name == 'x' && s % 5 == 0 && i == 2 ? NAN : ones(name, s, i);
+}
 static float infinite(const char *name, uint64_t s, uint64_t i) {
   return *name == 'x' && s == 13 && i == 2 ? -INFINITY : ones(name, s, i);
 }
@@ -85,9 +88,9 @@ static bool fits(const char *text, const char *want) {
   return strstr(text, part) && (!star || fits(strstr(text, part), star + 1));
 }
 
-static void check(const Bad *c, const char *layout) {
+static void check_on(const ZxDeviceTable *dev, const Bad *c, const char *layout) {
   Model m = job_model(NULL, c->model, NULL);
-  Job j = job_of(&m, c->base, layout, &zx_device_cpu, (ZpOptions){0});
+  Job j = job_of(&m, c->base, layout, dev, (ZpOptions){0});
   static Sound x;
   x = (Sound){.steps = STEPS};
   job_data(&j, few, c->real);
@@ -107,6 +110,8 @@ static void check(const Bad *c, const char *layout) {
   model_close(&m);
 }
 
+static void check(const Bad *c, const char *layout) { check_on(&zx_device_cpu, c, layout); }
+
 #define UNKNOWN                                                                                              \
   "every step needs data of which something is known: look at the targets, or `bind` a larger batch"
 #define LOWER "lower lr, raise warmup, or add `clip 1.0`"
@@ -125,6 +130,8 @@ Test(soundness, why) {
        "finite: all 4 parameters; "
        "input `x` of sample 13 of the run is not finite: record 13 of records",
        NULL},
+      {LINE("", "samples()"), BASE, first, 1, ZX_SKIPPED,
+       "; input `x` of sample 0 of the run is not finite: record 0 of records", NULL},
       {LINE("", "samples()"), BASE, infinite, 2, ZX_SKIPPED,
        "; input `x` of sample 13 of the run is not finite: record 13 of records", NULL},
       {LINE("  h = log(weight - 1 - h * h)\n", "samples()"), BASE, ones, 1, ZX_SKIPPED,
@@ -134,7 +141,11 @@ Test(soundness, why) {
        "1e+300); the run cannot go on",
        LOWER}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    for (int k = 0; k < LAYOUTS; k++) check(&cases[i], layouts[k]);
+    for (int k = 0; k < LAYOUTS; k++) {
+      check(&cases[i], layouts[k]);
+      if (k == 0 || (k == 3 && i == 7))
+        check_on(zx_devices[0], &cases[i], layouts[k]); /* by way of the host */
+    }
 }
 
 /* Which of the parameters, where it is not all of them; and of several losses which. */
@@ -218,6 +229,26 @@ Test(soundness, ids_out_of_range) {
   job_data(&j, nine, ones);
   job_play(&j, feed);
   says(j.player[0].err, "9");
+  says(j.player[0].err, "records");
+  job_close(&j);
+  model_close(&m);
+}
+
+/* The third step is played from what was captured in the second; its data are another's. */
+static int32_t late(const char *name, uint64_t s, uint64_t i, int64_t limit) {
+  (void)name, (void)i, (void)limit;
+  return s == 17 ? 9 : 1;
+}
+static void feed_late(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  job_steps(p, 1, 2);
+  p->ok = p->ok && !zx_engine_step(p->e, 3, &p->step[3], &p->err) && p->step[3].unfed;
+}
+Test(soundness, ids_out_of_range_on_streams) {
+  Model m = job_model(NULL, LINE("", "known(t)"), NULL);
+  Job j = job_of(&m, BASE, "", zx_devices[0], (ZpOptions){0});
+  job_data(&j, late, ones);
+  job_play(&j, feed_late);
   says(j.player[0].err, "records");
   job_close(&j);
   model_close(&m);
