@@ -274,6 +274,10 @@ Test(hub, maps) {
   cr_assert(zx_map_open(&m, a, g, NULL, &err)); /* their own */
   p = zx_map_part(&m, a, 4, 2, &own, 0);
   cr_expect(!strcmp(p.info.path, "layer.2.e") && p.fixed == -1 && p.stride[0] == 4 && p.stride[1] == 1);
+  g->foreign[1].map = g->foreign[2].map = "gguf", g->foreign[3].map = "mlx";
+  cr_expect(!zx_map_open(&m, a, g, "h", &err));
+  cr_expect_str_eq(err.help, "it has hf, gguf, mlx");
+  cr_expect(zx_map_open(&m, a, g, "mlx", &err) && zx_map_parts(&m, 0) == 0 && zx_map_parts(&m, 3) == 1);
   g->nforeign = 1;
   cr_expect(zx_map_open(&m, a, g, "hf", &err) && zx_map_parts(&m, 0) == 1 && zx_map_parts(&m, 1) == 0);
   g->nforeign = 0;
