@@ -121,6 +121,10 @@ Test(ckpt, folders_without_manifests) {
   scratch_write("step-00000008", "", 0);
   cr_assert_eq(zx_ckpt_list(a, scratch("."), &all, &err), 7);
   for (int i = 0; i < 7; i++) cr_expect_eq(all[i].step, i + 1);
+  int before = open_files();
+  cr_expect_eq(zx_ckpt_list(a, scratch("."), &all, &err), 7);
+  cr_expect_eq(open_files(), before);
+  cr_expect(zx_ckpt_list(a, scratch("none"), &all, &err) == 0 && !all && !*err.text);
   cr_expect_eq(zx_ckpt_list(a, scratch("step-00000008"), &all, &err), 0);
   cr_expect(strstr(err.text, "cannot read the folder"), "%s", err.text);
   zb_arena_free(a);

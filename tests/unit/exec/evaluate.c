@@ -152,6 +152,30 @@ Test(evaluate, sums_of_batches) {
   cr_expect(m.best == 2 && m.best_step == 4);
 }
 
+static bool cannot_finish(const ZkEnv *e, ZbErr *why) {
+  return (void)e, zb_fail(why, NULL, "the device is gone");
+}
+
+/* That of step 0 counts; what the engine that trains cannot hand out is not evaluated. */
+Test(evaluate, beside_training) {
+  static const double one[][5] = {{6, 1, 2, 1, 0.5}, {2, 5, 2, 3, 0.25}},
+                      better[][5] = {{1, 1, 2, 1, 0}, {1, 5, 2, 3, 0}};
+  ZxEngine e = engine(), trains = e;
+  ZxDeviceTable broken = device;
+  ZxEval v = {.engine = &e, .plan = &plan, .batches = 2, .best_step = -1};
+  ZxEvalMetrics m;
+  broken.finish = cannot_finish;
+  e.beside = &trains;
+  m = runs(&v, 0, better);
+  cr_expect_eq(m.best_step, 0);
+  m = runs(&v, 1, one);
+  cr_expect(m.best_step == 0 && m.best < m.loss);
+  trains.dev = &broken;
+  batches = 0;
+  cr_expect(!zx_eval_run(&v, 2, 9, &m, &err) && batches == 0);
+  cr_expect_str_eq(err.text, "the device is gone");
+}
+
 /* It has a perplexity where the first loss and a cross-entropy are in one part of the model. */
 Test(evaluate, perplexity) {
   static const double one[][5] = {{6, 1, 2, 1, 0.5}, {2, 5, 2, 3, 0.25}};

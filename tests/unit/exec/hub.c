@@ -274,6 +274,10 @@ Test(hub, maps) {
   cr_assert(zx_map_open(&m, a, g, NULL, &err)); /* their own */
   p = zx_map_part(&m, a, 4, 2, &own, 0);
   cr_expect(!strcmp(p.info.path, "layer.2.e") && p.fixed == -1 && p.stride[0] == 4 && p.stride[1] == 1);
+  g->foreign[1].map = g->foreign[2].map = "gguf", g->foreign[3].map = "mlx";
+  cr_expect(!zx_map_open(&m, a, g, "h", &err));
+  cr_expect_str_eq(err.help, "it has hf, gguf, mlx");
+  cr_expect(zx_map_open(&m, a, g, "mlx", &err) && zx_map_parts(&m, 0) == 0 && zx_map_parts(&m, 3) == 1);
   g->nforeign = 1;
   cr_expect(zx_map_open(&m, a, g, "hf", &err) && zx_map_parts(&m, 0) == 1 && zx_map_parts(&m, 1) == 0);
   g->nforeign = 0;
@@ -334,7 +338,7 @@ Test(hub, exports) {
   scratch_write("like/config.json", "{\"b\":10000.0,\"vocab_size\":7}", 28);
   scratch_write("like/tokenizer.json", "tok", 3);
   scratch_write("like/other", "other", 5);
-  ZxExportOptions o = {.out = zb_strdup(a, scratch("out/")), .most = 1 << 20};
+  ZxExportOptions o = {.out = zb_strdup(a, scratch("out//")), .most = 1 << 20};
   cr_assert(export(g, "own", o, &x), "%s", err.text);
   cr_expect(x.tensors == 8 && x.files == 1 && x.bytes == 480 && x.config && !x.copied);
   check_export("out", 1);
@@ -342,6 +346,12 @@ Test(hub, exports) {
     ZxExportOptions few = {.out = o.out, .most = 1 << 20, .force = true, .window = window};
     cr_assert(export(g, "own", few, &x), "%s", err.text);
     check_export("out", 1);
+  }
+  for (uint64_t most = 191; most <= 192; most++) { /* of 288 bytes, six times 16, and 96 */
+    ZxExportOptions full = {.out = o.out, .most = most, .force = true};
+    cr_assert(export(g, "own", full, &x), "%s", err.text);
+    cr_expect_eq(x.files, most == 192 ? 2 : 3);
+    check_export("out", x.files);
   }
   /* Not over what is there; then, over what an export has made alone. */
   cr_expect(!export(g, "own", o, &x));

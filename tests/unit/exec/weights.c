@@ -113,6 +113,9 @@ Test(weights, long_runs_of_half_precision) {
   cr_assert(w, "%s", err.text);
   cr_assert(zx_weights_read(w, 0, 1, N - 1, y, &err));
   for (int i = 0; i < N - 1; i++) cr_assert_eq(y[i], 1 + (float)((i + 1) % 64) / 128);
+  cr_assert(truncate(scratch("f"), 2 * N) == 0);
+  cr_expect(!zx_weights_read(w, 0, 0, N, y, &err));
+  says(err, "it shrank while it was read");
   zx_weights_close(w, NULL);
   free(v);
   free(y);
@@ -243,6 +246,9 @@ Test(weights, files_that_are_none) {
   scratch_write("f", "1234567", 7);
   cr_expect(!zx_weights_open(scratch("f"), false, &err));
   says(err, "it has 7 bytes");
+  scratch_write("f", "\0\0\0\0\0\0\0\0", 8);
+  cr_expect(!zx_weights_open(scratch("f"), false, &err));
+  says(err, "its header is no JSON object");
   scratch_write("f", "\5\0\0\0\0\0\0\0{}  ", 12);
   cr_expect(!zx_weights_open(scratch("f"), false, &err));
   says(err, "a header of 5 bytes in 12");
