@@ -1,4 +1,5 @@
-/* Token and record files that are not read: damaged, shrunk, no such files; and those that are not written. */
+/* Token and record files that are not read: damaged, shrunk, no such files; and those that are not
+ * written. */
 #include "runtime/exec/data/data.h"
 #include "tests/unit/exec/scratch.h"
 #include "tests/unit/exec/stream_file.h"

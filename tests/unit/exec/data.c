@@ -1,4 +1,5 @@
-/* Token and record files: what is read is what was written, fields that are refused, and the order of samples. */
+/* Token and record files: what is read is what was written, fields that are refused, and the order of
+ * samples. */
 #include "runtime/exec/data/data.h"
 #include "tests/unit/exec/scratch.h"
 #include "tests/unit/exec/stream_file.h"

@@ -1,5 +1,5 @@
-/* How much of held-out data an evaluation takes, and what it makes of the sums of its batches: on an engine whose steps
- * compute nothing, of which a device that brings sums says what came of them. */
+/* How much of held-out data an evaluation takes, and what it makes of the sums of its batches: on an engine
+ * whose steps compute nothing, of which a device that brings sums says what came of them. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/evaluate.h"
 #include "tests/unit/exec/scratch.h"

@@ -306,7 +306,8 @@ Test(facts, data_that_is_removed_meanwhile) {
   zb_arena_free(a);
 }
 
-/* A folder of two, of which the second is large and has nothing but its header; of each its own facts are compared. */
+/* A folder of two, of which the second is large and has nothing but its header; of each its own facts are
+ * compared. */
 Test(facts, folders_of_data) {
   ZbArena *a = zb_arena_new();
   uint8_t head[2 * ZX_DATA_HEAD];

@@ -235,8 +235,8 @@ static void sends(int members, size_t n, ZxCommElem elem, bool scatter, int mess
   free(x);
 }
 
-/* A vector of 4 kB is sent whole, if all copies are 16 kB at most; else a block of it to each, of a multiple of 16
- * elements. */
+/* A vector of 4 kB is sent whole, if all copies are 16 kB at most; else a block of it to each, of a multiple
+ * of 16 elements. */
 Test(p2p_reduce, what_is_sent_whole) {
   sends(2, 1024, ZX_F32, false, 1, 4096);
   sends(2, 1025, ZX_F32, false, 1, (1025 - 528) * 4);
@@ -252,7 +252,8 @@ Test(p2p_reduce, what_is_sent_whole) {
   zx_p2p_free(NULL);
 }
 
-/* Rounds have numbers, which begin anew where a tag could be too large; every one that is complete is a move. */
+/* Rounds have numbers, which begin anew where a tag could be too large; every one that is complete is a
+ * move. */
 Test(p2p_reduce, rounds_are_numbered) {
   enum { MOST = 16384 };
   float x[2] = {1, 2};

@@ -1,5 +1,5 @@
-/* What ranks tell rank 0 by datagrams, over real ones: between threads of this process, from strangers, and where no
- * descriptor was taken. */
+/* What ranks tell rank 0 by datagrams, over real ones: between threads of this process, from strangers, and
+ * where no descriptor was taken. */
 #include "runtime/exec/comm/watch.h"
 #include "tests/unit/exec/scratch.h"
 #include "tests/unit/exec/threads.h"

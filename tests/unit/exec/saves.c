@@ -1,5 +1,5 @@
-/* Which checkpoint a run goes on from, and whether it may; when it writes one; when a run stops; what its end says of a
- * prediction. */
+/* Which checkpoint a run goes on from, and whether it may; when it writes one; when a run stops; what its end
+ * says of a prediction. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
