@@ -79,3 +79,6 @@ zrun-other: zrun
 	$(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) -rdynamic -o '$(OTHER)' runtime/exec/zrun.$(OBJEXT) \
 	  $(other_mpi:%='$(OTHER)'-%.o) $(filter-out $(MPI_LIBS),$(libs_exec)) $(OTHER_LIBS)
 .PHONY: zrun-other
+
+# What measures a link runs when no other test does any more.
+tests/mpi/slow_link.log: $(filter-out tests/mpi/slow_link.log,$(TEST_LOGS))
