@@ -107,6 +107,21 @@ Test(rounds, ranks_have_as_many) {
   model_close(&m);
 }
 
+/* A dim of one rank cuts nothing, but it says who has what: places of other tokens than the rows are. */
+Test(rounds, places_of_other_tokens) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(
+      m.g, "mesh b = 2, t = 1 split batch over b split d over t bind batch = 8, seq = 6, slot = 0.5 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *slots = node_of(s, ZP_FWD, ZG_OP_SLOTS);
+  accepts(q.p);
+  s->values[slots->in[0]].state[1] = s->values[slots->out[0]].state[1] =
+      (ZpState){.kind = 'S', .axis = (uint16_t)zg_axis_find(m.g, "seq")};
+  rejects(q.p, "has tokens and rows that are split otherwise");
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* Rows of a region are those that its `round` counts: of the same choices, and of no other round. */
 Test(rounds, rows_are_of_their_round) {
   Model m = model_open(NULL,
