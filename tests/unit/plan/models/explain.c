@@ -757,3 +757,22 @@ Test(explain, traces_and_the_engine_say_the_same) {
     model_close(&m);
   }
 }
+
+/* A timeline is drawn of 64 micro-batches, and of no more. */
+Test(explain, wide_timelines) {
+  Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12");
+  for (int n = 64; n < 66; n++) {
+    Plan q = plan_bare(m.g, zb_printf(m.c.a, "bind batch = %d, seq = 8 micro 1", n));
+    ZbText t = {0};
+    zp_show_schedule(q.p, &t);
+    if (n == 64)
+      cr_expect(strstr(t.s, " 1 stages, 64 micro-batches: 192 units of time (F 1, B 2)\n    0  F0  B0 "));
+    else
+      expect_text(
+          &t, "the timeline of 65 micro-batches is too wide to draw; `programs` lists every instruction\n",
+          "timeline");
+    if (n == 64) zb_text_free(&t);
+    plan_close(&q);
+  }
+  model_close(&m);
+}
