@@ -122,8 +122,8 @@ Test(compare, other_traces) {
   close(&x);
 }
 
-/* Of two plans a page says what they differ in: times of which each part is 1 ms more than the one before, of the
- * second some more and some less; and memory. */
+/* Of two plans a page says what they differ in: times of which each part is 1 ms more than the one before, of
+ * the second some more and some less; and memory. */
 Test(compare, on_a_page) {
   Predicted x = predict();
   ZpTime one = *x.t, two = *x.t;
