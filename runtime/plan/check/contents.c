@@ -18,11 +18,11 @@ typedef struct {
 } Clock;
 
 typedef struct {
-  uint32_t writer, writer_access; /* last; ZP_NONE: nobody yet */
-  uint64_t tag;                   /* what it holds */
-  bool read;                      /* since it was written */
-  uint32_t readers;               /* since then: chain of accesses */
-  uint32_t *overlap, noverlap;    /* buffers with common bytes */
+  uint32_t writer;             /* last; ZP_NONE: nobody yet */
+  uint64_t tag;                /* what it holds */
+  bool read;                   /* since it was written */
+  uint32_t readers;            /* since then: chain of accesses */
+  uint32_t *overlap, noverlap; /* buffers with common bytes */
 } Cell;
 
 typedef struct {

@@ -15,14 +15,13 @@
 
 #include <string.h>
 
-/* Whether node m may run where node i stands. It accumulates nothing, its results may be anywhere, and nobody
- * between reads them. No collective is between: a rank computes before it waits, not after. An op without
- * operands depends on where its result begins in the whole tensor, which the engine only says to calls of
- * that op. */
+/* Whether node m may run where node i stands. Its results may be anywhere, which gradients that
+ * it adds to may not, and nobody between reads them. It waits for no other rank, and no collective is
+ * between: a rank computes before it waits, not after. An op without operands depends on where its result
+ * begins in the whole tensor, which the engine only says to calls of that op. */
 static bool may_sink(const ZpRewrite *r, uint32_t m, uint32_t i) {
   const ZkCall *k = &r->nodes[m].call;
-  if (zg_op_info[k->op].kind != ZG_COMPUTE || k->pointwise || k->accumulate || r->nodes[m].dims || !k->nin)
-    return false;
+  if (zg_op_info[k->op].kind != ZG_COMPUTE || k->pointwise || r->nodes[m].dims || !k->nin) return false;
   for (int j = 0; j < k->nout; j++) {
     uint32_t v = r->nodes[m].out[j];
     if (!zp_unplaced(r, v) || zp_read_between(r, m, i, v)) return false;

@@ -28,7 +28,7 @@ static bool shard_all(ZpBuild *b) {
     bool stable = true;
     for (uint32_t i = 0; i < g->nparams; i++) {
       ZpDims now = b->grad_partial[i] & partial[i];
-      stable &= now == b->grad_partial[i] || round > 0;
+      stable &= now == b->grad_partial[i];
       b->grad_partial[i] = now;
     }
     if (stable) return true;

@@ -79,7 +79,7 @@ void zp_place_sources(ZpLocal *c, ZpPhase phase) {
 }
 
 /* carry_out and dcarry_in: the value is made where it must end up, or copied there. */
-static void place_carried(ZpLocal *c, ZpPhase phase, const uint32_t *maker) {
+static void place_carried(ZpLocal *c, ZpPhase phase) {
   ZpList *l = &c->s->list[phase];
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode *k = &l->nodes[i];
@@ -89,7 +89,7 @@ static void place_carried(ZpLocal *c, ZpPhase phase, const uint32_t *maker) {
         out ? ZP_AT_CARRY_OUT : ZP_AT_DCARRY_IN, k->sink,
         tuple_at(c->p, out ? c->gs->carry_out : c->gs->carry_in, k->sink, out ? NULL : cotangents(c)->in)};
     ZpValue *v = &c->s->values[k->in[0]];
-    if (v->at.space == ZP_AT_NOWHERE && !c->later[phase][k->in[0]] && maker[k->in[0]] != ZP_NONE) {
+    if (v->at.space == ZP_AT_NOWHERE && !c->later[phase][k->in[0]]) {
       v->at = at;
       k->call.nin = 0; /* done by the maker; the node goes below */
       continue;
@@ -138,10 +138,7 @@ void zp_place_saved(ZpLocal *c) {
 
 void zp_place_carried(ZpLocal *c) {
   ZpSegment *s = c->s;
-  uint32_t *maker = ZB_NEWN(c->p->arena, uint32_t, s->nvalues);
-  memset(maker, 0xff, s->nvalues * sizeof *maker);
-  for (int k = ZP_FWD; k < ZP_PHASES; k++) zp_find_makers(s->list[k].nodes, s->list[k].n, maker);
-  for (int k = ZP_FWD; k < ZP_PHASES; k++) place_carried(c, (ZpPhase)k, maker);
+  for (int k = ZP_FWD; k < ZP_PHASES; k++) place_carried(c, (ZpPhase)k);
   for (int k = ZP_FWD; k < ZP_PHASES; k++) drop_done(&s->list[k]);
   const ZgSegment *g = c->gs;
   s->carry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, NULL);

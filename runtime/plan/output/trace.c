@@ -257,7 +257,7 @@ static void access(Json *j, Changes *c, const ZpInstr *in, const ZpSpan *s, Life
     if (x->tag != l->tag && !reads(in, x->buf)) end_life(j, c, b, l);
     if (b->kind == ZP_B_SCRATCH) end_life(j, c, b, l);
     if (!l->alive) *l = (Life){true, x->tag, s->begin, s->end};
-    if (x->mode & ZP_WRITE) l->tag = x->tag;
+    l->tag = x->tag; /* who only reads finds the tag that it has */
     if (s->end > l->end) l->end = s->end;
   }
 }

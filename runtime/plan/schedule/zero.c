@@ -135,8 +135,8 @@ static void plan_publishing(Gen *g, const Entry *list, uint32_t n, uint32_t *whe
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------- */
-static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank, uint32_t need) {
-  uint32_t id = zp_gen_draft(g, op, time, rank, need);
+static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank) {
+  uint32_t id = zp_gen_draft(g, op, time, rank, 0);
   g->d[id].in.held = held;
   g->d[id].after = g->reduced[held];
   g->reduced[held] = id;
@@ -178,7 +178,7 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
     use->adds = i && one_gradient(g, &list[i - 1], &list[i]);
     if (!use->adds) use->staging = emptied[turn];
     if (i + 1 < n && one_gradient(g, &list[i], &list[i + 1])) continue;
-    uint32_t id = emptied[turn] = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 0);
+    uint32_t id = emptied[turn] = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER);
     Draft *d = &g->d[id];
     d->in.mb = mb;
     d->after_pos = pos;
@@ -222,19 +222,20 @@ static void plan_reductions(Gen *g, uint32_t held) {
   const ZpBucket *b = &g->p->buckets[g->st->held[held].bucket];
   uint32_t pos = g->last_bwd[held];
   if (b->scatters == ZP_SCATTER_AT_END) {
-    uint32_t id = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 1);
+    uint32_t id = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER);
     g->d[id].in.in_place = true;
     scatters(g, id, b);
     reduces(g, id, held);
   }
   if (!b->reduces) return;
   if (g->reduced[held] != ZP_NONE && pos < g->last_work) pos++;
-  uint32_t id = reduction(g, ZP_I_REDUCE_GRADS, held, g->end[pos], BY_REDUCE, 0);
+  uint32_t id = reduction(g, ZP_I_REDUCE_GRADS, held, g->end[pos], BY_REDUCE);
   reduces_own(g, id, held, b->reduces);
 }
 
 void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair) {
-  uint32_t id = reduction(g, ZP_I_REDUCE_TIED, held, time, BY_TIED, pair);
+  uint32_t id = reduction(g, ZP_I_REDUCE_TIED, held, time, BY_TIED);
+  g->d[id].need = pair;
   g->d[id].in.tied = g->st->held[held].tied;
   g->d[id].in.pair = pair;
   reduces_own(g, id, held, 1u << g->p->mesh.pipe);

@@ -442,8 +442,9 @@ Test(check, collective_of_other_stages) {
 Test(check, collective_of_stages_incomplete) {
   ZpPlan *p = good(rich);
   ZpInstr *in = find_instr(p, 2, ZP_I_REDUCE_TIED, ANY, ANY);
-  in->pair = 5000;
-  rejects(p, "stage 2 REDUCE_TIED(wte) has no pair number");
+  in->pair = 0;
+  for (uint32_t s = 0; s < p->nstages; s++) in->pair += p->stages[s].prog.ninstrs;
+  rejects(p, "stage 2 REDUCE_TIED(wte) has no pair number"); /* there are as many at most, from 0 */
   in->pair = find_instr(p, 2, ZP_I_REDUCE_STEP, ANY, ANY)->pair + 1;
   rejects(p, "stage 0 REDUCE_TIED(wte) meets 0 stages instead of 1");
 }
@@ -465,12 +466,19 @@ Test(check, both_send_first) {
              "for stage 0 SEND_ACT(mb 1), the partner of stage 1 RECV_ACT(mb 1)");
 }
 
-/* Of the links of a cycle the first six are said, and the last. */
+/* Of the links of a cycle the first six are said, and the last; eight are all said. */
 Test(check, long_cycle) {
-  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 1, .layers = 6});
-  move_instr(p, 0, fake_find(p, 0, ZP_I_RECV_GRAD, 0, ANY), fake_find(p, 0, ZP_I_SEND_ACT, 0, ANY));
-  rejects(p, "stage 1 FWD(layer.5, mb 0), and so on over 3 more, whose partner stage 0 SEND_ACT(mb 0) waits "
-             "for stage 0 RECV_GRAD(mb 0), the partner of stage 1 SEND_GRAD(mb 0)");
+#define CLOSED                                                                                               \
+  "whose partner stage 0 SEND_ACT(mb 0) waits for stage 0 RECV_GRAD(mb 0), the partner of stage 1 "          \
+  "SEND_GRAD(mb 0)"
+  static const char *const said[] = {
+      "stage 1 FWD(layer.2, mb 0), which waits for stage 1 RECV_ACT(mb 0), " CLOSED,
+      "stage 1 FWD(layer.5, mb 0), and so on over 3 more, " CLOSED};
+  for (uint32_t k = 0; k < 2; k++) {
+    ZpPlan *p = good((Fake){.stages = 2, .nmicro = 1, .layers = 4 + 2 * k});
+    move_instr(p, 0, fake_find(p, 0, ZP_I_RECV_GRAD, 0, ANY), fake_find(p, 0, ZP_I_SEND_ACT, 0, ANY));
+    rejects(p, said[k]);
+  }
 }
 
 Test(check, tied_in_different_order) {

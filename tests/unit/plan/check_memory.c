@@ -406,9 +406,15 @@ Test(check_memory, sizes_of_each_segment) {
     p->segments[1].list[k].temp = 192;
     rejects(p, "stage 0: scratch 0 has 128 bytes, but needs 192");
   }
-  ZpPlan *p = good(rich);
-  for (int i = 0; i < 3; i++) p->segments[i].dcarry_bytes = p->segments[i].dcarry_out_bytes = 576;
-  rejects(p, "has 512 bytes, but needs 576");
+  ZpPlan *p;
+  for (int back = 0; back < 2; back++) { /* on one stage: nothing is sent */
+    p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2});
+    for (int i = 0; i < 3; i++) {
+      if (back) p->segments[i].dcarry_bytes = p->segments[i].dcarry_out_bytes = 576;
+      else p->segments[i].carry_bytes = p->segments[i].carry_out_bytes = 576;
+    }
+    rejects(p, "stage 0: boundary buffer 0 has 512 bytes, but needs 576");
+  }
   p = good(rich); /* in the slot, behind what is saved: 3 x 256 and two tuples of 512 */
   find_buffer(p, 1, ZP_B_SLOT, 0, 0)->bytes = 1728;
   rejects(p, "stage 1: slot 0 has 1728 bytes, but needs 1792");

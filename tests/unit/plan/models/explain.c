@@ -601,6 +601,47 @@ static cJSON *shown(void (*put)(const ZpPlan *, ZbText *), const ZpPlan *p, cons
   return o;
 }
 
+/* What a trace says of the arena at each moment: as much is stored as the ledger has of it, nothing takes more
+ * than its lines, and at the end of each step there is nothing but what is stored. */
+static void arena_is_as_said(const ZbText *trace, const ZpLedger *l) {
+  static const struct {
+    const char *use;
+    ZpLedgerLine lines[4];
+    int n;
+  } uses[] = {{"stored", {ZP_L_PARAMS, ZP_L_MASTER, ZP_L_GRADS, ZP_L_STATES}, 4},
+              {"activations", {ZP_L_ACTIVATIONS}, 1},
+              {"gathered", {ZP_L_GATHERED}, 1},
+              {"staging", {ZP_L_STAGING, ZP_L_UPDATES}, 2},
+              {"scratch", {ZP_L_SCRATCH}, 1}};
+  ZbText t = {0};
+  zb_text_add(&t, "%s%.*s%s", zp_trace_head, (int)trace->len, trace->s, zp_trace_tail);
+  cJSON *o = cJSON_Parse(t.s);
+  const cJSON *x, *last = NULL;
+  uint64_t most[5] = {0}, arena = 0;
+  cr_assert(o, "no JSON: %s", t.s);
+  cJSON_ArrayForEach(x, cJSON_GetObjectItem(o, "traceEvents")) {
+    if (strcmp(text(x, "ph"), "C")) continue;
+    const cJSON *use, *args = last = cJSON_GetObjectItem(x, "args");
+    uint64_t sum = 0;
+    cJSON_ArrayForEach(use, args) sum += (uint64_t)use->valuedouble;
+    arena = sum > arena ? sum : arena;
+    for (int u = 0; u < 5; u++) {
+      uint64_t now = number(args, uses[u].use, 0);
+      most[u] = now > most[u] ? now : most[u];
+    }
+  }
+  cr_expect(arena && arena <= l->total[ZP_DEVICE], "%llu bytes in use", (unsigned long long)arena);
+  for (int u = 0; u < 5; u++) {
+    uint64_t lines = u ? 0 : l->bytes[ZP_L_OTHER]; /* scalars are stored, too */
+    for (int k = 0; k < uses[u].n; k++) lines += l->bytes[uses[u].lines[k]];
+    cr_expect(u ? most[u] <= lines && !lines == !most[u] : most[u] == lines, "%s: %llu of %llu bytes",
+              uses[u].use, (unsigned long long)most[u], (unsigned long long)lines);
+    cr_expect_eq(number(last, uses[u].use, 9), u ? 0 : lines, "%s at the end", uses[u].use);
+  }
+  cJSON_Delete(o);
+  zb_text_free(&t);
+}
+
 /* Memory, micro-batches, instructions and idle time: of `show` as text and as JSON, of `programs`, of the
  * engine and its trace. */
 static void shows_alike(const ZpPlan *p, uint32_t s, const Report *r) {
@@ -675,6 +716,7 @@ static void said_alike(const ZgGraph *g, const char *recipe, int64_t rank, const
     cr_expect(said_of(&plan, op)->count[0], "%s: no %s", recipe, op);
   }
   shows_alike(q.p, stage, &report);
+  arena_is_as_said(&report.trace, &q.p->stages[stage].ledger);
   zb_text_free(&report.trace);
   plan_close(&q);
 }
@@ -714,4 +756,23 @@ Test(explain, traces_and_the_engine_say_the_same) {
     said_alike(m.g, alike[i].recipe, alike[i].rank, alike[i].must);
     model_close(&m);
   }
+}
+
+/* A timeline is drawn of 64 micro-batches, and of no more. */
+Test(explain, wide_timelines) {
+  Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12");
+  for (int n = 64; n < 66; n++) {
+    Plan q = plan_bare(m.g, zb_printf(m.c.a, "bind batch = %d, seq = 8 micro 1", n));
+    ZbText t = {0};
+    zp_show_schedule(q.p, &t);
+    if (n == 64)
+      cr_expect(strstr(t.s, " 1 stages, 64 micro-batches: 192 units of time (F 1, B 2)\n    0  F0  B0 "));
+    else
+      expect_text(
+          &t, "the timeline of 65 micro-batches is too wide to draw; `programs` lists every instruction\n",
+          "timeline");
+    if (n == 64) zb_text_free(&t);
+    plan_close(&q);
+  }
+  model_close(&m);
 }

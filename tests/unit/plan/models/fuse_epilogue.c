@@ -120,6 +120,19 @@ Test(fuse_epilogue, collective_between) {
   expect_layer(body, "dot: add, 3 in, out embed\n");
 }
 
+/* What takes keys of other ranks by turns is more than one call, whatever the device says. */
+static bool supports_attend(const ZkCall *k) { return k->op == ZG_OP_ATTEND; }
+
+Test(fuse_epilogue, of_a_ring) {
+  Model m;
+  Plan q = layer_on(&m, "mesh c = 2 split seq over c attention ring",
+                    "x = x + attend[seq, embed](x, sin(x), x, mask = causal)", supports_attend);
+  expect_fused(q.p, ZP_FWD, "");
+  cr_assert_eq(count_collectives(q.p, segment_of(q.p, "layer", 0), ZP_FWD, ZG_OP_ATTEND, "c"), 1);
+  plan_close(&q);
+  model_close(&m);
+}
+
 Test(fuse_epilogue, as_the_device_says) {
   Model m, n;
   Plan none = layer(&m, "x = x + dot[ffn](nn.gelu(dot[embed](x, w) + b), v)", supports_none);

@@ -70,6 +70,15 @@ Test(halo, nothing_beside) {
   uint32_t at = 0;
   while (!zp_is_halo(&n[at])) at++;
   cr_assert_eq(n[at + 1].call.op, ZG_OP_ALL_REDUCE);
+  cr_assert(n[at].packs); /* of two samples */
+  WITH(n[at].packs, false, "does not pack what does not lie in blocks");
+  WITH(n[at].scratch_bytes, 31,
+       "has not the scratch to pack"); /* a row of 16 bytes to and from a neighbour */
+  uint16_t seq = (uint16_t)n[at].axis, b = (uint16_t)zg_axis_find(m.g, "b"); /* which y has not */
+  WITH(n[at].axis, b, "is no shift over ranks");
+  n[at].axis = n[at].call.ax[0] = b;
+  rejects(q.p, "has a result of another kind than its operand");
+  n[at].axis = n[at].call.ax[0] = seq;
   ZpNode shift = n[at];
   n[at] = n[at + 1], n[at + 1] = shift;
   n[at].until = at + 1;

@@ -78,6 +78,11 @@ Test(overlap, waits_where_it_does_not_fit) {
       cr_assert(q.p, "%s", plan_messages(&q));
       least = q.p->least;
       cr_expect_eq(q.p->beside_bytes, most);
+      char need[24];
+      ZbText shown = {0};
+      zp_show(q.p, &shown);
+      cr_expect(strstr(shown.s, zb_printf(q.a, "beside calls a rank would need %s\n", zb_bytes(need, most))));
+      zb_text_free(&shown);
       cr_expect_lt(least, most);
       uint32_t s;
       const ZpList *l = backward(&q, &s);

@@ -59,6 +59,7 @@ Test(rounds, faults) {
   WITH(combine->dims, 0, "exchanges rows with others than those that it counts");
   WITH(dispatch->scratch_bytes, 64, "has not the scratch for rows that travel");
   WITH(dispatch->in[1], dispatch->in[2], "sees operand 1 otherwise than it lies");
+  WITH(dispatch->call.ax[1], dispatch->call.ax[2], "takes for rows what are none");
   WITH(dot->rounds, 0, "has rows of experts outside of rounds");
   WITH(round->rounds, 0, "begins rounds without saying which");
   WITH(combine[1].rounds, combine->rounds, "gives out of rounds what is of the last one alone");
@@ -103,6 +104,21 @@ Test(rounds, ranks_have_as_many) {
   rejects(q.p, "has tokens and rows that are split otherwise");
   memcpy(place->state, was, sizeof was);
   rejects(q.p, "numbers choices that other ranks have");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* A dim of one rank cuts nothing, but it says who has what: places of other tokens than the rows are. */
+Test(rounds, places_of_other_tokens) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(
+      m.g, "mesh b = 2, t = 1 split batch over b split d over t bind batch = 8, seq = 6, slot = 0.5 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *slots = node_of(s, ZP_FWD, ZG_OP_SLOTS);
+  accepts(q.p);
+  s->values[slots->in[0]].state[1] = s->values[slots->out[0]].state[1] =
+      (ZpState){.kind = 'S', .axis = (uint16_t)zg_axis_find(m.g, "seq")};
+  rejects(q.p, "has tokens and rows that are split otherwise");
   plan_close(&q);
   model_close(&m);
 }

@@ -1,5 +1,5 @@
 /* A predicted step beside measured ones, by their traces. */
-#include "runtime/plan/time/time.h"
+#include "runtime/plan/output/page.h"
 #include "tests/unit/plan/models/plan.h"
 
 #include <criterion/criterion.h>
@@ -119,5 +119,40 @@ Test(compare, other_traces) {
   x.q.p->mesh.nranks = 16;
   refuses(&x, trace.s, "the trace is of 8 ranks, recipe r is for 16", "give the recipe that the run had");
   zb_text_free(&trace);
+  close(&x);
+}
+
+/* Of two plans a page says what they differ in: times of which each part is 1 ms more than the one before, of
+ * the second some more and some less; and memory. */
+Test(compare, on_a_page) {
+  Predicted x = predict();
+  ZpTime one = *x.t, two = *x.t;
+  one.seconds = 2, two.seconds = 1.5;
+  for (int k = 0; k < ZP_T_PARTS; k++)
+    one.mean[k] = (k + 1) * 1e-3, two.mean[k] = (k + 1) * 1e-3 + (k % 2 ? -5e-4 : 5e-5);
+  ZpPlan twin = *x.q.p;
+  twin.stages = ZB_NEWN(x.q.a, ZpStage, twin.nstages);
+  for (uint32_t s = 0; s < twin.nstages; s++) {
+    twin.stages[s] = x.q.p->stages[s];
+    x.q.p->stages[s].ledger.total[ZP_DEVICE] = 1 << 20;
+    twin.stages[s].ledger.total[ZP_DEVICE] = 3 << 20;
+  }
+  const ZpPaged of[] = {{x.q.p, &one}, {&twin, &two}};
+  const ZlCluster c = {.name = "c"};
+  ZbText page = {0}, want = {0};
+  zp_show_page(of, 2, &c, &page);
+  zb_text_add(&want, "<h2>Compared</h2>\n<table id=\"compared\"><tr><th><th>r<th>r<th>difference</tr>\n"
+                     "<tr><td>step<td>2 s<td>1.5 s<td>-25.0 %%</tr>\n");
+  for (int k = 0; k < ZP_T_PARTS; k++)
+    zb_text_add(&want, "<tr><td>%s<td>%d ms<td>%s ms<td>%s us</tr>\n", zp_part_word[k], k + 1,
+                zb_printf(x.q.a, k % 2 ? "%d.5" : "%d.05", k % 2 ? k : k + 1), k % 2 ? "-500" : "+50");
+  zb_text_add(&want, "<tr><td>memory of the fullest rank<td>1.0 MB<td>3.1 MB<td>+200.0 %%</tr>\n</table>\n");
+  const char *at = strstr(page.s, "<h2>Compared");
+  cr_assert(at && !strncmp(at, want.s, want.len), "%.1600s\nnot\n%s", at, want.s);
+  zb_text_free(&page), zb_text_free(&want);
+  page = (ZbText){0};
+  zp_show_page(of, 1, &c, &page);
+  cr_expect(!strstr(page.s, "Compared"));
+  zb_text_free(&page);
   close(&x);
 }

@@ -29,6 +29,8 @@ static const Asked cases[] = {
     {"little memory", GPT2, 8, 16, 64, 3, NULL},
     {"nothing fits", GPT2, 2, 4, 64, 1, NULL},
     {"no mesh", GPT2, 13, 7, 64, 1000, NULL},
+    {"no micro-batch", GPT2, 3, 0, 0, 1000,
+     "mesh data = ? bind batch = 12, seq = 64 split batch over data micro 3 optimizer adamw(lr = 1)"},
     {"experts", MIXTRAL, 8, 32, 64, 1000, NULL},
     {"a long sequence", LLAMA, 16, 4, 32768, 1000, NULL},
     {"all of the cluster", "mlp", NULL, 0, 128, 0, 1000, NULL},
