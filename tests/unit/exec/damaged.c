@@ -205,6 +205,22 @@ Test(damaged, folders_that_do_not_open) {
   says(err, "b.bin is not a token file");
 }
 
+/* The most files, the first of which is refused, and one more: all of them one file, which is made faster. */
+Test(damaged, folders_of_too_many_files) {
+  scratch_folder("f");
+  scratch_write("f/0.bin", "", 0);
+  for (int i = 1; i < ZX_DATA_SHARDS; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "f/%d.bin", i);
+    cr_assert_eq(link(scratch("f/0.bin"), scratch(name)), 0);
+  }
+  cr_expect(!zx_data_open(scratch("f"), &err));
+  says(err, "f/0.bin is empty");
+  cr_assert_eq(link(scratch("f/0.bin"), scratch("f/one_more.bin")), 0);
+  cr_expect(!zx_data_open(scratch("f"), &err));
+  says(err, "f has 1001 .bin files; 1000 are the most");
+}
+
 Test(damaged, a_folder_that_cannot_be_listed) {
   scratch_folder("f");
   struct rlimit was, none;
@@ -312,6 +328,7 @@ Test(damaged, a_full_disk) {
   ZxDataField f = {.name = "tokens", .values = 1};
   ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
   char bytes[100] = "";
+  int before = open_files();
   scratch_full_at(100000);
   ZxDataWriter *w = zx_data_create(scratch("s"), &info, &err);
   cr_assert(w);
@@ -324,5 +341,15 @@ Test(damaged, a_full_disk) {
   for (int i = 0; i < 999; i++) cr_assert(zx_data_put(w, bytes, sizeof bytes, &err));
   cr_expect(!zx_data_finish(w, (uint64_t[]){0}, &err));
   says(err, "cannot write");
+  static ZxDataField many[ZX_DATA_MAX_FIELDS]; /* a header that does not go into a buffer */
+  for (int i = 0; i < ZX_DATA_MAX_FIELDS; i++) {
+    many[i].values = 1;
+    snprintf(many[i].name, sizeof many[i].name, "f%d", i);
+  }
+  info = (ZxDataInfo){.nfield = ZX_DATA_MAX_FIELDS, .field = many};
+  scratch_full_at(1000);
+  cr_expect(!zx_data_create(scratch("s"), &info, &err));
+  says(err, "cannot write");
   cr_expect_eq(scratch_files(), 0, "nothing is left");
+  cr_expect_eq(open_files(), before);
 }

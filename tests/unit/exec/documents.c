@@ -90,8 +90,47 @@ Test(documents, folder_of_documents) {
   zx_data_close(d);
   documents_file("f/2.bin", (int[]){5, 0}); /* knows of none */
   d = zx_data_open(scratch("f"), &err);
-  cr_expect(d && !zx_data_info(d)->documents && zx_data_tokens(d) == 16);
+  cr_expect(d && !zx_data_info(d)->documents && !zx_data_info(d)->begin_sum && zx_data_tokens(d) == 16);
   zx_data_close(d);
+}
+
+/* zdata writes none with a single document, but others may: it is known where that begins. */
+Test(documents, one_document) {
+  scratch_folder("f");
+  documents_file("f/0.bin", (int[]){4, 1, 1, 0});
+  documents_file("d", (int[]){3, 1, 0});
+  size_t n;
+  uint8_t *p = (uint8_t *)scratch_read("d", &n);
+  p[48] = 1;
+  const uint64_t sum = zx_data_head_sum(p, 1);
+  memcpy(p + 56, &sum, 8);
+  scratch_write("f/1.bin", p, n - 8);
+  free(p);
+  ZxData *d = zx_data_open(scratch("f"), &err);
+  cr_assert(d && zx_data_info(d)->documents == 4, "%s", err.text);
+  uint64_t first, end;
+  cr_expect(zx_data_document(d, 3, &first, &end, &err) && first == 6 && end == 10, "%s", err.text);
+  zx_data_close(d);
+}
+
+/* Beginnings are counted in tokens, however many bytes a token has. */
+Test(documents, documents_of_wide_tokens) {
+  for (ZxDataElem elem = ZX_DATA_U8; elem <= ZX_DATA_U32; elem++) {
+    static const uint32_t tokens[6];
+    ZxDataField f = {.name = "tokens", .elem = elem, .values = 1};
+    ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
+    ZxDataWriter *w = zx_data_create(scratch("d"), &info, &err);
+    cr_assert(w && zx_data_begin_document(w, &err));
+    cr_assert(zx_data_put(w, tokens, 2 * zx_data_elem_bytes(elem), &err) && zx_data_begin_document(w, &err));
+    cr_assert(zx_data_put(w, tokens, 4 * zx_data_elem_bytes(elem), &err));
+    cr_assert(zx_data_finish(w, (uint64_t[]){0}, &err), "%s", err.text);
+    ZxData *d = zx_data_open(scratch("d"), &err);
+    cr_assert(d && zx_data_verify(d, &err), "%s", err.text);
+    uint64_t first, end;
+    cr_expect(zx_data_document(d, 1, &first, &end, &err) && first == 2 && end == 6, "%s",
+              zx_data_elem_name(elem));
+    zx_data_close(d);
+  }
 }
 
 /* Of every window and every part of one, against what the lengths say. */

@@ -283,6 +283,12 @@ Test(hub, maps) {
   g->nforeign = 0;
   cr_expect(!zx_map_open(&m, a, g, "hf", &err));
   cr_expect_str_eq(err.help, "say `weights hf for M { ... }` beside it");
+  for (int i = 0; i < 6; i++) { /* each is said once, however many parameters it has */
+    static const char *const names[] = {"hf", "gguf", "gguf", "keras", "hf", "gguf"};
+    zg_foreign_add(g, (ZgForeign){.map = names[i], .name = "x"});
+  }
+  cr_expect(!zx_map_open(&m, a, g, "onnx", &err));
+  cr_expect_str_eq(err.help, "it has hf, gguf, keras");
 }
 
 /* ---- exports ---- */
