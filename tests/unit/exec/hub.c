@@ -4,6 +4,7 @@
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,9 @@ Test(hub, shards_that_are_none) {
     says(err, n == 512 ? "y-0.safetensors: No such file" : "index.json names more than 512 files");
     zb_text_free(&t);
   }
+  cr_assert_eq(truncate(scratch("d/model.safetensors.index.json"), (1 << 28) + 1), 0);
+  cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
+  says(err, "index.json has 268435457 bytes; at most 268435456 are read");
   cr_assert_eq(truncate(scratch("d/x-1.safetensors"), 100), 0);
   index_of("{\"weight_map\":{\"a\":\"x-1.safetensors\"}}");
   cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
@@ -144,6 +148,7 @@ static const ZxBox boxes[] = {
     {.naxes = 3, .count = {2, 3, 4}, .stride = {6000, 90000, 4}, .step = {12, 4, 1}, .from = 8},
     {.naxes = 2, .count = {3, 450000}, .stride = {450000, 1}, .step = {1, 3}}, /* more than a piece */
     {.naxes = 2, .count = {450000, 3}, .stride = {3, 1}, .step = {1, 450000}, .from = 9, .to = -7},
+    {.naxes = 2, .count = {4, 2}, .stride = {1, 100000}, .step = {1, 4}},
 };
 
 /* Element by element, and nothing else is touched. */
@@ -175,6 +180,47 @@ Test(hub, boxes) {
   for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
     bool nothing = boxes[i].naxes == 1 && !boxes[i].count[0];
     cr_expect_eq(zx_box_read(&s, tensor, &boxes[i], got, SIZE, &err), nothing, "box %zu", i);
+  }
+  zx_shards_close(&s);
+}
+
+/* How often this process has read, and how many bytes. */
+static void reads(uint64_t *calls, uint64_t *bytes) {
+  char text[512] = "", *at[2];
+  int fd = open("/proc/self/io", O_RDONLY);
+  cr_assert(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+  cr_assert((at[0] = strstr(text, "syscr: ")) && (at[1] = strstr(text, "rchar: ")));
+  *calls = strtoull(at[0] + 7, NULL, 10);
+  *bytes = strtoull(at[1] + 7, NULL, 10);
+}
+
+/* What lies close together is read at once, up to a piece; what is far from it is not. */
+Test(hub, boxes_are_read_in_pieces) {
+  static const struct {
+    size_t box;
+    uint64_t calls, elements;
+  } want[] = {
+      {4, 1, 1},        {5, 1, 5},  /* a single one, neighbours */
+      {7, 4, 4},        {14, 2, 8}, /* far from each other */
+      {9, 1, 30 * 40},  {10, 1, 699 * 300 + 6},
+      {11, 6, 6 * 13},                    /* with what lies between them */
+      {12, 2, 1350000}, {13, 2, 1350000}, /* more than a piece */
+  };
+  static float out[1400000];
+  static const ZxTensorInfo t = {"t", 1, {1400000}};
+  write_tensors("t", &t, 1, ZX_AS_F32, 0);
+  ZxShards s;
+  cr_assert(zx_shards_open(&s, a, scratch("t"), &err), "%s", err.text);
+  uint64_t calls[3], bytes[3];
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    reads(&calls[0], &bytes[0]);
+    reads(&calls[1], &bytes[1]); /* what it takes to ask */
+    cr_assert(zx_box_read(&s, 0, &boxes[want[i].box], out, 1400000, &err), "%s", err.text);
+    reads(&calls[2], &bytes[2]);
+    uint64_t asked = bytes[1] - bytes[0];
+    cr_expect_eq(calls[2] - calls[1] - (calls[1] - calls[0]), want[i].calls, "box %zu", want[i].box);
+    cr_expect(bytes[2] - bytes[1] - asked - 4 * want[i].elements < 8, "box %zu: %llu bytes", want[i].box,
+              (unsigned long long)(bytes[2] - bytes[1] - asked));
   }
   zx_shards_close(&s);
 }

@@ -207,6 +207,9 @@ Test(mix, a_lone_file_is_as_it_was) {
   }
   ZxMix *one = zx_mix_one(d);
   cr_expect_eq(zx_mix_digest(one), zx_mix_digest(m));
+  cr_expect(zx_mix_files(one) == 1 && zx_mix_share(one, 0) == 1 && zx_mix_period(one) == 1 &&
+            !zx_mix_rounded(one));
+  cr_expect(zx_mix_file(one, 0) == d && !strcmp(zx_mix_path(one, 0), scratch("A")));
   cr_expect_eq(token(one, ZX_ORDER_SHUFFLED, 7, 3), token(m, ZX_ORDER_SHUFFLED, 7, 3));
   zx_mix_close(one);
   zx_mix_close(m);
@@ -298,10 +301,13 @@ Test(mix, files_that_do_not_go_together) {
     cr_expect(!open_mix("%s:1,%s:2", wrong[i][0], wrong[i][1]));
     says(err, wrong[i][2]);
   }
+  cr_expect(!open_mix("none:1,r:1,A:1,./A:1"), "what is wrong with the first is said of it later");
+  says(err, "A and ./A are one file");
   cr_assert(chdir(was) == 0);
 }
 
 Test(mix, each_file_must_have_samples) {
+  int before = open_files();
   count_up("A", 0, 50);
   count_up("B", 0, 10);
   ZxMix *m = open_mix("%s:1,%s:1", scratch("A"), scratch("B"));
@@ -314,4 +320,6 @@ Test(mix, each_file_must_have_samples) {
   cr_expect(m && !zx_mix_check_field(m, "tokens", true, 10, &err));
   says(err, "B has 10 tokens; one sample takes 10 and one more");
   zx_mix_close(m);
+  zx_mix_close(NULL);
+  cr_expect_eq(open_files(), before);
 }
