@@ -44,23 +44,17 @@ static void divide(Walk *w) {
   }
 }
 
-/* Elements x[i * stride], ... of axis `level` and those below it; `count` of this one. */
+/* Elements x[i * stride], ... of axis `level` and those below it; `count` of this one. A box without axes is
+ * one element of an axis of zeros. */
 static void put(const Walk *w, int level, int64_t count, const float *x, int64_t to) {
-  if (level == w->n) {
-    if (to >= 0 && to < w->size) w->out[to] = *x;
-    return;
-  }
   const Axis *a = &w->axis[level];
-  if (level + 1 < w->n) {
+  if (level + 1 < w->n)
     for (int64_t i = 0; i < count; i++) put(w, level + 1, a[1].count, x + i * a->stride, to + i * a->step);
-    return;
-  }
-  if (a->stride == 1 && a->step == 1 && to >= 0 && to <= w->size - count) {
+  else if (a->stride == 1 && a->step == 1 && to >= 0 && to <= w->size - count)
     memcpy(w->out + to, x, (size_t)count * sizeof *x);
-    return;
-  }
-  for (int64_t i = 0; i < count; i++, to += a->step)
-    if (to >= 0 && to < w->size) w->out[to] = x[i * a->stride];
+  else
+    for (int64_t i = 0; i < count; i++, to += a->step)
+      if (to >= 0 && to < w->size) w->out[to] = x[i * a->stride];
 }
 
 typedef struct {

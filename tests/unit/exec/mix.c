@@ -72,8 +72,8 @@ Test(mix, turns_of_three_by_hand) {
   zb_arena_free(a);
 }
 
-/* A run that is taken up again must have the same turns, at every position: also where another order would be as near
- * to what is due. */
+/* A run that is taken up again must have the same turns, at every position: also where another order would be
+ * as near to what is due. */
 Test(mix, turns_never_change) {
   uint64_t h = 0;
   for (uint64_t k = 0; k < 40; k++) {
