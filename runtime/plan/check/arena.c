@@ -72,8 +72,6 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
   return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is no copy", k->name);
 }
 
-/* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
- * follows from that. The other proofs take it from the bucket, once this has compared it. */
 /* Dims along which a matrix of Muon's is not whole on a rank. */
 static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
   ZpDims cut = k->shard;
@@ -96,6 +94,8 @@ uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
   return bytes;
 }
 
+/* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
+ * follows from that. The other proofs take it from the bucket, once this has compared it. */
 static bool storage_fits(const Check *c, const ZpBucket *k) {
   const ZpZero *z = &c->p->zero;
   ZpDims cut = k->replicas & z->over;
