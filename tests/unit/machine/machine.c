@@ -156,6 +156,9 @@ Test(machine, of_a_formula) {
   setenv("HWLOC_SYNTHETIC", "l1:2 core:3 pu:1", 1);
   m = zm_look(a);
   cr_expect(m->cache[0].bytes > 0 && m->cache[0].cores == 3 && !m->cache[1].bytes);
+  setenv("HWLOC_SYNTHETIC", "l3:1 core:2 pu:1", 1); /* one for all */
+  m = zm_look(a);
+  cr_expect(m->cache[2].bytes > 0 && m->cache[2].cores == 2);
   setenv("HWLOC_SYNTHETIC", "l2:2 pu:2", 1); /* no cores */
   m = zm_look(a);
   cr_expect(m->cores == 4 && m->threads == 4 && m->cache[1].cores == 1);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(sink, .init = scratch_make, .fini = scratch_remove);
@@ -186,6 +187,20 @@ Test(sink, a_document_over_shards) {
                      "%s", got.s);
     zb_text_free(&got);
   }
+}
+
+/* Its name is taken by a folder: the document that would begin the next one is refused. */
+Test(sink, a_shard_that_cannot_be_made) {
+  ZdTarget to = target("x");
+  to.shard = 20;
+  ZdSink *s = zd_sink_new(&to, &err);
+  cr_assert(s, "%s", err.text);
+  cr_assert(mkdir(scratch("x.partial/00001.bin"), 0777) == 0);
+  uint16_t ids[10] = {0};
+  cr_expect(zd_sink_put(s, ids, 10, true, true, &err), "%s", err.text);
+  cr_expect_not(zd_sink_put(s, ids, 10, true, true, &err));
+  says(err, "00001.bin");
+  zd_sink_abandon(s);
 }
 
 Test(sink, is_abandoned) {
