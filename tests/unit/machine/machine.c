@@ -134,7 +134,7 @@ Test(machine, memory_that_nobody_says) {
   char path[] = "/tmp/zug-machine-XXXXXX";
   size_t n;
   ZbErr err;
-  char *xml = zb_read_file(a, ZUG_SRC "/tests/unit/machine/machine.xml", 1 << 20, &n, &err), *says;
+  char *xml = zb_read_file(a, ZUG_SRC "/tests/unit/machine/machine.xml", 1 << 20, &n, &err), *says = NULL;
   cr_assert(xml && (says = strstr(xml, "local_memory=\"2000000000\"")));
   memset(says, ' ', strlen("local_memory=\"2000000000\""));
   int fd = mkstemp(path);
