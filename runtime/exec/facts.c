@@ -14,7 +14,7 @@
 enum { PIECE = 256 << 10, PIECES = 64, HEAD = 16 << 20 };
 
 static bool add_bytes(XXH3_state_t *h, int fd, const char *path, uint64_t at, uint64_t n, ZbErr *err) {
-  static char piece[PIECE];
+  char piece[PIECE];
   for (uint64_t now; n; at += now, n -= now) {
     now = n < PIECE ? n : PIECE;
     if (!zb_read_at(fd, path, piece, now, at, err)) return false;
