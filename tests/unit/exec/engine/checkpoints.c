@@ -68,17 +68,21 @@ static void keep_one(Player *p, ZxCheckpoints *c, int64_t step) {
   p->ok = p->ok && !zx_checkpoints_busy(c) && x->report[p->rank].news == ZX_CKPT_SAVED;
 }
 
-/* Checkpoints after steps 2 and 4. */
-static void train(Player *p) {
-  Ctx *x = p->job->ctx;
+/* A beginning; NULL, and the player is not content: no checkpoints can be written. */
+static ZxCheckpoints *begins(Player *p) {
+  const Ctx *x = p->job->ctx;
   ZxCheckpointsOptions o = {.dir = x->dir, .keep = x->keep, .most = MOST};
   o.base = (ZxManifest){.version = "1", .model = "Net", .command = "zrun", .recipe = "r"};
   p->ok = zx_engine_init(p->e, &p->err);
   ZxCheckpoints *c = zx_checkpoints_open(p->e, &o, &p->err);
-  if (!c) {
-    p->ok = false;
-    return;
-  }
+  p->ok = p->ok && c;
+  return c;
+}
+
+/* Checkpoints after steps 2 and 4. */
+static void train(Player *p) {
+  ZxCheckpoints *c = begins(p);
+  if (!c) return;
   job_steps(p, 1, TWO);
   keep_one(p, c, TWO);
   job_steps(p, TWO + 1, FOUR);
@@ -303,14 +307,8 @@ Test(checkpoints, refused) {
 /* ---- writing ---- */
 static void try_to_train(Player *p) {
   Ctx *x = p->job->ctx;
-  ZxCheckpointsOptions o = {.dir = x->dir, .keep = x->keep, .most = MOST};
-  o.base = (ZxManifest){.version = "1", .model = "Net", .command = "zrun", .recipe = "r"};
-  p->ok = zx_engine_init(p->e, &p->err);
-  ZxCheckpoints *c = zx_checkpoints_open(p->e, &o, &p->err);
-  if (!c) {
-    p->ok = false;
-    return;
-  }
+  ZxCheckpoints *c = begins(p);
+  if (!c) return;
   job_steps(p, 1, 1);
   zx_checkpoints_begin(c, 1);
   x->report[p->rank] = zx_checkpoints_wait(c);
