@@ -10,15 +10,6 @@
 
 TestSuite(devices, .init = scratch_make, .fini = scratch_remove);
 
-/* x is read, so that only w has a gradient: of 4 samples a micro-batch three products, of 256, 32 and 256
- * FLOPs. */
-static const char text[] = "model W {\n"
-                           "  axis batch, a = 8, b = 4\n"
-                           "  input x: real[batch, a]\n"
-                           "  param w[a, b] ~ normal(0.1)\n"
-                           "  y = dot[a](x, w)\n"
-                           "  loss dot[b](y, y) per samples()\n"
-                           "}\n";
 #define BASE "bind batch = 8 micro 4 optimizer sgd(lr = 0.01) "
 #define TWO "mesh d = 2 split batch over d micro 2"
 
@@ -62,7 +53,7 @@ static void refused(const Model *m, const char *layout, const char *said) {
 }
 
 Test(devices, lacks_something) {
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   static const char *const layouts[] = {"", TWO};
   for (int i = 0; i < 2; i++) {
     device = zx_device_cpu;
@@ -93,7 +84,7 @@ static void fail_in_step(Player *p) {
   p->ok = p->ok && !zx_engine_step(p->e, 1, &p->step[1], &p->err) && p->err.passing && !p->step[1].unfed;
 }
 Test(devices, fails_in_a_step) {
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   device = zx_device_cpu;
   device.finish = finish_later;
   finishes = 100;
@@ -155,7 +146,7 @@ Test(devices, no_room) {
        "params 52 B, activations 53 B, gathered 30 B, staging 21 B, comm buffers 26 B, scratch 26 B",
        AGAIN " (for 53 B); " MORE_RANKS " (for 52 B); " MICRO " (for 52 B)"},
       {{0}, 1000, "nothing", ""}};
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   device = zx_device_cpu;
   device.alloc = no_arena;
   for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
@@ -203,7 +194,7 @@ static int count(int op, bool adds) {
 }
 
 Test(devices, prepares) {
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   device = zx_device_cpu;
   device.prepare = note;
   Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
@@ -274,7 +265,7 @@ static bool counts(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
 }
 
 Test(devices, agree_on_choices) {
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   device = zx_device_cpu;
   device.open = open_rank;
   device.choices = choices;
@@ -320,7 +311,7 @@ static void expect_ways(const Model *m, const char *recipe, const char *want) {
 
 /* 544 FLOPs a micro-batch, of which there are two; 784 bytes go in and out: 320, 144 and 320. */
 Test(devices, ways) {
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   ZlCluster fast = {.flops_f32 = 2e6, .flops_tf32 = 4e6, .flops_bf16 = 8e6, .hbm = 2e12};
   device = zx_device_cpu;
   expect_ways(&m, "", "");

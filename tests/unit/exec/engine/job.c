@@ -6,6 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char job_line[] = "model Line {\n"
+                        "  axis batch, a = 8, b = 4\n"
+                        "  input x: real[batch, a]\n"
+                        "  param w[a, b] ~ normal(0.1)\n"
+                        "  y = dot[a](x, w)\n"
+                        "  loss dot[b](y, y) per samples()\n"
+                        "}\n";
+
 Model job_model(const char *file, const char *text, const char *options) {
   char path[512];
   if (!file) return model_open("test", text, options);

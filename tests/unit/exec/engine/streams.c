@@ -118,13 +118,6 @@ Test(streams, experts) {
 }
 
 /* ---- steps that are queued anew ---- */
-static const char line[] = "model Line {\n"
-                           "  axis batch, a = 8, b = 4\n"
-                           "  input x: real[batch, a]\n"
-                           "  param w[a, b] ~ normal(0.1)\n"
-                           "  y = dot[a](x, w)\n"
-                           "  loss dot[b](y, y) per samples()\n"
-                           "}\n";
 #define LINE "bind batch = 8 micro 4 optimizer sgd(lr = 0.1, warmup = 3) "
 
 static double calls_of(const char *told) {
@@ -151,7 +144,7 @@ static void told(const Model *m, bool times, const char *how) {
 }
 
 Test(streams, queued_anew) {
-  Model m = job_model(NULL, line, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   told(&m, true, "each step is queued anew: every call is timed; that is about ");
   told(&m, false, CAPTURED);
   Job j = job_of(&m, LINE, "", zx_devices[0], (ZpOptions){0});
@@ -194,7 +187,7 @@ static void carries(const Model *m, const char *layout, uint64_t bytes) {
 }
 
 Test(streams, what_the_link_carries) {
-  Model m = job_model(NULL, line, NULL);
+  Model m = job_model(NULL, job_line, NULL);
   with_link = *zx_devices[0];
   with_link.rates = link_of;
   carries(&m, "mesh d = 2 split batch over d micro 2",
