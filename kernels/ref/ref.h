@@ -41,8 +41,8 @@ bool ref_first(RefIndex *i, RefAxes axes); /* to position 0; false if there is n
 bool ref_next(RefIndex *i, RefAxes axes);  /* one on, last axis fastest; false after the last */
 #define REF_EACH(i, axes) for (bool go_ = ref_first(i, axes); go_; go_ = ref_next(i, axes))
 
-/* The position on `axis`; the index goes to `at` there (appended if it lacks the axis), or a copy does, which takes
- * longer than what most loops do with it. */
+/* The position on `axis`; the index goes to `at` there (appended if it lacks the axis), or a copy does,
+ * which takes longer than what most loops do with it. */
 int64_t ref_at(const RefIndex *i, uint16_t axis);
 void ref_move(RefIndex *i, uint16_t axis, int64_t at);
 RefIndex ref_with(const RefIndex *i, uint16_t axis, int64_t at);

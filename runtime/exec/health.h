@@ -20,8 +20,8 @@ typedef struct {
  * what it may go on from another time, or NULL. Otherwise `note` gets what there is to say of the step. */
 bool zx_health_step(ZxHealth *h, ZxEngine *e, int64_t step, const ZxStep *s, const char *good, ZbText *note,
                     ZbErr *err);
-/* The parts of it that need no engine: after a step of which zx_engine_sound said this, with `err` as it left it; and
- * of losses alone. */
+/* The parts of it that need no engine: after a step of which zx_engine_sound said this, with `err` as it
+ * left it; and of losses alone. */
 bool zx_health_goes_on(ZxHealth *h, ZxSoundness sound, int64_t step, double loss, const char *good,
                        ZbText *note, ZbErr *err);
 void zx_health_loss(ZxHealth *h, int64_t step, double loss, ZbText *note);

@@ -37,7 +37,8 @@ Test(cpu, clipping) {
   }
 }
 
-/* A step of each optimizer; of a parameter that is not finite afterwards it is said, unless there is no update. */
+/* A step of each optimizer; of a parameter that is not finite afterwards it is said, unless there is no
+ * update. */
 enum { N = ZK_BLOCK8 };
 static void update(int which, const ZxScalars *s, const float *g, float *w) {
   static const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};

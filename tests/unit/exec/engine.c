@@ -1,5 +1,6 @@
-/* Parts of the engine that need no model: what a rank says when a step stalls, gradients that are made half as wide
- * where they lie, and what is noted for a trace. What engines compute: tests/unit/plan/random/play.c and scenarios. */
+/* Parts of the engine that need no model: what a rank says when a step stalls, gradients that are made half
+ * as wide where they lie, and what is noted for a trace. What engines compute: tests/unit/plan/random/play.c
+ * and scenarios. */
 #include "runtime/exec/engine/internal.h"
 
 #include <criterion/criterion.h>

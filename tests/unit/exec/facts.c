@@ -164,8 +164,8 @@ static void put(const char *path, uint64_t at, char byte) {
   cr_assert(fd >= 0 && pwrite(fd, &byte, 1, (off_t)at) == 1 && close(fd) == 0);
 }
 
-/* Of a file with holes: all of it up to 1 GiB; beyond, 16 MiB at the beginning and 64 pieces of 256 kiB, the last of
- * which is its end. */
+/* Of a file with holes: all of it up to 1 GiB; beyond, 16 MiB at the beginning and 64 pieces of 256 kiB, the
+ * last of which is its end. */
 Test(facts, large_files_are_read_in_pieces) {
   static const uint64_t head = 16 << 20, piece = 256 << 10, size = ZX_READ_WHOLE / 2 * 3 + 12345;
   const uint64_t step = (size - head - piece) / 64;

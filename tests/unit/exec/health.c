@@ -65,7 +65,8 @@ Test(health, what_is_usual) {
   cr_assert_float_eq(h.width, before.width + (0.5 - before.width) / 50, 1e-12);
 }
 
-/* What is far is so by 8 distances, or a twentieth of the mean if that is more; it counts as no more than that. */
+/* What is far is so by 8 distances, or a twentieth of the mean if that is more; it counts as no more than
+ * that. */
 Test(health, what_is_far) {
   static const struct {
     double mean, width, far;

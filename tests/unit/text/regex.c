@@ -98,7 +98,8 @@ Test(regex, gives_up) { /* instead of going on for ever */
   zb_arena_free(t.arena);
 }
 
-/* What needs more stack than the compiled program has is matched without it: a step back for each of many pairs. */
+/* What needs more stack than the compiled program has is matched without it: a step back for each of many
+ * pairs. */
 Test(regex, deep) {
   enum { N = 400000 };
   char *text = malloc(2 * N + 1);

@@ -157,7 +157,8 @@ Test(variants, of_another_kind) {
 #define UNIGRAM(rest)                                                                                        \
   "{" MODEL("Unigram", "\"byte_fallback\": true, \"vocab\": [[\"u\", 0], [\"a\", -1], "                      \
                        "[\"<0xC3>\", -9], [\"<0xA9>\", -9], [\"ab\", -4], [\"b\", -2]]" rest)
-/* An unknown character costs ten more than the least likely token: 30 here, and the rest of the word nothing. */
+/* An unknown character costs ten more than the least likely token: 30 here, and the rest of the word
+ * nothing. */
 #define UNKNOWN_COSTS(ab)                                                                                    \
   "{" MODEL("Unigram",                                                                                       \
             "\"unk_id\": 0, \"vocab\": [[\"u\", 0], [\"ab\", " ab "], [\"cde\", -20], [\"bcde\", 0]]")

@@ -1,5 +1,5 @@
-/* Documents in pieces: where a long one is cut, which piece begins and ends one, what is counted, and which line is
- * bad. */
+/* Documents in pieces: where a long one is cut, which piece begins and ends one, what is counted, and which
+ * line is bad. */
 #include "runtime/zdata/zdata.h"
 #include "tests/unit/exec/scratch.h"
 

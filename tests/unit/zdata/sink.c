@@ -96,7 +96,8 @@ static ZdTarget target(const char *name) {
   return (ZdTarget){.path = scratch(name), .elem = ZX_DATA_U16, .limit = 100, .end = ZD_NO_END};
 }
 
-/* Which documents are for validation depends on their numbers and the seed; all are in one of both, in order. */
+/* Which documents are for validation depends on their numbers and the seed; all are in one of both, in
+ * order. */
 Test(sink, a_split) {
   cr_redirect_stdout();
   ZbText want[2] = {{0}}, got = {0};
@@ -144,7 +145,8 @@ Test(sink, a_part_that_is_empty) {
   cr_expect_eq(scratch_files(), 0);
 }
 
-/* A shard that is full, of ten tokens here, ends where a document does; the slash behind the name is none of it. */
+/* A shard that is full, of ten tokens here, ends where a document does; the slash behind the name is none of
+ * it. */
 Test(sink, shards) {
   cr_redirect_stdout();
   ZbText got = {0};

@@ -601,8 +601,8 @@ static cJSON *shown(void (*put)(const ZpPlan *, ZbText *), const ZpPlan *p, cons
   return o;
 }
 
-/* What a trace says of the arena at each moment: as much is stored as the ledger has of it, nothing takes more
- * than its lines, and at the end of each step there is nothing but what is stored. */
+/* What a trace says of the arena at each moment: as much is stored as the ledger has of it, nothing takes
+ * more than its lines, and at the end of each step there is nothing but what is stored. */
 static void arena_is_as_said(const ZbText *trace, const ZpLedger *l) {
   static const struct {
     const char *use;

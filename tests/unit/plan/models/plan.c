@@ -6,8 +6,8 @@
 #include <malloc.h>
 #include <string.h>
 
-/* Plans are made and dropped by the thousand: what is free stays with the process. Most of the time went to pages that
- * were given back and asked for again. */
+/* Plans are made and dropped by the thousand: what is free stays with the process. Most of the time went to
+ * pages that were given back and asked for again. */
 __attribute__((constructor)) static void keep_memory(void) {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_MMAP_THRESHOLD, 1 << 30);

@@ -31,8 +31,8 @@ typedef struct {
 static void *zeros(Play *y, uint64_t bytes) { return zb_alloc(y->a, bytes + 64); }
 
 /* ---- numbers that do not depend on the layout ---- */
-/* Where element `at` of the `size` that a rank has of an axis is in all of it, by what cuts it: the parts that
- * ranks have, one by one, of twice as many chunks where dims cut it zigzag. */
+/* Where element `at` of the `size` that a rank has of an axis is in all of it, by what cuts it: the parts
+ * that ranks have, one by one, of twice as many chunks where dims cut it zigzag. */
 static int64_t place_of(const ZpPlan *p, const ZpState *state, int64_t rank, uint16_t axis, int64_t size,
                         int64_t at) {
   int64_t pairs = 1, pair = 0, parts = 1, part = 0;
@@ -162,8 +162,8 @@ static int64_t size_along(const ZkView *v, uint16_t axis) {
   return 1;
 }
 
-/* How a group's parts, of `size` elements each, make an axis: which member has an element of it, as which of its
- * own; and which elements those of one rank are. */
+/* How a group's parts, of `size` elements each, make an axis: which member has an element of it, as which of
+ * its own; and which elements those of one rank are. */
 typedef struct {
   int64_t member, own;
 } Holder;
@@ -294,8 +294,8 @@ static bool knows_places(int op) {
   return op == ZG_OP_POSITION || op == ZG_OP_RANDOM || op == ZG_OP_ROPE || zg_is_attend(op);
 }
 
-/* Of what the rank has of some axis of the node, `size` elements, those before the first that does not follow the
- * one before it in all of the axis, which is at `to` there; false: all do. */
+/* Of what the rank has of some axis of the node, `size` elements, those before the first that does not
+ * follow the one before it in all of the axis, which is at `to` there; false: all do. */
 typedef struct {
   uint16_t axis;
   int64_t size, n, to;
