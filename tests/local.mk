@@ -96,7 +96,8 @@ tests_mpi_moved_LDADD = $(libs_exec)
 
 # zrun with one device more: tests/mpi/streams.sh.
 check_PROGRAMS += tests/mpi/zrun-threads
-tests_mpi_zrun_threads_SOURCES = runtime/exec/zrun.c tests/mpi/device_threads.c tests/mpi/patience.c
+tests_mpi_zrun_threads_SOURCES = runtime/exec/zrun.c tests/mpi/device_threads.c tests/mpi/device_threads.h \
+  tests/mpi/patience.c
 tests_mpi_zrun_threads_LDADD = $(libs_exec)
 
 # zrun on nodes that are made up: tests/mpi/nodes.sh.

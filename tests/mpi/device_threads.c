@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "runtime/exec/device/device.h"
 #include "runtime/plan/plan.h"
+#include "tests/mpi/device_threads.h"
 
 typedef struct Work {
   struct Work *next;
@@ -27,6 +28,7 @@ typedef struct Work {
 
 typedef struct {
   pthread_t thread;
+  pthread_cond_t wanted; /* there is work */
   Work *head, **tail;
   bool busy;
 } Stream;
@@ -37,7 +39,7 @@ typedef struct {
 
 typedef struct {
   pthread_mutex_t lock;
-  pthread_cond_t changed;
+  pthread_cond_t changed; /* an event was reached, or a stream has nothing left */
   Stream stream[ZP_QUEUES];
   Event *event;
   bool quit, no_wait, capturing;
@@ -69,7 +71,7 @@ static void *serve(void *arg) {
   Stream *s = start.s;
   pthread_mutex_lock(&d->lock);
   for (;;) {
-    while (!s->head && !d->quit) pthread_cond_wait(&d->changed, &d->lock);
+    while (!s->head && !d->quit) pthread_cond_wait(&s->wanted, &d->lock);
     if (!s->head) break;
     Work *w = s->head;
     s->head = w->next;
@@ -81,7 +83,7 @@ static void *serve(void *arg) {
     free(w);
     pthread_mutex_lock(&d->lock);
     s->busy = false;
-    pthread_cond_broadcast(&d->changed);
+    if (!s->head) pthread_cond_broadcast(&d->changed);
   }
   pthread_mutex_unlock(&d->lock);
   return NULL;
@@ -107,8 +109,12 @@ static void push(const ZkEnv *env, void (*fn)(const void *), const void *args, s
   Stream *s = &d->stream[d->current];
   *s->tail = w;
   s->tail = &w->next;
-  pthread_cond_broadcast(&d->changed);
+  pthread_cond_signal(&s->wanted);
   pthread_mutex_unlock(&d->lock);
+}
+
+void threads_push(const ZkEnv *env, void (*fn)(const void *), const void *args, size_t bytes) {
+  push(env, fn, args, bytes);
 }
 
 static bool open_device(ZkEnv *env, int node_rank, ZbErr *err) {
@@ -125,6 +131,7 @@ static bool open_device(ZkEnv *env, int node_rank, ZbErr *err) {
     ZB_ASSERT(start != NULL);
     *start = (Start){d, &d->stream[i]};
     d->stream[i].tail = &d->stream[i].head;
+    pthread_cond_init(&d->stream[i].wanted, NULL);
     int rc = pthread_create(&d->stream[i].thread, NULL, serve, start);
     ZB_ASSERT(rc == 0);
   }
@@ -135,9 +142,12 @@ static void close_device(ZkEnv *env) {
   Device *d = device(env);
   pthread_mutex_lock(&d->lock);
   d->quit = true;
-  pthread_cond_broadcast(&d->changed);
+  for (int i = 0; i < ZP_QUEUES; i++) pthread_cond_signal(&d->stream[i].wanted);
   pthread_mutex_unlock(&d->lock);
-  for (int i = 0; i < ZP_QUEUES; i++) pthread_join(d->stream[i].thread, NULL);
+  for (int i = 0; i < ZP_QUEUES; i++) {
+    pthread_join(d->stream[i].thread, NULL);
+    pthread_cond_destroy(&d->stream[i].wanted);
+  }
   pthread_mutex_destroy(&d->lock);
   pthread_cond_destroy(&d->changed);
   free(d->event);

@@ -2,6 +2,7 @@
  * and a rank uses as many bytes as were planned. Models are those of scenarios (tests/mpi), which see more of
  * each in more layouts. */
 #include "tests/unit/exec/engine/job.h"
+#include "tests/unit/exec/engine/queued.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -17,15 +18,16 @@ typedef struct {
   const char *base; /* of each recipe */
 } Alike;
 
-static void alike(const Alike *x, const char *const *recipes) {
+static void alike_on(const ZxDeviceTable *device, const Alike *x, const char *const *recipes) {
   Model m = job_model(x->file, x->text, x->options);
   char path[2][400];
   Job one = {0};
   for (int i = 0; recipes[i]; i++) {
-    Job j = x->named ? job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0})
-                     : job_of(&m, x->base, recipes[i], &zx_device_cpu, (ZpOptions){0});
+    const ZxDeviceTable *on = i ? device : &zx_device_cpu;
+    Job j = x->named ? job_named(&m, recipes[i], on, (ZpOptions){0})
+                     : job_of(&m, x->base, recipes[i], on, (ZpOptions){0});
     snprintf(path[i > 0], sizeof *path, "%s", scratch(i ? "other" : "one"));
-    j.exchanges = x->exchanges;
+    j.exchanges = x->exchanges || on->comm;
     j.save = x->saves ? path[i > 0] : NULL;
     job_play(&j, job_train);
     for (int r = 0; r < j.ranks; r++)
@@ -39,6 +41,8 @@ static void alike(const Alike *x, const char *const *recipes) {
   job_close(&one);
   model_close(&m);
 }
+
+static void alike(const Alike *x, const char *const *recipes) { alike_on(&zx_device_cpu, x, recipes); }
 
 #define NAMES(...)                                                                                           \
   (const char *const[]) { __VA_ARGS__, NULL }
@@ -230,4 +234,30 @@ Test(layouts, exchanges) {
   alike(&(Alike){"tests/mpi/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
                  .exchanges = true, .tolerance = 1e-5},
         NAMES("one", "experts_2", "experts_4", "both_4", "five_8"));
+}
+
+/* ... and where streams do what ranks do together, as NCCL does it: in one order of all, without a host that
+ * waits. */
+Test(layouts, streams) {
+  alike_on(queued_device(),
+           &(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 1e-5,
+                    .base = SGD "pad vocab to 4 "},
+           NAMES("", "mesh data = 4 split batch over data micro 1 " ZERO3 "keep",
+                 "mesh replica = 2, data = 2 split batch over replica, data micro 1 shard states over data",
+                 "mesh context = 2 split seq over context attention heads",
+                 "mesh pipe = 2 stages over pipe by cost schedule gpipe micro 1",
+                 "mesh pipe = 2, data = 2, tensor = 2 split batch over data split head, ffn, vocab over "
+                 "tensor else seq stages over pipe by cost micro 1 " ZERO3));
+  alike_on(queued_device(),
+           &(Alike){"tests/mpi/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
+                    .tolerance = 1e-5},
+           NAMES("one", "experts_4", "beside_4", "five_8"));
+  alike_on(queued_device(),
+           &(Alike){"tests/mpi/losses.zug", NULL, "-m Losses -D layers=2 -D words=16 -D width=8 -D inner=8",
+                    .named = true, .tolerance = 1e-5},
+           NAMES("one", "all_8"));
+  alike_on(
+      queued_device(),
+      &(Alike){"tests/mpi/states.zug", NULL, "-D layers=2 -D words=16", .named = true, .tolerance = 1e-5},
+      NAMES("one", "experts_2", "pipe_2"));
 }

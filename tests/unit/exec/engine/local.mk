@@ -4,7 +4,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-engine
 TESTS += tests/unit/test-engine
 tests_unit_test_engine_SOURCES = \
-  tests/mpi/device_threads.c \
+  tests/mpi/device_threads.c tests/mpi/device_threads.h \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/exec/scratch.c tests/unit/exec/scratch.h \
   tests/unit/exec/engine/checkpoints.c \
@@ -17,6 +17,8 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/optimizers.c \
   tests/unit/exec/engine/outputs.c \
   tests/unit/exec/engine/parameters.c \
+  tests/unit/exec/engine/queued.c \
+  tests/unit/exec/engine/queued.h \
   tests/unit/exec/engine/soundness.c \
   tests/unit/exec/engine/streams.c \
   tests/unit/exec/engine/world.c \

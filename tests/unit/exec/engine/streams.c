@@ -3,6 +3,7 @@
  * by way of the host there; a rank alone plays its steps from the third on as they were captured in the
  * second. */
 #include "tests/unit/exec/engine/job.h"
+#include "tests/unit/exec/engine/queued.h"
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
@@ -17,12 +18,18 @@ enum { STEPS = 4 };
   "1.0 "
 #define GPT2 "-D layers=2 -D heads=2 -D width=8 -D context=8 -D words=11"
 
+#define BY_HOST "ranks exchange by way of the host's memory: there is no communicator for this device; "
+#define CAPTURED "steps are captured: the third and all that follow are played from the second\n"
+#define QUEUED "each step is queued anew: ranks exchange by way of the host; that is about "
+
 /* how: what is said of it. */
-static void same(const Model *m, const char *base, const char *body, const char *how) {
+static void same_on(const ZxDeviceTable *device, const Model *m, const char *base, const char *body,
+                    const char *how) {
   /* Kernels of attention add up in another order where they have threads. */
   double tolerance = strstr(body, "ring") ? 1e-6 : 0;
   Job cpu = job_of(m, base, body, &zx_device_cpu, (ZpOptions){0});
-  Job dev = job_of(m, base, body, zx_devices[0], (ZpOptions){0});
+  Job dev = job_of(m, base, body, device, (ZpOptions){0});
+  dev.exchanges = device->comm != NULL;
   char path[2][400];
   for (int i = 0; i < 2; i++) snprintf(path[i], sizeof *path, "%s", scratch(i ? "dev" : "cpu"));
   cpu.save = path[0], dev.save = path[1];
@@ -41,16 +48,21 @@ static void same(const Model *m, const char *base, const char *body, const char 
     cr_expect(strstr(dev.player[r].told, "device memory beside the arena"), "%s", dev.player[r].told);
     cr_expect(strstr(dev.player[r].told, ": 100.0 MB taken at first, 50.0 MB for prepared calls, 10.0 MB for "
                                          "communicators; 690.0 MB of 1.0 GB left\n"));
-    cr_expect_eq((strstr(dev.player[r].told, ", with that of other ranks there: ") != NULL), dev.ranks > 1);
+    cr_expect_eq((strstr(dev.player[r].told, ", with that of other ranks there: ") != NULL),
+                 dev.ranks > 1 && !device->comm);
     cr_expect_str_eq(cpu.player[r].told, "");
   }
   job_close(&cpu);
   job_close(&dev);
 }
 
-#define BY_HOST "ranks exchange by way of the host's memory: there is no communicator for this device; "
-#define CAPTURED "steps are captured: the third and all that follow are played from the second\n"
-#define QUEUED "each step is queued anew: ranks exchange by way of the host; that is about "
+static void same(const Model *m, const char *base, const char *body, const char *how) {
+  same_on(zx_devices[0], m, base, body, how);
+}
+/* Where ranks exchange on streams, and steps are captured. */
+static void same_queued(const Model *m, const char *base, const char *body) {
+  same_on(queued_device(), m, base, body, "ranks exchange by streams of threads\n" CAPTURED);
+}
 
 Test(streams, gpt2) {
   Model m = job_model("examples/gpt2.zug", NULL, GPT2);
@@ -64,22 +76,27 @@ Test(streams, gpt2) {
   model_close(&m);
 }
 
+/* Of two and four ranks. */
+static const char *const layouts[] = {
+    "mesh data = 2 split batch over data micro 2 shard params, grads, states over data unit layer",
+    "mesh data = 2 split batch over data micro 2 shard states over data average 0.5",
+    "mesh data = 2 split batch over data precision compute bf16 freeze all except layer.attn average 0.75",
+    "mesh tensor = 2 split head, ffn, vocab over tensor else seq",
+    "mesh context = 2 split seq over context attention ring",
+    "mesh pipe = 2 stages over pipe by cost micro 1",
+    "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost micro 2 shard params, grads, "
+    "states over data"};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
 Test(streams, exchanges) {
   Model m = job_model("examples/gpt2.zug", NULL, GPT2);
-  same(&m, SGD,
-       "mesh data = 2 split batch over data micro 2 shard params, grads, states over data unit layer",
-       QUEUED);
-  same(&m, SGD, "mesh data = 2 split batch over data micro 2 shard states over data average 0.5", QUEUED);
-  same(&m, SGD,
-       "mesh data = 2 split batch over data precision compute bf16 freeze all except layer.attn average 0.75",
-       QUEUED);
-  same(&m, SGD, "mesh tensor = 2 split head, ffn, vocab over tensor else seq", QUEUED);
-  same(&m, SGD, "mesh context = 2 split seq over context attention ring", QUEUED);
-  same(&m, SGD, "mesh pipe = 2 stages over pipe by cost micro 1", QUEUED);
-  same(&m, SGD,
-       "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost micro 2 shard params, grads, "
-       "states over data",
-       QUEUED);
+  for (int i = 0; i < LAYOUTS; i++) same(&m, SGD, layouts[i], QUEUED);
+  model_close(&m);
+}
+
+Test(streams, exchanges_of_streams) {
+  Model m = job_model("examples/gpt2.zug", NULL, GPT2);
+  for (int i = 0; i < LAYOUTS; i++) same_queued(&m, SGD, layouts[i]);
   model_close(&m);
 }
 
@@ -112,8 +129,10 @@ Test(streams, experts) {
   static const char base[] = "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ";
   same(&m, base, "", "each step is queued anew: hosts must know how many rows experts have; that is about ");
   same(&m, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
-  same(&m, base, "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
-       "each step is queued anew: hosts must know");
+  static const char two[] = "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
+                    anew[] = "each step is queued anew: hosts must know how many rows experts have";
+  same(&m, base, two, anew);
+  same_on(queued_device(), &m, base, two, anew);
   model_close(&m);
 }
 
@@ -169,6 +188,25 @@ Test(streams, queued_anew) {
       "[rank 0] note: each step is queued anew: there is no room for it; that is about %g calls, and at 4 us "
       "each %.3g ms of the host's time\n",
       calls, 4e-3 * calls));
+  model_close(&m);
+}
+
+/* ... and communicators that were captured are made again. */
+Test(streams, queued_anew_by_all) {
+  static const char two[] = "mesh d = 2 split batch over d micro 2";
+  Model m = job_model(NULL, job_line, NULL);
+  Job j = job_of(&m, LINE, two, queued_device(), (ZpOptions){0});
+  double calls = nodes_of(j.p);
+  job_close(&j);
+  setenv("ZUG_TEST_NO_CAPTURE", "1", 1);
+  cr_redirect_stderr();
+  same_queued(&m, LINE, two);
+  cr_expect_stderr_eq_str(zb_printf(
+      m.c.a,
+      "[rank 0] note: each step is queued anew: there is no room for it; that is about %g calls, and at 4 us "
+      "each %.3g ms of the host's time\n",
+      calls, 4e-3 * calls));
+  cr_expect_eq(queued_rebuilt, 2);
   model_close(&m);
 }
 

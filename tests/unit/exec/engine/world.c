@@ -140,10 +140,15 @@ static void carry_out(Op *o) {
 }
 
 /* ---- requests ---- */
-static ZxRequest open_request(Rank *r, Op *o) {
+static ZxRequest place(const Rank *r) {
   for (int i = 0; i < REQUESTS; i++)
-    if (!r->open[i] && !r->exchange[i]) return r->open[i] = o, i;
+    if (!r->open[i] && !r->exchange[i]) return i;
   ZB_BUG("rank %d has %d open requests", r->rank, REQUESTS);
+}
+static ZxRequest open_request(Rank *r, Op *o) {
+  ZxRequest q = place(r);
+  r->open[q] = o;
+  return q;
 }
 
 static Op *add(World *w, Op what) {
@@ -183,6 +188,7 @@ static ZxRequest collective(ZxComm *c, Op what, const void *in, void *out) {
   o->out[mine] = out;
   o->has[mine] = true;
   o->arrived++;
+  pthread_cond_broadcast(&w->changed);
   ZxRequest q = open_request(r, o);
   pthread_mutex_unlock(&w->lock);
   return q;
@@ -211,6 +217,7 @@ static ZxRequest message(ZxComm *c, const void *in, void *out, size_t bytes, int
   else found->out[0] = out;
   found->has[!sends] = true;
   found->arrived++;
+  pthread_cond_broadcast(&w->changed);
   ZxRequest q = open_request(r, found);
   pthread_mutex_unlock(&w->lock);
   return q;
@@ -223,28 +230,47 @@ static bool test_exchange(ZxComm *c, ZxRequest q) {
   for (int i = 0; i < x->n; i++)
     if (x->request[i] >= 0 && test(c, x->request[i])) x->request[i] = -1, x->left--;
   if (x->left) return false;
+  pthread_mutex_lock(&r->w->lock);
   r->exchange[q] = NULL;
+  pthread_mutex_unlock(&r->w->lock);
   free(x);
+  return true;
+}
+
+/* The lock is held: whether it is done, and then it is r's no more. */
+static bool look(Rank *r, ZxRequest q, bool patient) {
+  Op *o = r->open[q];
+  ZB_ASSERT(o != NULL);
+  if (!o->done && o->arrived == o->members && (!patient || o->patience-- <= 0)) carry_out(o), r->w->done++;
+  if (!o->done) return false;
+  r->open[q] = NULL;
+  if (--o->left == 0) drop(r->w, o);
   return true;
 }
 
 static bool test(ZxComm *c, ZxRequest q) {
   Rank *r = of(c);
-  World *w = r->w;
   if (q < 0) return true;
   ZB_ASSERT(q < REQUESTS);
   if (r->exchange[q]) return test_exchange(c, q);
-  pthread_mutex_lock(&w->lock);
-  Op *o = r->open[q];
-  ZB_ASSERT(o != NULL);
-  if (!o->done && o->arrived == o->members && o->patience-- <= 0) carry_out(o), w->done++;
-  bool done = o->done;
-  if (done) {
-    r->open[q] = NULL;
-    if (--o->left == 0) drop(w, o);
-  }
-  pthread_mutex_unlock(&w->lock);
+  pthread_mutex_lock(&r->w->lock);
+  bool done = look(r, q, true);
+  pthread_mutex_unlock(&r->w->lock);
   return done;
+}
+
+void world_await(ZxComm *c, ZxRequest q) {
+  Rank *r = of(c);
+  Exchange *x = q < 0 ? NULL : r->exchange[q];
+  if (x) {
+    for (int i = 0; i < x->n; i++) world_await(c, x->request[i]), x->request[i] = -1;
+    x->left = 0;
+    while (!test(c, q)) continue;
+    return;
+  }
+  pthread_mutex_lock(&r->w->lock);
+  while (q >= 0 && !look(r, q, false)) pthread_cond_wait(&r->w->changed, &r->w->lock);
+  pthread_mutex_unlock(&r->w->lock);
 }
 
 /* ---- the table ---- */
@@ -283,9 +309,11 @@ static ZxRequest exchange(ZxComm *c, ZxGroup g, const ZxMessage *m, int n) {
     x->request[i] = m[i].send ? message(c, m[i].p, NULL, m[i].bytes, r->rank, peer, -1 - g)
                               : message(c, NULL, m[i].p, m[i].bytes, peer, r->rank, -1 - g);
   }
-  for (int i = 0; i < REQUESTS; i++)
-    if (!r->open[i] && !r->exchange[i]) return r->exchange[i] = x, i;
-  ZB_BUG("rank %d has %d open requests", r->rank, REQUESTS);
+  pthread_mutex_lock(&r->w->lock);
+  ZxRequest q = place(r);
+  r->exchange[q] = x;
+  pthread_mutex_unlock(&r->w->lock);
+  return q;
 }
 
 static void barrier(ZxComm *c) {

@@ -17,6 +17,8 @@ void world_free(World *w);
 ZxComm *world_rank(World *w, int rank);
 /* Each rank plays, with its own of n arguments of `bytes` bytes; all have when it returns. */
 void world_play(World *w, void (*play)(void *arg), void *args, size_t bytes);
+/* Sleeps until it is done, at once when all have come. For a thread that is a rank's beside its own. */
+void world_await(ZxComm *c, ZxRequest request);
 /* How many operations have been done since it was made. */
 uint64_t world_done(const World *w);
 
