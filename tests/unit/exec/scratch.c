@@ -4,12 +4,15 @@
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
 #include <ftw.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static char folder[64];
@@ -74,3 +77,13 @@ void scratch_full_at(uint64_t bytes) {
   signal(SIGXFSZ, SIG_IGN);
   cr_assert(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, bytes}) == 0);
 }
+
+/* ---- what is handed to the disk: in place of the library's ---- */
+static atomic_int synced, failure;
+int fsync(int fd) {
+  synced++;
+  if (failure) return errno = failure, -1;
+  return (int)syscall(SYS_fsync, fd);
+}
+int scratch_synced(void) { return atomic_exchange(&synced, 0); }
+void scratch_sync_fails(int code) { failure = code; }

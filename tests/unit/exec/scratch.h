@@ -15,6 +15,10 @@ int scratch_files(void);                         /* how many there are, hidden o
 int open_files(void);                            /* of this process */
 /* Files may not grow beyond `bytes` from now on: a full disk. */
 void scratch_full_at(uint64_t bytes);
+/* How often a disk was waited for (fsync) since this was asked last. */
+int scratch_synced(void);
+/* From now on that fails with this errno; 0: no more. */
+void scratch_sync_fails(int code);
 
 /* The message has these words in it. */
 #define says(err, words)                                                                                     \

@@ -23,6 +23,7 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/streams.c \
   tests/unit/exec/engine/world.c \
   tests/unit/exec/engine/world.h \
+  tests/unit/exec/engine/writer.c \
   tests/unit/plan/models/plan.c tests/unit/plan/models/plan.h
 tests_unit_test_engine_CFLAGS = $(unit_cflags)
 tests_unit_test_engine_LDADD = libcompiler.a $(libs_exec) $(unit_libs)
