@@ -252,8 +252,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     ZkCall *c = &e->calls[segment].of[phase][i];
     join(e, i);
     set_pointers(e, s, n, f, c);
-    if (c->op == ZG_OP_ROUND && (!rounds || first != i))
-      first = i, round = 0, rounds = zx_count_rounds(e, n, c);
+    if (c->op == ZG_OP_ROUND && !rounds) first = i, round = 0, rounds = zx_count_rounds(e, n, c);
     if (n->rounds) set_round(n, c, round, l->nodes[first].call.opt[1]);
     bool beside = goes_on(e, n, i);
     if (beside) begin_beside(e, s, n, c, i);

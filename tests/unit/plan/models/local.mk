@@ -35,7 +35,6 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/place.c \
   tests/unit/plan/models/plan.c \
   tests/unit/plan/models/plan.h \
-  tests/unit/plan/models/profile.c \
   tests/unit/plan/models/recipes.c \
   tests/unit/plan/models/recipes.h \
   tests/unit/plan/models/remat.c \

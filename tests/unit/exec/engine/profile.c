@@ -1,11 +1,11 @@
 /* What operations had to do is counted: FLOPs, bytes and bounds of two steps of a small model, by hand. */
-#include "runtime/exec/engine/internal.h"
-#include "runtime/exec/state/state.h"
-#include "tests/unit/plan/models/plan.h"
-#include "tests/unit/plan/models/stream.h"
+#include "tests/unit/exec/engine/job.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <string.h>
+
+TestSuite(profile, .init = scratch_make, .fini = scratch_remove);
 
 static const char text[] = "model W {\n"
                            "  axis batch, seq\n"
@@ -17,52 +17,36 @@ static const char text[] = "model W {\n"
                            "  loss s per known(tokens)\n"
                            "}\n";
 
-typedef struct {
-  Model m;
-  Plan q;
-  ZkEnv env;
-  ZxMix *data;
-  ZxEngine *e;
-} Run;
-
-/* Two steps with batch 4, seq 16, in two micro-batches. */
-static Run run(bool times, const ZxPeaks *peak) {
-  Run r = {.m = model_open("w", text, "")};
-  ZbErr err = {0};
-  ZxStep step;
-  r.q = plan_of(r.m.g, "bind batch = 4, seq = 16 micro 2");
-  r.env = (ZkEnv){.pool = zk_pool_new(1)};
-  r.data = stream_of_tokens(r.q.a);
-  cr_assert(zx_device_cpu.open(&r.env, 0, &err), "%s", err.text);
-  ZxEngineOptions o = {.device = &zx_device_cpu, .env = &r.env, .data = r.data, .times = times};
-  r.e = zx_engine_new(r.q.a, r.q.p, zx_comm_self(), &o, &err);
-  cr_assert(r.e, "%s", err.text);
-  cr_assert(zx_engine_init(r.e, &err) && zx_engine_step(r.e, 1, &step, &err), "%s", err.text);
-  zx_engine_count_anew(r.e, peak);
-  for (uint64_t n = 2; n < 4; n++) cr_assert(zx_engine_step(r.e, n, &step, &err), "%s", err.text);
-  return r;
+/* Two steps with batch 4, seq 16, in two micro-batches, after one that is not counted; and then a look. */
+static ZxPeaks peak;
+static void two_steps(Player *p) {
+  void (*look)(const ZxEngine *) = p->job->ctx;
+  p->ok = zx_engine_init(p->e, &p->err);
+  job_steps(p, 1, 1);
+  zx_engine_count_anew(p->e, &peak);
+  job_steps(p, 2, 3);
+  if (p->ok) look(p->e);
 }
 
-static void end(Run *r) {
-  ZxComm *c = r->e->c;
-  zx_engine_free(r->e);
-  c->t->free(c);
-  zx_device_cpu.close(&r->env);
-  zk_pool_free(r->env.pool);
-  zx_mix_close(r->data);
-  plan_close(&r->q);
-  model_close(&r->m);
+static void run(const char *model, const char *more, bool times, ZxPeaks of, void (*look)(const ZxEngine *)) {
+  Model m = job_model(NULL, model, NULL);
+  Job j =
+      job_of(&m, "bind batch = 4 micro 2 optimizer adamw(lr = 0.001) ", more, &zx_device_cpu, (ZpOptions){0});
+  peak = of;
+  j.o.times = times;
+  j.ctx = (void *)(uintptr_t)look;
+  job_play(&j, two_steps);
+  job_close(&j);
+  model_close(&m);
 }
 
 #define NEAR(x, y)                                                                                           \
   cr_expect(fabs((x) - (double)(y)) <= 1e-9 * fabs((double)(y)), "%s is %.17g, not %.17g", #x, x, (double)(y))
 
-Test(profile, work_by_hand) {
-  enum { TIMES = 4, N = 32 }; /* micro-batches; positions of one */
-  ZxPeaks peak = {.flops = 1e9, .bytes = 1e9};
-  Run r = run(true, &peak);
-  const ZxWork *w = zx_engine_work(r.e);
-  const double *t = zx_engine_times(r.e);
+enum { TIMES = 4, N = 32 }; /* micro-batches; positions of one */
+static void expect_work(const ZxEngine *e) {
+  const ZxWork *w = zx_engine_work(e);
+  const double *t = zx_engine_times(e);
   /* y; s, whose operands are one; of w and of y. The gradient of y is made by mul. */
   double flops = 2.0 * N * 8 * 4, x = 4 * N * 8, y = 4 * N * 4, table = 4 * 12 * 8, wb = 4 * 8 * 4;
   NEAR(w[ZG_OP_DOT].flops, TIMES * (3 * flops + 2.0 * N * 4));
@@ -83,15 +67,16 @@ Test(profile, work_by_hand) {
     cr_expect_geq(w[i].bound, 1e-9 * bound * (1 - 1e-9));
   }
   NEAR(w[ZG_OP_LOOKUP].bound, 1e-9 * w[ZG_OP_LOOKUP].bytes);
-  end(&r);
+}
+Test(profile, work_by_hand) {
+  run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_work);
 }
 
-Test(profile, calls) {
-  Run r = run(true, &(ZxPeaks){0});
+static void expect_calls(const ZxEngine *e) {
   ZxCallTime c[64];
-  const double *t = zx_engine_times(r.e);
-  const ZxWork *w = zx_engine_work(r.e);
-  uint32_t n = zx_engine_calls(r.e, c, 64), forward = 0, backward = 0, count = 0;
+  const double *t = zx_engine_times(e);
+  const ZxWork *w = zx_engine_work(e);
+  uint32_t n = zx_engine_calls(e, c, 64), forward = 0, backward = 0, count = 0;
   cr_assert(n > 4 && n < 64);
   for (uint32_t i = 0; i < n; i++) {
     cr_expect(i == 0 || c[i - 1].seconds >= c[i].seconds, "the longest come first");
@@ -112,18 +97,16 @@ Test(profile, calls) {
   }
   ZxCallTime few[2], behind = {.op = -7};
   few[1] = behind;
-  cr_expect_eq(zx_engine_calls(r.e, few, 1), 1);
+  cr_expect_eq(zx_engine_calls(e, few, 1), 1);
   cr_expect(few[0].op == c[0].op && few[0].loc == c[0].loc && few[1].op == behind.op);
-  end(&r);
 }
+Test(profile, calls) { run(text, "bind seq = 16", true, (ZxPeaks){0}, expect_calls); }
 
 /* What calls take at the least is what their op does. */
-Test(profile, bounds_of_calls) {
-  Run r =
-      run(true, &(ZxPeaks){.flops = 1e8, .bytes = 1e9}); /* some are bounded by the one, some by the other */
+static void expect_bounds(const ZxEngine *e) {
   ZxCallTime c[64];
-  const ZxWork *w = zx_engine_work(r.e);
-  uint32_t n = zx_engine_calls(r.e, c, 64);
+  const ZxWork *w = zx_engine_work(e);
+  uint32_t n = zx_engine_calls(e, c, 64);
   bool by_flops = false, by_bytes = false;
   for (int op = 0; op < ZG_OP_COUNT; op++) {
     double bound = 0, flops = 0;
@@ -135,16 +118,34 @@ Test(profile, bounds_of_calls) {
     by_bytes |= bound > flops;
   }
   cr_expect(by_flops && by_bytes);
-  end(&r);
+}
+Test(profile, bounds_of_calls) { /* some are bounded by the one, some by the other */
+  run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e8, .bytes = 1e9}, expect_bounds);
+}
+
+/* Two steps of Muon, of a matrix of 8 columns and 4 rows in five iterations: of each x x', its square, and
+ * the product of what both come to with x. In f32, the norm reads gradients; momentum is read and written, a
+ * gradient read and an update written; products read updates and write them; the last pass has updates to
+ * read, and w to read and write. */
+static void expect_muon(const ZxEngine *e) {
+  const ZxWork *w = zx_engine_work(e);
+  NEAR(w[ZG_OP_COUNT].flops, 2 * 5 * (2.0 * 4 * 4 * 8 + 2.0 * 4 * 4 * 4 + 2.0 * 4 * 4 * 8));
+  NEAR(w[ZG_OP_COUNT].bytes, 2 * 4 * 32 * (1 + 4 + 2 + 3.0));
+}
+Test(profile, muon) {
+  run(job_line, "optimizer muon(lr = 0.02) for w", true, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_muon);
 }
 
 /* Without `times` nothing is counted, and calls have no entries. */
-Test(profile, not_asked_for) {
-  Run r = run(false, &(ZxPeaks){.flops = 1e9, .bytes = 1e9});
+static void expect_nothing(const ZxEngine *e) {
   ZxCallTime c[4];
-  cr_expect_eq(zx_engine_calls(r.e, c, 4), 0);
-  cr_expect(!r.e->timed && !r.e->timed_at);
+  cr_expect_eq(zx_engine_calls(e, c, 4), 0);
+  cr_expect(!e->timed && !e->timed_at);
   for (int i = 0; i < ZG_OP_COUNT + 2; i++)
-    cr_expect(zx_engine_work(r.e)[i].bytes == 0 && zx_engine_work(r.e)[i].flops == 0);
-  end(&r);
+    cr_expect(zx_engine_work(e)[i].bytes == 0 && zx_engine_work(e)[i].flops == 0);
+}
+Test(profile, not_asked_for) {
+  run(text, "bind seq = 16", false, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_nothing);
+  run(job_line, "optimizer muon(lr = 0.02) for w", false, (ZxPeaks){.flops = 1e9, .bytes = 1e9},
+      expect_nothing);
 }
