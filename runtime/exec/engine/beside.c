@@ -3,8 +3,8 @@
  * while training costs no memory but what the plan says, and sets nothing up a second time.
  *
  * All of that is free between two steps of the other. Parameters that are updated by shards (ZeRO-1, 2) are
- * whole only within a step, which begins with that; so does an evaluation. What it uses is no more than the other has made room
- * for: forward is a part of a step. */
+ * whole only within a step, which begins with that; so does an evaluation. What it uses is no more than the
+ * other has made room for: forward is a part of a step. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>

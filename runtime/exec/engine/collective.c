@@ -20,9 +20,9 @@ static uint64_t count_of(const ZkView *v) {
   return n;
 }
 
-/* A parameter lies in declared order, what is gathered of it in axis order. */
+/* Both have the same axes: a parameter in declared order, what is gathered of it in axis order. */
 static bool same_order(const ZkView *v, const ZkView *w) {
-  return v->rank == w->rank && !memcmp(v->axis, w->axis, (size_t)v->rank * sizeof *v->axis);
+  return !memcmp(v->axis, w->axis, (size_t)v->rank * sizeof *v->axis);
 }
 
 /* The pieces of an axis that are `member`'s: of `part`, from their places in it to those in `whole`; or back. */
