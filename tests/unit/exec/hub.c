@@ -187,7 +187,7 @@ Test(hub, boxes) {
 /* How often this process has read, and how many bytes. */
 static void reads(uint64_t *calls, uint64_t *bytes) {
   char text[512] = "", *at[2];
-  int fd = open("/proc/self/io", O_RDONLY);
+  int fd = open("/proc/thread-self/io", O_RDONLY);
   cr_assert(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
   cr_assert((at[0] = strstr(text, "syscr: ")) && (at[1] = strstr(text, "rchar: ")));
   *calls = strtoull(at[0] + 7, NULL, 10);
@@ -196,7 +196,7 @@ static void reads(uint64_t *calls, uint64_t *bytes) {
 
 /* What lies close together is read at once, up to a piece; what is far from it is not. */
 Test(hub, boxes_are_read_in_pieces) {
-  if (access("/proc/self/io", R_OK) < 0) cr_skip_test("this system does not count what is read");
+  if (access("/proc/thread-self/io", R_OK) < 0) cr_skip_test("this system does not count what is read");
   static const struct {
     size_t box;
     uint64_t calls, elements;

@@ -309,6 +309,9 @@ static void expect_ways(const Model *m, const char *recipe, const char *want) {
   job_close(&j);
 }
 
+static bool makes_biases(const ZkCall *c) { return c->op == ZG_OP_DOT_BIAS_GRAD; }
+static size_t no_scratch(const ZkCall *c, int threads) { return (void)c, (void)threads, 0; }
+
 /* 544 FLOPs a micro-batch, of which there are two; 784 bytes go in and out: 320, 144 and 320. */
 Test(devices, ways) {
   Model m = job_model(NULL, job_line, NULL);
@@ -364,5 +367,19 @@ Test(devices, ways) {
   expect_ways(&m, "",
               PRODUCTS("0 ms", "0 ms", "0 ms") DONE("4", "they are matrices") "0 ms at best\n" DONE(
                   "2", "they are none") "0 ms at best\n");
+  model_close(&m);
+  /* A bias's gradient, which is made with the product's, is no other. */
+  m = job_model(NULL,
+                "model Bias { axis batch, a = 8, b = 4\n  input x: real[batch, a]\n"
+                "  param w[a, b], c[b] ~ normal(0.1)\n  y = dot[a](x, w) + c\n"
+                "  loss dot[b](y, y) per samples() }\n",
+                NULL);
+  rates = (ZkRates){.bf16 = 4e6, .tf32 = 2e6, .f32 = 1e6};
+  slow_op = -1;
+  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
+  device.supports = makes_biases;
+  device.scratch = no_scratch;
+  device.prepare = counts;
+  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
   model_close(&m);
 }

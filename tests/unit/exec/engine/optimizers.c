@@ -194,3 +194,39 @@ Test(optimizers, by_formula) {
   }
   model_close(&m);
 }
+
+/* Neighbours that are updated alike are so by one call, with what pads them. */
+static ZxDeviceTable counting;
+static int calls;
+static int64_t elements;
+static void count_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
+                      float *w, float *m, uint16_t *w16) {
+  calls++;
+  elements += n;
+  zx_device_cpu.sgd(env, p, clip, n, g, w, m, w16);
+}
+static void expect_calls(const Model *m, const char *more, int want) {
+  Job j = job_of(m, "bind batch = 4", zb_printf(m->c.a, "optimizer sgd(lr = 0.1) %s", more), &counting,
+                 (ZpOptions){0});
+  j.steps = 2;
+  calls = 0;
+  elements = 0;
+  job_play(&j, job_train);
+  cr_assert_eq(j.p->nbuckets, 1);
+  cr_expect_eq(calls, 2 * want, "%s: %d calls", more, calls);
+  cr_expect_eq(elements, 2 * (int64_t)j.p->buckets[0].elems);
+  job_close(&j);
+}
+Test(optimizers, neighbours) {
+  Model m = job_model(NULL,
+                      "model M { axis batch, a = 3\n  input x: real[batch, a]\n  param p[a], q[a] = 1\n"
+                      "  param r[a] = 1 tag plain\n  param s[a] = 1\n"
+                      "  loss sum[a](x * p * q * r * s) per samples() }\n",
+                      NULL);
+  counting = zx_device_cpu;
+  counting.sgd = count_sgd;
+  expect_calls(&m, "", 1);
+  expect_calls(&m, "decay 0.1 except plain", 3);
+  expect_calls(&m, "rate 2 for p, q", 2);
+  model_close(&m);
+}
