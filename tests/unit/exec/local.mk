@@ -37,6 +37,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/state.c \
   tests/unit/exec/stream_file.c \
   tests/unit/exec/stream_file.h \
+  tests/unit/exec/synced.c \
   tests/unit/exec/threads.c \
   tests/unit/exec/threads.h \
   tests/unit/exec/trace.c \

@@ -79,11 +79,14 @@ void scratch_full_at(uint64_t bytes) {
 }
 
 /* ---- what is handed to the disk: in place of the library's ---- */
-static atomic_int synced, failure;
+static atomic_int synced, failure, good;
 int fsync(int fd) {
   synced++;
-  if (failure) return errno = failure, -1;
+  if (failure && good-- <= 0) return errno = failure, -1;
   return (int)syscall(SYS_fsync, fd);
 }
 int scratch_synced(void) { return atomic_exchange(&synced, 0); }
-void scratch_sync_fails(int code) { failure = code; }
+void scratch_sync_fails(int code, int after) {
+  good = after;
+  failure = code;
+}

@@ -17,8 +17,8 @@ int open_files(void);                            /* of this process */
 void scratch_full_at(uint64_t bytes);
 /* How often a disk was waited for (fsync) since this was asked last. */
 int scratch_synced(void);
-/* From now on that fails with this errno; 0: no more. */
-void scratch_sync_fails(int code);
+/* From now on that fails with this errno, after as many times as it still succeeds; 0: no more. */
+void scratch_sync_fails(int code, int after);
 
 /* The message has these words in it. */
 #define says(err, words)                                                                                     \

@@ -64,11 +64,11 @@ Test(writer, many_files) {
 Test(writer, disk_fails) {
   ZxContents c = contents_of(3);
   ZbErr why = {0};
-  scratch_sync_fails(EIO);
+  scratch_sync_fails(EIO, 1);
   cr_expect_eq(write_heads(&c, scratch("c"), &why), ZX_WRITER_FAILED);
-  cr_expect_eq(scratch_synced(), 1);
+  cr_expect_eq(scratch_synced(), 2);
   says(why, "Input/output error");
-  says(why, c.files[0].name);
-  scratch_sync_fails(0);
+  says(why, c.files[1].name);
+  scratch_sync_fails(0, 0);
   cr_expect_eq(write_heads(&c, scratch("c"), &why), ZX_WRITER_DONE, "%s", why.text);
 }
