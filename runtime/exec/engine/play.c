@@ -96,9 +96,17 @@ void zx_play(ZxEngine *e) {
   e->playing = false;
 }
 
+/* What a step that fails has queued may still be at work, in memory that whoever gives up then gives back. Of
+ * other ranks it may wait in vain: there the job ends. */
+static void let_end(ZxEngine *e) {
+  ZbErr none;
+  if (e->world->t->size(e->world) == 1) (void)zx_finish(e, &none);
+}
+
 void zx_end_step(ZxEngine *e) {
   double from = zb_now();
-  if (!e->failed && !zx_finish(e, e->err)) e->failed = true;
+  if (e->failed) let_end(e);
+  else if (!zx_finish(e, e->err)) e->failed = true;
   e->times[ZG_OP_COUNT + 1] += zb_now() - from;
   if (!e->failed) read_sums(e);
 }
