@@ -281,6 +281,19 @@ Test(shm, some_are_ahead) {
   free_three();
 }
 
+/* One call sums and takes all that the others have. */
+Test(shm, all_that_can_be_done_is_done) {
+  make_three();
+  for (int i = 0; i < THREE; i++)
+    for (int k = 0; k < 2; k++) begin(i, SUM_LARGE, 0);
+  goes_on(0);
+  goes_on(1);
+  cr_expect(zx_shm_idle(member[1]));
+  goes_on(0);
+  cr_expect(zx_shm_idle(member[0]));
+  free_three();
+}
+
 Test(shm, the_first_to_ask_has_it) {
   make_three();
   cr_expect(zx_shm_claim(member[1]) && !zx_shm_claim(member[0]) && !zx_shm_claim(member[1]));
