@@ -16,11 +16,8 @@ void zx_say(int rank, const char *fmt, ...) {
   int n = snprintf(text, size, "[rank %d] ", rank);
   va_list ap;
   va_start(ap, fmt);
-  int more = vsnprintf(text + n, size - (size_t)n, fmt, ap);
+  vsnprintf(text + n, size - (size_t)n, fmt, ap); /* what is cut off is still one line in one write */
   va_end(ap);
-  if (more > 0) n += more;
-  if ((size_t)n > size - 1) n = (int)size - 1; /* cut off: still one line in one write */
-  text[n] = 0;
   zb_show_all(text, size - 1);
   n = (int)strlen(text);
   text[n++] = '\n';

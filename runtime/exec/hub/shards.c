@@ -26,7 +26,9 @@ static bool is_plain(const char *s) {
 
 typedef struct {
   ZbArena *a;
-  const char *path; /* of the index */
+  const char **read; /* paths of what there is to read, the index first */
+  uint32_t nread;
+  const char *path; /* of the index; NULL: there is none */
   ZbNames tensors, files;
   uint32_t *in; /* the file of each tensor */
 } Index;
@@ -65,36 +67,36 @@ static bool read_index(Index *x, ZbErr *err) {
   return ok;
 }
 
-/* Into `index` where there is one. */
-static bool list(ZbArena *a, const char *path, Index *index, const char ***files, uint32_t *n, ZbErr *err) {
-  *files = NULL;
-  *n = 0;
-  *index = (Index){.a = a};
+static bool list(Index *x, ZbArena *a, const char *path, ZbErr *err) {
+  *x = (Index){.a = a};
   const char *one = path;
   if (is_there(path, true)) {
     one = zb_printf(a, "%s/%s", path, whole_name);
-    index->path = zb_printf(a, "%s/%s", path, index_name);
-    if (!is_there(one, false) && !is_there(index->path, false))
+    x->path = zb_printf(a, "%s/%s", path, index_name);
+    if (!is_there(one, false) && !is_there(x->path, false))
       return zb_fail(err, "convert what is there to safetensors", "the folder %s has neither %s nor %s",
                      zb_show(path), whole_name, index_name);
-    if (is_there(one, false)) index->path = NULL;
+    if (is_there(one, false)) x->path = NULL;
   }
-  if (!index->path) {
-    ZB_PUSH(a, *files, *n, one);
+  if (!x->path) {
+    ZB_PUSH(a, x->read, x->nread, one);
     return true;
   }
-  if (!read_index(index, err)) return false;
-  ZB_PUSH(a, *files, *n, index->path);
-  for (uint32_t i = 0; i < index->files.n; i++) {
-    const char *file = zb_printf(a, "%s/%s", path, index->files.name[i]);
-    ZB_PUSH(a, *files, *n, file);
+  if (!read_index(x, err)) return false;
+  ZB_PUSH(a, x->read, x->nread, x->path);
+  for (uint32_t i = 0; i < x->files.n; i++) {
+    const char *file = zb_printf(a, "%s/%s", path, x->files.name[i]);
+    ZB_PUSH(a, x->read, x->nread, file);
   }
   return true;
 }
 
 bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t *n, ZbErr *err) {
-  Index index;
-  return list(a, path, &index, files, n, err);
+  Index x;
+  bool ok = list(&x, a, path, err);
+  *files = x.read;
+  *n = x.nread;
+  return ok;
 }
 
 /* ---- their tensors ---- */
@@ -131,9 +133,9 @@ static bool is_as_said(const ZxShards *s, const Index *x, ZbErr *err) {
 bool zx_shards_open(ZxShards *s, ZbArena *a, const char *path, ZbErr *err) {
   *s = (ZxShards){.path = path};
   Index index;
-  const char **files;
-  uint32_t n;
-  if (!list(a, path, &index, &files, &n, err)) return false;
+  if (!list(&index, a, path, err)) return false;
+  const char **files = index.read;
+  uint32_t n = index.nread;
   if (index.path) files++, n--;
   s->file = ZB_NEWN(a, ZxWeights *, n);
   bool ok = true;

@@ -14,7 +14,7 @@
 
 /* ---- a communicator of which nothing is needed but what is here ---- */
 enum { RANKS = 7, NAME = 64 };
-static int rank, tests_left;
+static int rank, tests_left, moves_at; /* moves_at: when so many tests are left */
 static uint64_t moves;
 static char box[256]; /* as rank 0 sends it around */
 
@@ -34,9 +34,10 @@ static ZxRequest my_all_gather(ZxComm *c, ZxGroup g, const void *part, size_t by
   for (int i = 0; i < RANKS; i++) snprintf((char *)out + i * NAME, NAME, i < 4 ? "one" : "two");
   return -1;
 }
-/* Moves now and then; complete in the end. */
+/* Moves once; complete in the end. */
 static bool my_test(ZxComm *c, ZxRequest r) {
   (void)c, (void)r;
+  moves += tests_left == moves_at;
   return --tests_left < 0;
 }
 static void my_explain(ZxComm *c, ZxRequest r, ZbText *out) { (void)c, zb_text_add(out, "request %d", r); }
@@ -66,6 +67,7 @@ Test(hang, waits_that_last) {
   double start = zb_now();
   cr_expect_eq(pause_for(&w, &comm, 20), ZX_STALLS);
   cr_expect_geq(zb_now() - start, patience);
+  cr_expect_leq(w.tries, 64 + (zb_now() - start) / 50e-6, "it sleeps in between");
   cr_expect_eq(pause_for(&w, &comm, 0.2), ZX_WAITS, "it says so once");
   moves++;
   cr_expect_eq(pause_for(&w, &comm, 20), ZX_GOES_ON);
@@ -73,6 +75,26 @@ Test(hang, waits_that_last) {
   cr_expect_eq(pause_for(&w, &comm, 20), ZX_STALLS, "and again when it stalls again");
   cr_expect_geq(zb_now() - start, patience - 0.05); /* it was looked at before */
   cr_expect_eq(pause_for(&alone, NULL, 20), ZX_STALLS, "nothing is known of moves");
+}
+
+/* A pause in which the clock is looked at. */
+static ZxWaited look(ZxWait *w) {
+  w->tries |= 0xffff;
+  return zx_pause(w, &comm);
+}
+
+/* A process that was stopped has not waited for others meanwhile. */
+Test(hang, what_was_stopped_does_not_stall) {
+  for (int k = 0; k < 2; k++) {
+    double gone = k ? 1.5 : 0.5; /* what takes less than a second may be anything else */
+    ZxWait w = {0};
+    cr_expect_eq(look(&w), ZX_WAITS);
+    w.since -= gone;
+    w.seen -= gone;
+    cr_expect_eq(look(&w), k ? ZX_WAITS : ZX_STALLS);
+    w.since -= patience;
+    cr_expect_eq(look(&w), k ? ZX_STALLS : ZX_WAITS);
+  }
 }
 
 Test(hang, what_moves_does_not_stall) {
@@ -87,13 +109,14 @@ Test(hang, a_wait_says_for_what) {
   patience = 0.05;
   tests_left = 70; /* naps that are too few to last */
   zx_wait(&comm, 3);
-  tests_left = 3000;
+  tests_left = 3000, moves_at = 1500;
   zx_wait(&comm, 3);
   less.explain = NULL, comm.t = &less;
   rank = 5;
-  tests_left = 3000;
+  tests_left = 3000, moves_at = -1;
   zx_wait(&comm, 3);
   cr_expect_stderr_eq_str("[rank 0] note: has waited 0 s for request 3\n[rank 0] note: it goes on\n"
+                          "[rank 0] note: has waited 0 s for request 3\n[rank 0] note: it goes on\n"
                           "[rank 5] note: has waited 0 s for an operation of the communicator\n"
                           "[rank 5] note: it goes on\n");
 }
@@ -215,7 +238,49 @@ static void where(const void *of, uint32_t instr, ZbText *out) {
   zb_text_add(out, "%s %u", (const char *)of, instr);
 }
 
-/* A process of one rank, that does `how` and then nothing for long; what it says comes from *said. */
+/* What a process of one rank does. Until ENDED it does nothing for too long: first those that wait for nobody. */
+enum {
+  STANDS,
+  WITHOUT_INSTR,
+  WITHOUT_WHERE,
+  WITHOUT_STEP,
+  HAS_WAITED,
+  SAYS_PAUSES,
+  PAUSES,
+  SAYS_WAITS,
+  WAITS,
+  ENDED,
+  HAS_NO_LIMIT = ENDED,
+  NEVER_BEGINS,
+  MOVES,
+  MOVES_IN_PAUSES,
+  WAITS_SHORTLY,
+  IS_OVER,
+  WAYS
+};
+
+static void do_watched(int how) {
+  ZxWait w = {0};
+  zx_watch_where(how == WITHOUT_WHERE ? NULL : where, "FWD");
+  zx_watch_step(how == WITHOUT_STEP ? 0 : 12);
+  if (how != WITHOUT_INSTR) zx_watch_instr(7);
+  if (how != NEVER_BEGINS) zx_watch_begin();
+  if (how == SAYS_PAUSES) zx_watch_pauses();
+  if (how == SAYS_WAITS) zx_watch_waits("x of rank 3");
+  if (how == IS_OVER) zx_watch_close();
+  tests_left = how == HAS_WAITED ? 3 : 1000000;
+  if (how == HAS_WAITED || how == WAITS) zx_wait(&comm, 3);
+  for (int i = 0; i < 100; i++) {
+    if (how == MOVES) zx_watch_moved();
+    moves += how == MOVES_IN_PAUSES;
+    tests_left = 3;
+    if (how == WAITS_SHORTLY) zx_wait(&comm, 3);
+    if (how == PAUSES || how == MOVES_IN_PAUSES) pause_for(&w, &comm, 0.01);
+    else usleep(10000);
+  }
+}
+
+/* What it says comes from *said. */
 static pid_t begin_watched(int how, int *said) {
   int p[2];
   cr_assert(pipe(p) == 0);
@@ -223,17 +288,9 @@ static pid_t begin_watched(int how, int *said) {
   if (child == 0) {
     ZbErr err;
     dup2(p[1], STDERR_FILENO);
-    if (!zx_watch_open(zx_comm_self(), how == 6 ? 0 : 0.4, 9, &err)) _exit(77);
-    zx_watch_where(how == 2 ? NULL : where, "FWD");
-    zx_watch_step(how == 3 ? 0 : 12);
-    if (how != 1) zx_watch_instr(7);
-    if (how != 7) zx_watch_begin();
-    if (how == 4) zx_watch_pauses();
-    if (how == 5) zx_watch_waits("x of rank 3");
-    if (how == 9) zx_watch_close();
-    for (int i = 0; i < 100; i++, usleep(10000))
-      if (how == 8) zx_watch_moved();
-    if (how >= 6) _exit(3);
+    if (!zx_watch_open(zx_comm_self(), how == HAS_NO_LIMIT ? 0 : 0.4, 9, &err)) _exit(77);
+    do_watched(how);
+    if (how >= ENDED) _exit(3);
     for (;;) pause();
   }
   close(p[1]);
@@ -253,10 +310,15 @@ static int end_watched(pid_t child, int from, char said[2000]) {
 }
 
 Test(hang, the_watchdog) {
-  enum { WAYS = 10, ENDED = 6 }; /* others: there is none, nothing was begun, it moves, it is over */
-  static const char *const text[ENDED] = {"stands still in step 12: FWD 7", "stands still in step 12",
-                                          "stands still in step 12",        "stands still",
-                                          "waits in step 12: FWD 7",        "waits in x of rank 3"};
+  static const char *const text[ENDED] = {[STANDS] = "stands still in step 12: FWD 7",
+                                          [WITHOUT_INSTR] = "stands still in step 12",
+                                          [WITHOUT_WHERE] = "stands still in step 12",
+                                          [WITHOUT_STEP] = "stands still",
+                                          [HAS_WAITED] = "stands still in step 12: FWD 7",
+                                          [SAYS_PAUSES] = "waits in step 12: FWD 7",
+                                          [PAUSES] = "waits in step 12: FWD 7",
+                                          [SAYS_WAITS] = "waits in x of rank 3",
+                                          [WAITS] = "waits in request 3"};
   static const char *const why[] = {
       "held up by rank 0, which waits for nobody",
       "all ranks wait for each other: messages between them are lost or held up"};
@@ -270,13 +332,14 @@ Test(hang, the_watchdog) {
     cr_expect_eq(code, how < ENDED ? 9 : 3, "%d: code %d, %s", how, code, said);
     if (how >= ENDED) cr_expect_str_eq(said, "");
     if (how >= ENDED) continue;
-    snprintf(want, sizeof want, "[rank 0] error: %s; since ", text[how]);
+    snprintf(want, sizeof want, "%s[rank 0] error: %s; since ",
+             how == WAITS ? "[rank 0] note: has waited 0 s for request 3\n" : "", text[how]);
     cr_expect(!strncmp(said, want, strlen(want)), "%s", said);
     cr_expect(strstr(said, "s: the run ends (--hang-after)\n"), "%s", said);
     snprintf(want, sizeof want,
              "\n[rank 0] error: the run hangs; where its ranks are:\n"
              "[rank 0]   rank 0 (%s): %s\n[rank 0] error: %s\n",
-             host, text[how], why[how >= 4]);
+             host, text[how], why[how >= SAYS_PAUSES]);
     cr_expect(strlen(said) > strlen(want) && !strcmp(said + strlen(said) - strlen(want), want), "%s, not %s",
               said, want);
   }

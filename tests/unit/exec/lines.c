@@ -77,6 +77,23 @@ Test(lines, evaluations) {
   free(text);
 }
 
+Test(lines, evaluations_at_the_edges) {
+  static const double ms[] = {9.994, 10, 10.5, 99.9, 100, 100.4};
+  ZxEvalMetrics m = evaluation;
+  cr_redirect_stdout();
+  ZxLog *l = zx_log_open(&(ZxLogOptions){0}, &err),
+        *quiet = zx_log_open(&(ZxLogOptions){.quiet = true}, &err);
+  m.perplexity = -1, m.best_step = 0;
+  for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
+    m.ms = ms[i];
+    cr_assert(zx_log_eval(l, &m, &err) && zx_log_eval(quiet, &m, &err));
+  }
+  zx_log_close(l);
+  zx_log_close(quiet);
+#define LINE(ms) "eval   20/1000  loss 2.5000  " ms " ms  best 2.2500 after step 0\n"
+  cr_expect_stdout_eq_str(LINE("9.99") LINE("10.0") LINE("10.5") LINE("99.9") LINE("100") LINE("100"));
+}
+
 Test(lines, for_people) {
   cr_redirect_stdout();
   ZxLog *l = open_log(NULL);

@@ -25,6 +25,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \
   tests/unit/exec/post.c \
+  tests/unit/exec/reap.c \
   tests/unit/exec/recipe.c \
   tests/unit/exec/report.c \
   tests/unit/exec/same.c \

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 TestSuite(log, .init = scratch_make, .fini = scratch_remove);
@@ -297,6 +298,41 @@ Test(log, messages_of_ranks) {
   zx_say(5, "over");
   zx_say_over_line(false);
   cr_expect_stderr_eq_str("[rank 3] loss is 1.5\n[rank 4] no \\x1b[1m\\xff\n\r\033[K[rank 5] over\n");
+}
+
+/* ---- the end of a job ---- */
+static int rank_3(ZxComm *c) { return (void)c, 3; }
+static bool first(ZxComm *c) { return (void)c, true; }
+static _Noreturn void end_with(ZxComm *c, int code) { (void)c, _exit(code); }
+
+/* The code of a process that ends so, and what it has said. */
+static int end_of(bool claims, int code, char said[200]) {
+  ZxCommTable t = {.rank = rank_3, .abort = end_with, .claim = claims ? first : NULL};
+  ZxComm c = {&t};
+  int p[2], status;
+  cr_assert_eq(pipe(p), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(p[1], STDERR_FILENO);
+    if (code) zx_die_of(&c, code, "no %s", "loss");
+    zx_die(&c, "no %s in step %d", "data", 7);
+  }
+  close(p[1]);
+  ssize_t n = read(p[0], said, 199);
+  said[n > 0 ? n : 0] = 0;
+  close(p[0]);
+  cr_assert(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+Test(log, the_last_words) {
+  char said[200];
+  for (int claims = 0; claims < 2; claims++) {
+    cr_expect_eq(end_of(claims, 0, said), 1);
+    cr_expect_str_eq(said, "[rank 3] error: no data in step 7\n");
+    cr_expect_eq(end_of(claims, 4, said), 4);
+    cr_expect_str_eq(said, "[rank 3] error: no loss\n");
+  }
 }
 
 Test(log, a_long_message_is_one_line) {

@@ -240,11 +240,13 @@ Test(sinks, both_streams_on_one_terminal) {
     int null = open("/dev/null", O_WRONLY), host;
     cr_assert(null >= 0 && dup2(null, STDERR_FILENO) >= 0);
     host = terminal(80, both);
+    int before = open_files();
     ZxLog *l = zx_log_open(&(ZxLogOptions){0}, &err),
           *quiet = zx_log_open(&(ZxLogOptions){.quiet = true}, &err);
     cr_expect(zx_log_on_screen(l) == both && !zx_log_on_screen(quiet));
     zx_log_close(l);
     zx_log_close(quiet);
+    cr_expect_eq(open_files(), before);
     close(host);
   }
 }
@@ -256,21 +258,26 @@ Test(sinks, behind_a_launcher) {
     pid_t rank = fork();
     if (rank == 0) {
       terminal(columns, false);
+      int before = open_files();
       ZxTerminal t = zx_terminal_find();
-      _exit(t.fd < 0 ? 1 : zx_terminal_columns(t.fd));
+      _exit(t.fd < 0 || open_files() != before + 1 ? 1 : zx_terminal_columns(t.fd));
     }
     cr_assert(rank > 0 && waitpid(rank, &status, 0) == rank && WIFEXITED(status));
     cr_expect_eq(WEXITSTATUS(status), columns ? 80 : 77);
     close(host);
   }
-  int p[2]; /* a launcher's output that is no terminal */
-  cr_assert(pipe(p) == 0 && dup2(p[1], STDOUT_FILENO) >= 0);
-  pid_t rank = fork();
-  int status;
-  if (rank == 0) {
-    terminal(0, false);
-    _exit(zx_terminal_find().fd < 0 ? 0 : 1);
+  int p[2], status; /* the output of a launcher, or of the rank, that is no terminal */
+  cr_assert_eq(pipe(p), 0);
+  for (int launcher = 0; launcher < 2; launcher++) {
+    int host = launcher ? dup2(p[1], STDOUT_FILENO) : terminal(77, false);
+    cr_assert_geq(host, 0);
+    pid_t rank = fork();
+    if (rank == 0) {
+      if (launcher) terminal(0, false);
+      else dup2(p[1], STDOUT_FILENO);
+      _exit(zx_terminal_find().fd < 0 ? 0 : 1);
+    }
+    cr_assert(rank > 0 && waitpid(rank, &status, 0) == rank && WIFEXITED(status));
+    cr_expect_eq(WEXITSTATUS(status), 0, "%d", launcher);
   }
-  cr_assert(rank > 0 && waitpid(rank, &status, 0) == rank && WIFEXITED(status));
-  cr_expect_eq(WEXITSTATUS(status), 0);
 }
