@@ -650,6 +650,31 @@ Test(hub, where_exports_cannot_be) {
   cr_expect_eq(open_files(), before);
 }
 
+/* Each file, and the folder before it has its name: some file systems cannot wait for a folder. */
+Test(hub, exports_are_on_the_disk) {
+  static const char *const files[] = {"config.json", "model-00001-of-00002.safetensors",
+                                      "model-00002-of-00002.safetensors", "model.safetensors.index.json",
+                                      "out.export.tmp"};
+  static const int codes[] = {EIO, EINVAL, EROFS};
+  ZgGraph *g = graph();
+  ZxExported x;
+  ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 192, .force = true};
+  write_tensors("own", params, 7, ZX_AS_F32, 0);
+  scratch_synced();
+  cr_assert(export(g, "own", o, &x), "%s", err.text);
+  cr_expect_eq(scratch_synced(), 5);
+  for (int k = 0; k < 3; k++)
+    for (int i = 0; i < 5; i++) {
+      scratch_sync_fails(codes[k], i);
+      bool ok = export(g, "own", o, &x);
+      cr_expect_eq(ok, i == 4 && k > 0, "%s, code %d", files[i], codes[k]);
+      if (ok) continue;
+      says(err, files[i]);
+      says(err, strerror(codes[k]));
+    }
+  scratch_sync_fails(0, 0);
+}
+
 Test(hub, exports_that_cannot_be) {
   ZgGraph *g = graph();
   ZxExported x;
