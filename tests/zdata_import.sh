@@ -38,14 +38,14 @@ index() { # TYPE BYTES-OF-A-TOKEN
   le 8 0 1 1 3 4
 }
 for type in '1 1' '2 1' '8 2' '3 2' '4 4' '5 8'; do
-  le "${type#* }" 10 11 20 21 22 23 100 >m.bin
+  le "${type#* }" 10 11 20 0 22 23 100 >m.bin
   index ${type% *} ${type#* } >m.idx
   ok zdata import m.idx -o out.bin
   says '^out.bin: 7 tokens of 3 documents from 1 file$'
-  has out.bin '10 11 20 21 22 23 100' '0 2 6'
+  has out.bin '10 11 20 0 22 23 100' '0 2 6'
 done
 ok zdata show out.bin
-says '^  tokens  u32, ids below 101, begins 10 11 20 21 22 23 100$'
+says '^  tokens  u32, ids below 101, begins 10 11 20 0 22 23 100$'
 le 2 10 11 20 21 22 23 100 >m.bin
 index 8 2 >m.idx
 ok zdata import m.bin --vocab 50257 -o out.bin # by either name

@@ -135,8 +135,7 @@ static bool members(Json *j, bool object) {
   if (!next_is(j, close)) do {
       if (object && !(next_is(j, '"') && string(j) && next_is(j, ':')))
         return wrong(j, "an object's name is missing");
-      if (!value(j)) return false;
-      if (next_is(j, close)) break;
+      if (!value(j) || next_is(j, close)) break;
     } while (next_is(j, ',') || wrong(j, "a comma or an end is missing"));
   j->depth--;
   return !j->why;
