@@ -88,6 +88,8 @@ Test(sinks, events) {
   scratch_write("log/events.out.tfevents.0000000001.zug", "", 0);
   scratch_write("log/events.out.tfevents.4000000007", "", 0);
   scratch_write("log/more_events.out.4000000008.zug", "", 0);
+  scratch_write("log/events.out.tfevents-4000000100.zug", "", 0);
+  scratch_write("log/events.out.tfevents.40000000051.zug", "", 0); /* its first ten digits count */
   cr_assert(zx_log_step(l, &m, NULL, 0, &err) && zx_log_eval(l, &v, &err), "%s", err.text);
   zx_log_close(l);
   events_are(
@@ -115,6 +117,25 @@ Test(sinks, events) {
       "<10><ac><02>:<02><08><01>\n"
       "<10><ac><02>*?<0a><10><0a><09>loss/eval<15><00><00><00>@<0a><14><0a><0d>speed/eval_ms<15><00><00><80>?"
       "<0a><15><0a><0e>loss/eval_main<15><00><00><00>@\n");
+}
+
+/* Numbers of one, two and three groups of seven bits. */
+Test(sinks, steps_of_events) {
+  static const int64_t steps[] = {127, 128, 16383, 16384};
+  cr_redirect_stdout();
+  ZxLogOptions o = {.dir = scratch("log")};
+  ZxLog *l = zx_log_open(&o, &err);
+  cr_assert(l, "%s", err.text);
+  scratch_write("log/events.out.tfevents.4000000000.host", "", 0);
+  for (int i = 0; i < 4; i++) {
+    ZxEvalMetrics v = {.step = steps[i], .steps = 20000, .loss = 2, .perplexity = -1, .tokens = -1, .ms = -1};
+    cr_assert(zx_log_eval(l, &v, &err), "%s", err.text);
+  }
+  zx_log_close(l);
+#define LOSS "*<12><0a><10><0a><09>loss/eval<15><00><00><00>@\n"
+  events_are("log/events.out.tfevents.4000000001.zug",
+             "<10><00><1a><0d>brain.Event:2\n<10><00>:<02><08><01>\n"
+             "<10><7f>" LOSS "<10><80><01>" LOSS "<10><ff><7f>" LOSS "<10><80><80><01>" LOSS);
 }
 
 /* ---- a terminal ----------------------------------------------------------------------------------------- */
