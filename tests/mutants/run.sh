@@ -83,6 +83,14 @@ if [ -e asan/Makefile ] && [ -s wanted_units ]; then
 fi
 
 # ---- which objects are made of the room's files, and which programs hold them ----
+# FILE is of instructions that this machine does not have: nothing here can judge it.
+lacks() {
+  case $1 in
+    kernels/cpu/bgemm_avx512.c) ! grep -qw avx512_bf16 /proc/cpuinfo ;;
+    kernels/cpu/bgemm_amx.c) ! grep -qw amx_bf16 /proc/cpuinfo ;;
+    *) false ;;
+  esac
+}
 commands=$work/build-commands
 for program in $(cd "$commands" && find . -type f ! -name '*.o' ! -name '*.a'); do
   mkdir -p "linked/build/${program%/*}" && ln -s "$work/build/${program#./}" "linked/build/$program"
@@ -92,6 +100,7 @@ done
 for file in $(cd src && find "$room" -name '*.c' | sort); do
   innermost=$(grep '^[^ #]' $rooms | while read -r other; do case $file in "$other"/*) echo "$other" ;; esac; done | sort | tail -n 1)
   [ "$innermost" = "$room" ] || continue
+  lacks "$file" && echo "mutants: $file is left out: this machine cannot run it" && continue
   source=../src/$file # the whole path: src/tests/unit/$file is a test of it, which must not be changed
   for object in $(cd "$commands" && grep -rlxF --include='*.o' -- "$source" . | sed 's|^\./||'); do
     [ -e "build/$object" ] || continue
