@@ -95,6 +95,13 @@ trained() {
   near "$first" "$(cat "$hf/$family/loss")" 1e-5 "$family, first step"
   ok zckpt export kept_grid_4/step-00000003 --names hf -o trained --like "$hf/$family" --force
   says "^trained: the parameters of step 3 as [0-9]* tensors"
+  mv "$family.zsg" elsewhere
+  refuses "cannot open $family.zsg: No such file or directory; it is the graph that kept_grid_4/step-00000003 names" \
+    zckpt export kept_grid_4/step-00000003 --names hf -o none
+  says 'help: say with --graph where it is$'
+  refuses 'cannot open none.zsg: No such file' zckpt export kept_grid_4/step-00000003 --graph none.zsg --names hf -o none
+  grep -q 'it is the graph that' out.txt && fail 'the checkpoint does not name it'
+  mv elsewhere "$family.zsg"
   run train pipe_4 --init trained --names hf --steps 0 --save back.safetensors
   same back.safetensors grid_4.safetensors
   rm -r one_1 grid_4

@@ -22,8 +22,10 @@ static ZgGraph *read_graph(const ZsOptions *o, const ZxManifest *m, ZbArena *a, 
     return NULL;
   }
   ZgGraph *g = zg_read_file(a, path, err);
-  if (!g && named) zb_fail_more(err, "; it is the graph that %s names", zb_show(o->path[0]));
-  if (!g && named) snprintf(err->help, sizeof err->help, "say with --graph where it is");
+  if (!g && named) {
+    zb_fail_more(err, "; it is the graph that %s names", zb_show(o->path[0]));
+    snprintf(err->help, sizeof err->help, "say with --graph where it is");
+  }
   const char *hash = m ? zx_manifest_fact(m, "model", "hash") : NULL;
   if (g && hash && strcmp(hash, zb_printf(a, "%016" PRIx64 "%016" PRIx64, g->hash[1], g->hash[0])))
     printf("note: %s is not the very graph that %s is of\n", zb_show(path), zb_show(o->path[0]));

@@ -650,6 +650,24 @@ Test(hub, where_exports_cannot_be) {
   cr_expect_eq(open_files(), before);
 }
 
+/* However little of a tensor is in memory at once, of what is read for it little is read again. */
+Test(hub, exports_read_once) {
+  if (access("/proc/thread-self/io", R_OK) < 0) cr_skip_test("this system does not count what is read");
+  ZgGraph *g = graph();
+  ZxExported x;
+  uint64_t calls, bytes[3];
+  write_tensors("own", params, 7, ZX_AS_F32, 0);
+  ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 1 << 20, .force = true, .window = 1000};
+  reads(&calls, &bytes[0]);
+  for (int i = 1; i < 3; i++) {
+    cr_assert(export(g, "own", o, &x), "%s", err.text);
+    reads(&calls, &bytes[i]);
+    o.window = 4;
+  }
+  cr_expect_lt(bytes[2] - bytes[1], bytes[1] - bytes[0] + 2 * 480, "%d bytes, and %d",
+               (int)(bytes[1] - bytes[0]), (int)(bytes[2] - bytes[1]));
+}
+
 /* Each file, and the folder before it has its name: some file systems cannot wait for a folder. */
 Test(hub, exports_are_on_the_disk) {
   static const char *const files[] = {"config.json", "model-00001-of-00002.safetensors",
