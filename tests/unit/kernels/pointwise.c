@@ -221,6 +221,19 @@ Test(pointwise, swap) {
       cr_assert_fail("at %d: %g and %g", i, (double)x[i], (double)y[i]);
 }
 
+/* Rows of two that lie as far from each other as two neighbours would, and whose elements are none. */
+Test(pointwise, apart) {
+  float x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, y[4];
+  ZkPointwise pointwise = {.nout = 1, .out = {0}};
+  ZkCall call = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .pointwise = &pointwise};
+  ZkView v = {.elem = ZK_F32, .rank = 2, .axis = {'b', 's'}, .size = {2, 2}, .whole = {2, 2}};
+  call.in[0] = call.out[0] = v;
+  call.in[0].data = x, call.in[0].stride[0] = 2, call.in[0].stride[1] = 5;
+  call.out[0].data = y, call.out[0].stride[0] = 2, call.out[0].stride[1] = 1;
+  zk_cpu_pointwise(&(ZkEnv){0}, &call);
+  for (int i = 0; i < 4; i++) cr_expect_eq(y[i], (float)(i / 2 * 2 + i % 2 * 5));
+}
+
 /* The code of (x + y) x - y: what stays in the accumulator, and what is one step. */
 Test(pointwise, code) {
   ZkPointwiseOp ops[] = {{.op = ZG_OP_ADD, .a = 0, .b = 1}, {.op = ZG_OP_MUL, .a = 2, .b = 0},

@@ -124,6 +124,10 @@ Test(dot, beyond_tiles) {
           .tol = 2e-5);
   CONFORM(.op = ZG_OP_DOT, .dims = "m=5 n=9 j=43 k=29", .ax = "kj", .in = {{"jmk"}, {"kjn"}},
           .out = {{"mn", EXACT}}, .accumulate = true, .tol = 2e-5);
+  CONFORM(.op = ZG_OP_DOT, .dims = "m=19 p=17 n=5 k=7", .ax = "k", .in = {{"mpk"}, {"kn"}},
+          .out = {{"pmn", EXACT}}, .accumulate = true, .tol = DOT_TOL); /* by panels */
+  CONFORM(.op = ZG_OP_DOT, .dims = "m=5 n=19 q=17 k=7", .ax = "k", .in = {{"mk"}, {"knq"}},
+          .out = {{"mqn", EXACT}}, .accumulate = true, .tol = DOT_TOL);
   CONFORM(.op = ZG_OP_DOT, .dims = "m=50 n=40 k=33", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}},
           .tol = DOT_TOL);
 }
