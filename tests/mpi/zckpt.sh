@@ -104,6 +104,21 @@ differs $two wide/step-00000001
 says "^only in $two: layer.1.attn.wq \[16, 2, 8\]$"
 says '^wte has other shapes: \[128, 16\] and \[128, 32\]$'
 
+# ---- values that are not finite come first; those of the same bits are no difference ----
+cp -r kept odd
+odd=odd/step-00000005
+ok "$ZUG_BUILD/tests/tools/alter_ckpt" $odd wpe 17 nan 0.5 inf
+ok zckpt verify $odd
+differs $two $odd --top 1
+says '^ .* wpe\[1, 1\]  not finite in one of them: 2 values$'
+differs $five $odd
+says '^ .* wpe\[1, 1\]  not finite in one of them: 2 values$'
+says '^35 of 36 tensors are the same$'
+cp -r odd other
+ok "$ZUG_BUILD/tests/tools/alter_ckpt" other/step-00000005 wpe 18 0.75
+differs $odd other/step-00000005
+says '^ .* 0.25  wpe\[1, 2\]$'
+
 # ---- broken ones: everything that is wrong is said ----
 broken() { # makes a copy to break
   rm -rf broken
@@ -198,8 +213,10 @@ refuses 'zckpt weights needs -o OUT' zckpt weights $five
 refuses 'zckpt diff needs 2 folders' zckpt diff $five
 refuses 'zckpt show takes 1 folder' zckpt show $five $two
 refuses 'zckpt show takes no option --top' zckpt show $five --top 3
+refuses 'zckpt list takes no option --output' zckpt list kept -o x
 refuses "--top cannot be 'x'" zckpt diff $two $five --top x
 refuses 'zckpt export needs --names MAP' zckpt export weights.safetensors -o out
+refuses 'zckpt export needs --names MAP' zckpt export weights.safetensors -o out --shard-size 5G
 refuses "--dtype cannot be 'f64'" zckpt export weights.safetensors -o out --names hf --dtype f64
 refuses "--shard-size cannot be 'x'" zckpt export weights.safetensors -o out --names hf --shard-size x
 refuses "zckpt has no command 'verfiy'" zckpt verfiy $five

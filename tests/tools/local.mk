@@ -9,3 +9,6 @@ check_PROGRAMS += tests/tools/check_trace
 tests_tools_check_trace_SOURCES = tests/tools/check_trace.c
 tests_tools_check_trace_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 tests_tools_check_trace_LDADD = $(CJSON_LIBS) $(libs_base)
+check_PROGRAMS += tests/tools/alter_ckpt
+tests_tools_alter_ckpt_SOURCES = tests/tools/alter_ckpt.c
+tests_tools_alter_ckpt_LDADD = $(libs_exec)
