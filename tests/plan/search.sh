@@ -180,6 +180,16 @@ n=$(sed -n 's/^\([0-9]*\) of these devices would do.*/\1/p' out.txt)
 ok zplan search 405b.zsg --cluster "$clusters:h100" --ranks "$n" --batch $((n * 8)) --seq 8192 --keep 1
 
 # ---- odd wishes ----
+# Of 64 ranks a recipe without `data` cannot use more than heads or layers: that has nothing to do with memory.
+cat >narrow.zug <<'END'
+recipe heads { mesh tensor = ?   bind batch = 64, seq = 64   micro 1   split ? over tensor   optimizer sgd(lr = 1) }
+recipe layers { mesh pipe = ?   bind batch = 64, seq = 64   micro 1   stages over pipe = ?   optimizer sgd(lr = 1) }
+END
+for recipe in heads layers; do
+  refuses '^no mesh of 64 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --recipe narrow.zug:$recipe --ranks 64
+  says '^0 meshes, 0 recipes'
+done
+says '^12 ranks would do, the next smaller number$'
 refuses '^no mesh of 13 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 13 --batch 7 --seq 512
 says '^12 ranks would do, the next smaller number; or 13 samples a step would do$'
 ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 12 --batch 7 --seq 512 --keep 1
