@@ -55,11 +55,12 @@ static void bind_sizes(ZpBuild *b) {
     if (r->binds[i].maybe && zg_axis_find(g, r->binds[i].axis.s) == ZG_NONE) continue;
     uint32_t a = find_axis(b, r->binds[i].axis, AXIS_OF_DATA);
     if (a == ZG_NONE) continue;
-    if (g->axes[a].size)
-      zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span,
-                        "`%s` is %lld by the model and cannot be bound to %lld", g->axes[a].name,
-                        (long long)g->axes[a].size, (long long)r->binds[i].size),
+    if (g->axes[a].size) {
+      zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span, "`%s` is %lld by the model and cannot be bound",
+                        g->axes[a].name, (long long)g->axes[a].size),
               "compile the model with another size, or leave the axis out of `bind`");
+      continue;
+    }
     p->axis_size[a] = r->binds[i].size;
     if (p->experts[a] != ZG_NO_AXIS || r->binds[i].size) continue;
     zl_report(b->d, ZL_Z0805, r->binds[i].span, "the size of `%s` must be a whole number from 1 to %d",
@@ -366,10 +367,12 @@ static void check_used(ZpBuild *b) {
     const ZpDim *dim = &p->mesh.dim[d];
     if (dim->size == 1 || dim->naxes || d == p->mesh.pipe) continue;
     const ZlName *n = &p->recipe->mesh[dim->directive].name;
-    zl_help(zl_report(b->d, ZL_Z0306, n->span,
-                      "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work", n->s,
-                      (long long)dim->size),
-            "add `split batch over %s`", n->s);
+    ZlDiag *e = zl_report(b->d, ZL_Z0306, n->span,
+                          "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work",
+                          n->s, (long long)dim->size);
+    if (zp_split(p, dim->directive))
+      zl_help(e, "name an axis that model %s has in `split ... over %s`", p->graph->model, n->s);
+    else zl_help(e, "add `split batch over %s`", n->s);
   }
 }
 
