@@ -147,7 +147,8 @@ static bool lacks(const ZpBuild *b, const ZlSplit *s, const ZlName *axis, uint32
   return false;
 }
 
-/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. */
+/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. One of one rank splits
+ * nothing, whatever the recipe says. */
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
   const ZlMeshDim *md = &p->recipe->mesh[index];
@@ -192,12 +193,12 @@ static void add_dims(ZpBuild *b, uint32_t index) {
       const ZlProd *q = &split->prods[i];
       if (lacks(b, split, q->axis, q->n)) continue;
       uint32_t ax = find_axis(b, q->axis[q->n > 1 ? f : 0], AXIS_ANY);
-      if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
+      if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
     for (uint32_t i = 0; split && i < split->otherwise.n; i++) {
       if (lacks(b, split, &split->otherwise.at[i], 1)) continue;
       uint32_t ax = find_axis(b, split->otherwise.at[i], AXIS_ANY);
-      if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
+      if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
   }
 }
@@ -294,7 +295,8 @@ static void check_divides(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t a = 0; a < p->graph->naxes; a++) {
     int64_t by = 1;
-    for (int d = 0; a != p->batch && d < p->mesh.ndims; d++) {
+    if (a == p->batch || p->experts[a] != ZG_NO_AXIS) continue; /* batch.c, slots.c */
+    for (int d = 0; d < p->mesh.ndims; d++) {
       if (!zp_dim_splits(&p->mesh.dim[d], a)) continue;
       by *= p->mesh.dim[d].size;
       if (p->axis_size[a] % by == 0) continue;

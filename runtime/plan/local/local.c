@@ -60,7 +60,8 @@ static void check_attended(ZpBuild *b) {
     const ZlAttention *a = &r->attention[i];
     bool used = !a->dim.s && a->way == ZL_ATTENTION_AUTO;
     for (int d = 0; d < b->p->mesh.ndims; d++)
-      used |= zp_attention(b->p, &b->p->mesh.dim[d]) == a && b->attended >> d & 1;
+      used |= zp_attention(b->p, &b->p->mesh.dim[d]) == a &&
+              (b->attended >> d & 1 || b->p->mesh.dim[d].size == 1);
     if (used) continue;
     const char *splits =
         a->dim.s ? zb_printf(b->p->arena, "`%s` splits no", a->dim.s) : "no dimension that it is for splits";
