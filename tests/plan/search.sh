@@ -170,11 +170,16 @@ recipe two { mesh a = ?, b = 2   bind batch = 8, seq = 64   split kv over a   sp
 recipe idle { mesh data = ?, x = 2   bind batch = 8, seq = 64   split batch over data   optimizer sgd(lr = 1) }
 recipe stored { mesh data = ?   bind batch = 8, seq = 64   shard ? over data   optimizer sgd(lr = 1) }
 recipe one { mesh tensor = ?, data = 1   bind batch = 8, seq = 64   split kv, ffn over tensor   optimizer sgd(lr = 1) }
+recipe whole { mesh data = 2, context = ?   bind batch = 8, seq = 64   split batch over data   split seq over context   attention ring
+  optimizer sgd(lr = 1) }
 recipe odd { mesh tensor = 3, data = ?   bind batch = 8, seq = 64   split kv over tensor   split batch over data   optimizer sgd(lr = 1) }
 END
 refuses 'error.Z0808.: `a` and `b` do the same' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:two
 refuses 'error.Z0306.: mesh dimension `x` splits nothing' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:idle
 ok zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:one --ranks 2
+ok zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:whole --ranks 2 -o best.zug # no rank is left for `context`
+ok zplan check llama.zsg --recipe best.zug
+! grep -Eq '^  attention|no effect' best.zug out.txt || fail "a way over a sequence that is not split"
 refuses 'error.Z0306.: mesh dimension `data` splits nothing' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:stored
 refuses 'error.Z0805.: 64 ranks are no multiple of the mesh that is given, of 3' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:odd --ranks 64
 

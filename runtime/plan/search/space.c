@@ -414,7 +414,8 @@ static void add_attention(const Space *x, const Candidate *c, ZbArena *a, ZlReci
     ZlAttention w = x->base->attention[i];
     bool there = !w.dim.s;
     for (uint32_t k = 0; k < r->nmesh; k++) there |= w.dim.s && !strcmp(w.dim.s, r->mesh[k].name.s);
-    if (!there || (w.open && c->size[DIM_CONTEXT] < 2)) continue;
+    bool idle = c->size[DIM_CONTEXT] < 2 && (w.open || (!w.dim.s && x->name[DIM_CONTEXT]));
+    if (!there || idle) continue;
     if (w.open) w.way = (ZlAttentionWay)c->way;
     w.open = false;
     ZB_PUSH(a, r->attention, r->nattention, w);
