@@ -194,6 +194,7 @@ ok zplan search 405b.zsg --cluster "$clusters:h100" --ranks "$n" --batch $((n * 
 # Of 64 ranks a recipe without `data` cannot use more than heads or layers: that has nothing to do with memory.
 cat >narrow.zug <<'END'
 recipe heads { mesh tensor = ?   bind batch = 64, seq = 64   micro 1   split ? over tensor   optimizer sgd(lr = 1) }
+recipe listed { mesh pipe = 2   bind batch = 64, seq = 64   micro 1   stages over pipe = [1, 2]   optimizer sgd(lr = 1) }
 recipe layers { mesh pipe = ?   bind batch = 64, seq = 64   micro 1   stages over pipe = ?   optimizer sgd(lr = 1) }
 END
 for recipe in heads layers; do
@@ -201,6 +202,8 @@ for recipe in heads layers; do
   says '^0 meshes, 0 recipes'
 done
 says '^12 ranks would do, the next smaller number$'
+refuses '^none can be planned: stages over pipe places 3 layers; model GPT2 repeats 12$' zplan search gpt2.zsg --cluster "$clusters:h100" \
+  --recipe narrow.zug:listed
 refuses '^no mesh of 13 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 13 --batch 7 --seq 512
 says '^12 ranks would do, the next smaller number; or 13 samples a step would do$'
 ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 12 --batch 7 --seq 512 --keep 1
