@@ -195,7 +195,6 @@ static bool take_otherwise(Elab *e, const ZlConfigEntry *c, Num *out) {
   return false;
 }
 
-/* Some key of the file gives the static. */
 static bool is_given(Elab *e, const char *name) {
   const ZlWeights *w = e->config->map;
   const cJSON *found;
@@ -204,6 +203,10 @@ static bool is_given(Elab *e, const char *name) {
         found)
       return true;
   return false;
+}
+
+const char *config_gives(Elab *e, const char *name) {
+  return e->config && is_given(e, name) ? e->config->path : NULL;
 }
 
 /* What stands in an `if` may be missing until it is known that the condition holds. */

@@ -269,6 +269,8 @@ void config_close(Elab *e);
 /* What it says of a static of the model: nothing; a number; something wrong, which was reported. */
 typedef enum { CONFIG_SILENT, CONFIG_SET, CONFIG_FAILED } ConfigSays;
 ConfigSays config_static(Elab *e, const char *name, Num *out);
+/* The file, if some key of it gives the static; else NULL. */
+const char *config_gives(Elab *e, const char *name);
 /* When statics and axes are bound: does it contradict the model?  What the model says, into the graph. */
 void config_check(Elab *e);
 void config_values(Elab *e);

@@ -102,6 +102,8 @@ static void note_values(Elab *e, ZlDiag *d, const ZlExpr *x) {
     bool of_model = e->model && b->shared;
     if (of_model && override_of(e, x->name.s)) {
       zl_note(d, "%s = %s, from the command line", x->name.s, v);
+    } else if (of_model && config_gives(e, x->name.s)) {
+      zl_note(d, "%s = %s, from %s", x->name.s, v, config_gives(e, x->name.s));
     } else if (b->name.span.file >= 0) {
       uint32_t line, col;
       zl_source_place(e->src, b->name.span, &line, &col);
@@ -165,6 +167,13 @@ static bool eval_size(Elab *e, ZlName axis, Num *out) {
   return false;
 }
 
+/* The model's static of that name, which has no number yet. */
+static const ZlStatic *later_static(const Elab *e, const char *name) {
+  for (uint32_t i = 0; e->model && i < e->model->nstatics; i++)
+    if (!strcmp(e->model->statics[i].name.s, name)) return &e->model->statics[i];
+  return NULL;
+}
+
 static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
   Bind *b = name_find(e, x->name.s);
   uint16_t axis;
@@ -181,7 +190,13 @@ static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
   if (axis_find(e, x->name.s, &axis)) return eval_size(e, x->name, out);
   ZlDiag *d = complain(e, ZL_Z0102, x->span, "no static `%s`", x->name.s);
   const char *near = nearest_static(e, x->name.s);
-  if (near) zl_help(d, "did you mean `%s`?", near);
+  const ZlStatic *later = later_static(e, x->name.s);
+  if (later) {
+    zl_also(d, later->name.span, "no number yet");
+    zl_help(d, "statics are made in their order: put `%s` before what uses it", x->name.s);
+  } else if (near) {
+    zl_help(d, "did you mean `%s`?", near);
+  }
   return false;
 }
 

@@ -65,6 +65,11 @@ static bool positive(Build *b, const char *what, const ZlQuantity *q) {
   return false;
 }
 
+/* `what` removes what was inherited, by a name; nothing was. */
+static ZlDiag *removes_nothing(Build *b, ZlSpan span, const char *what) {
+  return zl_report(b->d, ZL_Z0809, span, "`%s` has no effect: there is none to remove", what);
+}
+
 /* ---- directives that name sizes ---- */
 static void apply_mesh(Build *b, const ZlDirective *d) {
   ZlRecipe *r = b->r;
@@ -200,6 +205,16 @@ static unsigned shard_levels(Build *b, const ZlDirective *d) {
   return 0;
 }
 
+static void no_such_shard(Build *b, const ZlDirective *d) {
+  const char **dims = NULL;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < b->r->nshards; i++) ZB_PUSH(b->arena, dims, n, b->r->shards[i].dim.s);
+  ZlDiag *g = removes_nothing(b, d->span, zb_printf(b->arena, "shard none over %s", d->word.s));
+  if (n) zl_also(g, b->r->shards[0].span, "this stays");
+  if (zb_nearest(d->word.s, dims, n)) zl_help_nearest(g, d->word.s, dims, n);
+  else zl_help(g, "leave it out");
+}
+
 static void apply_shard(Build *b, const ZlDirective *d) {
   ZlRecipe *r = b->r;
   if (!once(b, ZL_D_SHARD, zb_printf(b->arena, "over %s", d->word.s), d->word.span)) return;
@@ -208,6 +223,7 @@ static void apply_shard(Build *b, const ZlDirective *d) {
   if (d->names.n == 1 && strcmp(d->names.at[0].s, "none") == 0) {
     if (d->npaths || d->keep) BAD(b, ZL_Z0805, d->span, "`shard none` takes neither `unit` nor `keep`");
     if (k < r->nshards) r->shards[k] = r->shards[--r->nshards];
+    else if (!b->bad) no_such_shard(b, d);
     return;
   }
   ZlShard s = {.dim = d->word, .keep = d->keep, .open = d->open, .span = d->span};
@@ -325,6 +341,10 @@ static void apply_optimizer(Build *b, const ZlDirective *d) {
   else if (o.name.s) b->r->others[k] = o;
   else if (k < n) { /* `none` */ memmove(&b->r->others[k], &b->r->others[k + 1], (n - 1 - k) * sizeof o);
     b->r->nothers--;
+  } else {
+    ZlDiag *g = removes_nothing(b, d->span, zb_printf(b->arena, "optimizer none for %s", of));
+    if (n) zl_also(g, b->r->others[0].span, "this stays");
+    zl_help(g, n ? "name the same parameters in the same order" : "leave it out");
   }
 }
 

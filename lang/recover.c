@@ -195,6 +195,21 @@ static bool missing_operator(ZlParser *ps, const ZlExpected *e) {
   return true;
 }
 
+/* `80 gb` of a cluster reads as the number 80, and a name where a line may begin. Of `sms 132 launch 2 us` a
+ * comma is missing. */
+static bool unknown_unit(ZlParser *ps, const ZlExpected *e) {
+  const char *after = ps->text + ps->last.span.end;
+  while (*after == ' ') after++;
+  bool constant = *after >= '0' && *after <= '9';
+  if (ps->before.kind != NUMBER || ps->last.kind != IDENT || ps->last.first || constant || !has(e, "device"))
+    return false;
+  ZlDiag *g = zl_report(ps->diags, ZL_Z0001, ps->last.span, "%s is no unit", found_text(ps));
+  zl_help(g,
+          "there are `kB`, `MB`, `GB`, ..., `KiB`, ..., these per second as `GB/s`, `GFLOPS`, ..., and `s`, "
+          "`ms`, `us`, `ns`");
+  return true;
+}
+
 void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   const ZlToken *t = &ps->last;
   bool again = ps->reported && t->span.start == ps->last_error;
@@ -210,7 +225,7 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
     zl_help(g, "write `use std.nn` for std/nn.zug; other folders are given with -I");
     return;
   }
-  if (missing_operator(ps, e)) return;
+  if (missing_operator(ps, e) || unknown_unit(ps, e)) return;
   bool name = has(e, "a name");
   bool equals = e->n == 1 && has(e, "'='"), after_operand = has(e, "'+'");
   summarise(e);

@@ -8,10 +8,19 @@
 /* Axes by where their sizes come from: what a directive can name. */
 typedef enum { AXIS_OF_DATA, AXIS_OF_MODEL, AXIS_ANY } AxisKind;
 
+/* "its axes are `a`, `b`": at most so many. */
+static void note_names(ZlDiag *e, const char *what, const char *const *names, uint32_t n) {
+  enum { LISTED = 12 };
+  ZbText list = {0};
+  for (uint32_t i = 0; i < n && i < LISTED; i++) zb_text_add(&list, "%s`%s`", i ? ", " : "", names[i]);
+  if (n > LISTED) zb_text_add(&list, " and %u more", n - LISTED);
+  if (n) zl_note(e, "its %s are %s", what, list.s);
+  zb_text_free(&list);
+}
+
 /* The axis of that name. If there is none, the report says which of the kind there are, and the help names
  * one of these. */
 static uint32_t find_axis(ZpBuild *b, ZlName name, AxisKind kind) {
-  enum { LISTED = 12 };
   static const char *const kinds[] = {"data axes", "axes with a size", "axes"};
   const ZgGraph *g = b->p->graph;
   uint32_t a = zg_axis_find(g, name.s), n = 0;
@@ -20,11 +29,7 @@ static uint32_t find_axis(ZpBuild *b, ZlName name, AxisKind kind) {
   for (uint32_t i = 0; i < g->naxes; i++)
     if (kind == AXIS_ANY || (g->axes[i].size == 0) == (kind == AXIS_OF_DATA)) names[n++] = g->axes[i].name;
   ZlDiag *e = zl_report(b->d, ZL_Z0304, name.span, "no axis `%s` in model %s", name.s, g->model);
-  ZbText list = {0};
-  for (uint32_t i = 0; i < n && i < LISTED; i++) zb_text_add(&list, "%s`%s`", i ? ", " : "", names[i]);
-  if (n > LISTED) zb_text_add(&list, " and %u more", n - LISTED);
-  if (n) zl_note(e, "its %s are %s", kinds[kind], list.s);
-  zb_text_free(&list);
+  note_names(e, kinds[kind], names, n);
   const char *near = zb_nearest(name.s, names, n);
   if (near) zl_help(e, "did you mean `%s`?", near);
   else if (n) zl_help(e, "name one of these, or leave `%s` out", name.s);
@@ -55,11 +60,12 @@ static void bind_sizes(ZpBuild *b) {
     if (r->binds[i].maybe && zg_axis_find(g, r->binds[i].axis.s) == ZG_NONE) continue;
     uint32_t a = find_axis(b, r->binds[i].axis, AXIS_OF_DATA);
     if (a == ZG_NONE) continue;
-    if (g->axes[a].size)
-      zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span,
-                        "`%s` is %lld by the model and cannot be bound to %lld", g->axes[a].name,
-                        (long long)g->axes[a].size, (long long)r->binds[i].size),
+    if (g->axes[a].size) {
+      zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span, "`%s` is %lld by the model and cannot be bound",
+                        g->axes[a].name, (long long)g->axes[a].size),
               "compile the model with another size, or leave the axis out of `bind`");
+      continue;
+    }
     p->axis_size[a] = r->binds[i].size;
     if (p->experts[a] != ZG_NO_AXIS || r->binds[i].size) continue;
     zl_report(b->d, ZL_Z0805, r->binds[i].span, "the size of `%s` must be a whole number from 1 to %d",
@@ -141,7 +147,8 @@ static bool lacks(const ZpBuild *b, const ZlSplit *s, const ZlName *axis, uint32
   return false;
 }
 
-/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. */
+/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. One of one rank splits
+ * nothing, whatever the recipe says. */
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
   const ZlMeshDim *md = &p->recipe->mesh[index];
@@ -186,12 +193,12 @@ static void add_dims(ZpBuild *b, uint32_t index) {
       const ZlProd *q = &split->prods[i];
       if (lacks(b, split, q->axis, q->n)) continue;
       uint32_t ax = find_axis(b, q->axis[q->n > 1 ? f : 0], AXIS_ANY);
-      if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
+      if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
     for (uint32_t i = 0; split && i < split->otherwise.n; i++) {
       if (lacks(b, split, &split->otherwise.at[i], 1)) continue;
       uint32_t ax = find_axis(b, split->otherwise.at[i], AXIS_ANY);
-      if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
+      if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
   }
 }
@@ -288,7 +295,8 @@ static void check_divides(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t a = 0; a < p->graph->naxes; a++) {
     int64_t by = 1;
-    for (int d = 0; a != p->batch && d < p->mesh.ndims; d++) {
+    if (a == p->batch || p->experts[a] != ZG_NO_AXIS) continue; /* batch.c, slots.c */
+    for (int d = 0; d < p->mesh.ndims; d++) {
       if (!zp_dim_splits(&p->mesh.dim[d], a)) continue;
       by *= p->mesh.dim[d].size;
       if (p->axis_size[a] % by == 0) continue;
@@ -335,6 +343,26 @@ static bool matches(const ZgGraph *g, uint32_t region, const ZlPath *path) {
   return true;
 }
 
+static void report_part(ZpBuild *b, const ZlPath *path) {
+  const ZgGraph *g = b->p->graph;
+  const char **names = ZB_NEWN(b->p->arena, const char *, 2 * g->nregions);
+  ZbNames seen = {0};
+  uint32_t n = 0;
+  for (uint32_t r = 1; r < g->nregions; r++) {
+    const char *both[] = {g->regions[r].block, g->regions[r].label};
+    for (int k = 0; k < 2; k++) {
+      if (!*both[k] || zb_names_find(&seen, both[k]) != ZB_NO_NAME) continue;
+      zb_names_add(b->p->arena, &seen, both[k]);
+      names[n++] = both[k];
+    }
+  }
+  ZlDiag *e =
+      zl_report(b->d, ZL_Z0405, path->span, "`recompute` names no block or label of model %s", g->model);
+  note_names(e, "blocks and labels", names, n);
+  const char *near = zb_nearest(path->part[path->n - 1].s, names, n);
+  if (near) zl_help(e, "did you mean `%s`?", near);
+}
+
 static void bind_recompute(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
@@ -344,16 +372,7 @@ static void bind_recompute(ZpBuild *b) {
     for (uint32_t r = 1; r < g->nregions; r++)
       if (matches(g, r, &p->recipe->recompute[i])) found = b->recompute[r] = true;
     if (found) continue;
-    const char **names = ZB_NEWN(p->arena, const char *, 2 * g->nregions);
-    for (uint32_t r = 0; r < g->nregions; r++) {
-      names[2 * r] = g->regions[r].label;
-      names[2 * r + 1] = g->regions[r].block;
-    }
-    const ZlName *last = &p->recipe->recompute[i].part[p->recipe->recompute[i].n - 1];
-    const char *near = zb_nearest(last->s, names, 2 * g->nregions);
-    ZlDiag *e = zl_report(b->d, ZL_Z0405, p->recipe->recompute[i].span,
-                          "`recompute` names no block or label of model %s", g->model);
-    if (near && *near) zl_help(e, "did you mean `%s`?", near);
+    report_part(b, &p->recipe->recompute[i]);
   }
   for (uint32_t r = 1; r < g->nregions; r++) /* parents come first */
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
@@ -366,10 +385,12 @@ static void check_used(ZpBuild *b) {
     const ZpDim *dim = &p->mesh.dim[d];
     if (dim->size == 1 || dim->naxes || d == p->mesh.pipe) continue;
     const ZlName *n = &p->recipe->mesh[dim->directive].name;
-    zl_help(zl_report(b->d, ZL_Z0306, n->span,
-                      "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work", n->s,
-                      (long long)dim->size),
-            "add `split batch over %s`", n->s);
+    ZlDiag *e = zl_report(b->d, ZL_Z0306, n->span,
+                          "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work",
+                          n->s, (long long)dim->size);
+    if (zp_split(p, dim->directive))
+      zl_help(e, "name an axis that model %s has in `split ... over %s`", p->graph->model, n->s);
+    else zl_help(e, "add `split batch over %s`", n->s);
   }
 }
 

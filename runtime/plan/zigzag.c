@@ -180,8 +180,8 @@ void zp_bind_zigzag(ZpBuild *b) {
     const ZlAttention *way = zp_attention(p, &p->mesh.dim[d]);
     uint16_t a = d == p->mesh.pipe ? ZP_NO_AXIS : attended(p, d, &causal);
     bool zigzag = asked(p, d) == ZL_ORDER_ZIGZAG;
-    if (zigzag && a == ZP_NO_AXIS) report_useless(b, d);
-    if (a == ZP_NO_AXIS || p->mesh.dim[d].size == 1 || asked(p, d) == ZL_ORDER_CONTIGUOUS) continue;
+    if (zigzag && a == ZP_NO_AXIS && p->mesh.dim[d].size > 1) report_useless(b, d);
+    if (a == ZP_NO_AXIS || asked(p, d) == ZL_ORDER_CONTIGUOUS) continue;
     if (!zigzag && (!causal || (way && way->way == ZL_ATTENTION_HEADS))) continue;
     if (axis != ZP_NO_AXIS && a != axis && zigzag) {
       report_refused(b, d, a, zb_printf(p->arena, "`%s` is", p->graph->axes[axis].name));

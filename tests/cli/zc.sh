@@ -195,6 +195,9 @@ says '`sliding_window` is 4096, model Llama3 needs null$'
 ok $llama "$ZUG_SRC/tests/hf/llama/config.json" -D layers=3
 says 'Z1010.: .* `num_hidden_layers` is 2, the command line makes it 3$'
 exits 1 $llama "$ZUG_SRC/tests/hf/llama/config.json" -D layers=3 --warn-as-error
+sed 's/"num_hidden_layers": 2/"num_hidden_layers": 2.5/' "$ZUG_SRC/tests/hf/llama/config.json" >half.json
+exits 1 $llama half.json
+says 'note: layers = 2\.5, from half\.json$'
 exits 1 $llama no-such.json
 says 'Z1009.: cannot open no-such.json'
 [ "$(grep -c '^error' out.txt)" = 1 ] || { cat out.txt; fail "more is said of a file that is not there"; }

@@ -167,9 +167,20 @@ fi
 
 cat >two.zug <<'END'
 recipe two { mesh a = ?, b = 2   bind batch = 8, seq = 64   split kv over a   split ffn over b   optimizer sgd(lr = 1) }
+recipe idle { mesh data = ?, x = 2   bind batch = 8, seq = 64   split batch over data   optimizer sgd(lr = 1) }
+recipe stored { mesh data = ?   bind batch = 8, seq = 64   shard ? over data   optimizer sgd(lr = 1) }
+recipe one { mesh tensor = ?, data = 1   bind batch = 8, seq = 64   split kv, ffn over tensor   optimizer sgd(lr = 1) }
+recipe whole { mesh data = 2, context = ?   bind batch = 8, seq = 64   split batch over data   split seq over context   attention ring
+  optimizer sgd(lr = 1) }
 recipe odd { mesh tensor = 3, data = ?   bind batch = 8, seq = 64   split kv over tensor   split batch over data   optimizer sgd(lr = 1) }
 END
 refuses 'error.Z0808.: `a` and `b` do the same' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:two
+refuses 'error.Z0306.: mesh dimension `x` splits nothing' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:idle
+ok zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:one --ranks 2
+ok zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:whole --ranks 2 -o best.zug # no rank is left for `context`
+ok zplan check llama.zsg --recipe best.zug
+! grep -Eq '^  attention|no effect' best.zug out.txt || fail "a way over a sequence that is not split"
+refuses 'error.Z0306.: mesh dimension `data` splits nothing' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:stored
 refuses 'error.Z0805.: 64 ranks are no multiple of the mesh that is given, of 3' zplan search llama.zsg --cluster "$clusters:h100" --recipe two.zug:odd --ranks 64
 
 # ---- nothing fits ----
@@ -180,6 +191,19 @@ n=$(sed -n 's/^\([0-9]*\) of these devices would do.*/\1/p' out.txt)
 ok zplan search 405b.zsg --cluster "$clusters:h100" --ranks "$n" --batch $((n * 8)) --seq 8192 --keep 1
 
 # ---- odd wishes ----
+# Of 64 ranks a recipe without `data` cannot use more than heads or layers: that has nothing to do with memory.
+cat >narrow.zug <<'END'
+recipe heads { mesh tensor = ?   bind batch = 64, seq = 64   micro 1   split ? over tensor   optimizer sgd(lr = 1) }
+recipe listed { mesh pipe = 2   bind batch = 64, seq = 64   micro 1   stages over pipe = [1, 2]   optimizer sgd(lr = 1) }
+recipe layers { mesh pipe = ?   bind batch = 64, seq = 64   micro 1   stages over pipe = ?   optimizer sgd(lr = 1) }
+END
+for recipe in heads layers; do
+  refuses '^no mesh of 64 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --recipe narrow.zug:$recipe --ranks 64
+  says '^0 meshes, 0 recipes'
+done
+says '^12 ranks would do, the next smaller number$'
+refuses '^none can be planned: stages over pipe places 3 layers; model GPT2 repeats 12$' zplan search gpt2.zsg --cluster "$clusters:h100" \
+  --recipe narrow.zug:listed
 refuses '^no mesh of 13 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 13 --batch 7 --seq 512
 says '^12 ranks would do, the next smaller number; or 13 samples a step would do$'
 ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 12 --batch 7 --seq 512 --keep 1

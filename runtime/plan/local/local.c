@@ -58,14 +58,16 @@ static void check_attended(ZpBuild *b) {
   const ZlRecipe *r = b->p->recipe;
   for (uint32_t i = 0; i < r->nattention; i++) {
     const ZlAttention *a = &r->attention[i];
-    bool used = !a->dim.s;
+    bool used = !a->dim.s && a->way == ZL_ATTENTION_AUTO;
     for (int d = 0; d < b->p->mesh.ndims; d++)
-      used |= zp_attention(b->p, &b->p->mesh.dim[d]) == a && b->attended >> d & 1;
-    if (!used)
-      zl_help(zl_report(b->d, ZL_Z0809, a->span,
-                        "`attention %s` has no effect: `%s` splits no positions of an attend",
-                        zl_attention_ways[a->way], a->dim.s),
-              "add `split seq over %s`, with the axis of positions", a->dim.s);
+      used |= zp_attention(b->p, &b->p->mesh.dim[d]) == a &&
+              (b->attended >> d & 1 || b->p->mesh.dim[d].size == 1);
+    if (used) continue;
+    const char *splits =
+        a->dim.s ? zb_printf(b->p->arena, "`%s` splits no", a->dim.s) : "no dimension that it is for splits";
+    zl_help(zl_report(b->d, ZL_Z0809, a->span, "`attention %s` has no effect: %s positions of an attend",
+                      zl_attention_ways[a->way], splits),
+            "add `split seq over %s`, with the axis of positions", a->dim.s ? a->dim.s : "DIM");
   }
 }
 

@@ -72,9 +72,12 @@ void zp_report_limit(ZpBuild *b) {
     uint64_t arena = l->total[ZP_DEVICE];
     if (fits(b, &p->stages[s])) continue;
     char need[24], have[24], x[24];
-    ZlSpan at = b->limit ? p->recipe->limit.memory_span : p->recipe->span;
-    ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s,
-                          zb_bytes(need, arena), zb_bytes(have, limit));
+    bool given = limit == b->limit; /* the cluster's devices may have less */
+    ZlDiag *e = zl_report(b->d, ZL_Z0501, given ? p->recipe->limit.memory_span : p->recipe->span,
+                          "rank class pipe=%u needs %s, %s %s", s, zb_bytes(need, arena),
+                          given ? "limit is"
+                                : zb_printf(p->arena, "a device of cluster `%s` has", b->o->cluster->name),
+                          zb_bytes(have, limit));
     ZbText t = {0};
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
       if (l->bytes[i] && zp_ledger_info[i].memory == ZP_DEVICE)
@@ -96,6 +99,8 @@ void zp_report_limit(ZpBuild *b) {
       zl_help(e, "`chunk %s = 8`: logits are %s of that; or a smaller `micro`", classes,
               zb_bytes(x, logits * live));
     else if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");
+    else if (p->zero.what & ZL_SHARD_PARAMS)
+      zl_help(e, "more ranks to shard over, or more `tensor` or pipeline ranks");
     else
       zl_help(e, "`shard params, grads, states over` a data dimension, or more `tensor` or pipeline ranks");
     return;

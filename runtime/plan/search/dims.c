@@ -111,11 +111,22 @@ static void find_ways(Space *x) {
   if (!x->plan->pins) x->way[x->nways++] = ZL_ATTENTION_RING;
 }
 
+/* A dim that the recipe does nothing with: it would be refused when it is planned. */
+static bool is_used(const Space *x, const ZlMeshDim *m, ZlDiags *d) {
+  const char *pipe = x->base->stages.dim.s;
+  if (m->size == 1 || space_split(x->base, m->name.s) || (pipe && !strcmp(pipe, m->name.s))) return true;
+  zl_help(zl_report(d, ZL_Z0306, m->name.span,
+                    "mesh dimension `%s` splits nothing: its ranks would all do the same work", m->name.s),
+          "add `split batch over %s`", m->name.s);
+  return false;
+}
+
 bool space_dims(Space *x, ZlDiags *d) {
   const ZlRecipe *r = x->base;
   for (int k = 0; k < DIMS; k++) x->given[k] = -1;
   for (uint32_t i = 0; i < r->nmesh; i++) {
     const ZlMeshDim *m = &r->mesh[i];
+    if (!is_used(x, m, d)) return false;
     Dim k = kind_of(x, m->name.s);
     if (x->name[k]) {
       ZlDiag *e = zl_report(d, ZL_Z0808, m->name.span,

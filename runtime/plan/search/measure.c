@@ -97,7 +97,7 @@ static void fill(const Space *x, const ZpPlan *p, Layout *l) {
 static const ZpPlan *plan_of(const Space *x, const Candidate *like, ZbArena *a, ZlDiags *d) {
   Candidate c = *like;
   c.size[DIM_PIPE] = c.size[DIM_REPLICA] = 1;
-  c.size[DIM_DATA] = x->batch && x->name[DIM_DATA] ? 2 : 1;
+  c.size[DIM_DATA] = x->batch && x->name[DIM_DATA] && x->given[DIM_DATA] != 1 ? 2 : 1;
   return zp_plan_local(a, x->g, space_probe(x, &c, a), d, x->plan);
 }
 

@@ -305,6 +305,16 @@ static int64_t fewer(const Space *like, Layouts *all) {
   return 0;
 }
 
+/* What is wrong with the plan of a candidate that was weighed; NULL: nothing. */
+static const char *why_unplanned(const Space *x, Layouts *all, const Candidate *c) {
+  ZbArena *a = zb_arena_new();
+  ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
+  const ZpPlan *p = zp_plan_unproved(a, x->g, space_recipe(x, c, stages_of(x, all, c), a), d, x->plan);
+  const char *why = p || !zl_first_error(d) ? NULL : zb_strdup(x->a, zl_first_error(d));
+  zb_arena_free(a);
+  return why;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------------- */
 ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const ZpSearchOptions *o,
                     const ZpOptions *plan, ZlDiags *d) {
@@ -334,7 +344,7 @@ ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const Zp
   rank(&x, o->keep, s);
   if (s->nbest) return s;
   if (w.nearest.size[0]) s->nearest = find(&x, all, &w.nearest, false);
-  if (!s->nearest) s->refused = w.refused;
+  if (!s->nearest) s->refused = w.nearest.size[0] ? why_unplanned(&x, all, &w.nearest) : w.refused;
   if (w.meshes) s->fewest = fewest(&x, all);
   if (w.meshes) return s;
   s->fewer = fewer(&x, all);

@@ -375,23 +375,11 @@ void space_order(const Space *x, const Candidate *c, Dim order[DIMS]) {
   if (last) order[n++] = DIM_CONTEXT;
 }
 
-static void split_batch(const Space *x, Dim k, ZbArena *a, ZlRecipe *r) {
-  ZlName axis = name_of("batch");
-  ZlSplit s = {.dim = name_of(x->name[k]), .span = r->span};
-  ZlProd p = {0};
-  ZB_PUSH(a, p.axis, p.n, axis);
-  ZB_PUSH(a, s.prods, s.nprods, p);
-  ZB_PUSH(a, r->splits, r->nsplits, s);
-}
-
 static void add_splits(const Space *x, const Candidate *c, ZbArena *a, ZlRecipe *r) {
   static const Dim others[] = {DIM_REPLICA, DIM_DATA, DIM_EP, DIM_CONTEXT};
   for (int i = 0; i < 4; i++) {
     Dim k = others[i];
-    const ZlSplit *given = space_split(x->base, x->name[k]);
-    if (c->size[k] < 2) continue;
-    if (given) ZB_PUSH(a, r->splits, r->nsplits, *given);
-    else if (x->batch) split_batch(x, k, a, r);
+    if (c->size[k] > 1) ZB_PUSH(a, r->splits, r->nsplits, *space_split(x->base, x->name[k]));
   }
   int64_t t = c->size[DIM_TENSOR];
   if (t < 2) return;
@@ -426,7 +414,8 @@ static void add_attention(const Space *x, const Candidate *c, ZbArena *a, ZlReci
     ZlAttention w = x->base->attention[i];
     bool there = !w.dim.s;
     for (uint32_t k = 0; k < r->nmesh; k++) there |= w.dim.s && !strcmp(w.dim.s, r->mesh[k].name.s);
-    if (!there || (w.open && c->size[DIM_CONTEXT] < 2)) continue;
+    bool idle = c->size[DIM_CONTEXT] < 2 && (w.open || (!w.dim.s && x->name[DIM_CONTEXT]));
+    if (!there || idle) continue;
     if (w.open) w.way = (ZlAttentionWay)c->way;
     w.open = false;
     ZB_PUSH(a, r->attention, r->nattention, w);

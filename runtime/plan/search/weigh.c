@@ -284,6 +284,16 @@ static void add_families(Walk *k, Candidate c, Families *all) {
   }
 }
 
+/* Whether the recipe has dims over which so many ranks take samples. */
+static bool can_take_samples(const Walk *k, int64_t ways) {
+  for (uint32_t i = 0; i < k->nsizes; i++) {
+    int64_t data = k->size[i];
+    if (ways % data == 0 && allowed(k->x, DIM_DATA, data) && allowed(k->x, DIM_REPLICA, ways / data))
+      return true;
+  }
+  return false;
+}
+
 static void each_mesh(Walk *k, Candidate c, Families *all) {
   const Space *x = k->x;
   int64_t ranks = x->ranks / (c.size[DIM_TENSOR] * c.size[DIM_CONTEXT] * c.size[DIM_EP]);
@@ -293,6 +303,7 @@ static void each_mesh(Walk *k, Candidate c, Families *all) {
     c.size[DIM_DATA] = data;
     int64_t ways = space_samples(&c);
     if (ranks % p || !allowed(x, DIM_PIPE, p) || (x->batch ? x->batch % ways : ways > 1)) continue;
+    if (!can_take_samples(k, data)) continue;
     k->w->meshes += c.way == 0 || c.way == x->way[0];
     add_families(k, c, all);
     if (done(k)) return;

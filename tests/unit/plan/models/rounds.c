@@ -306,6 +306,21 @@ Test(rounds, two_regions) {
   model_close(&m);
 }
 
+/* A dim of one rank gives no rows away, whatever is split over it. */
+Test(rounds, one_owner) {
+  Model m = model_open(NULL, moe, NULL);
+  static const char *const recipes[] = {
+      "mesh e = 1 split batch, expert over e bind batch = 4, seq = 6 micro 2",
+      "mesh e = 1, d = 2 split batch, expert over e split batch over d bind batch = 4, seq = 6 micro 2"};
+  for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+    Plan q = plan_of(m.g, recipes[i]);
+    accepts(q.p);
+    cr_expect_eq(node_of(&q.p->segments[1], ZP_FWD, ZG_OP_ROUND)->dims, 0);
+    plan_close(&q);
+  }
+  model_close(&m);
+}
+
 static void refused(const ZgGraph *g, const char *recipe, const char *text) {
   Plan q = plan_try(g, recipe);
   cr_expect(!q.p && strstr(plan_messages(&q), text), "%s: %s\nnot: %s", recipe, plan_messages(&q), text);
@@ -317,7 +332,7 @@ Test(rounds, refusals) {
   Model m = model_open(NULL, moe, NULL);
   refused(m.g, "mesh tensor = 2 split expert over tensor bind batch = 4, seq = 6",
           "have the same tokens to dispatch");
-  refused(m.g, "mesh d = 1 split slot over d bind batch = 4, seq = 6",
+  refused(m.g, "mesh d = 2 split slot over d bind batch = 4, seq = 6",
           "`slot` cannot be split over `d`: it counts rows of experts");
   refused(m.g, "mesh e = 2 split batch, f, expert over e bind batch = 4, seq = 6",
           "over `e` weights of experts would be split by `f`, not by `expert`");
