@@ -147,8 +147,8 @@ static bool lacks(const ZpBuild *b, const ZlSplit *s, const ZlName *axis, uint32
   return false;
 }
 
-/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. One of one rank splits
- * nothing, whatever the recipe says. */
+/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. One of one rank
+ * splits nothing, whatever the recipe says. */
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
   const ZlMeshDim *md = &p->recipe->mesh[index];
