@@ -5,6 +5,7 @@
 #include "tests/unit/exec/threads.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <criterion/redirect.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -121,6 +122,22 @@ Test(facts, how_many_files_there_are) {
   clear();
   cr_expect_eq(open_files(), before);
   zb_arena_free(a);
+}
+
+Test(facts, files_that_fail) {
+  char *bytes = calloc(1 << 20, 1);
+  scratch_write("x", bytes, 1 << 20);
+  free(bytes);
+  init[0] = strdup(scratch("x"));
+  for (int after = 0; after < 4; after++) { /* of four pieces */
+    scratch_reads_fail(after % 2 ? EIO : 0, after);
+    together(1, of_init);
+    cr_expect(!good[0]);
+    says(errs[0], after % 2 ? "/x: Input/output error" : "/x: it shrank while it was read");
+    clear();
+  }
+  scratch_reads_fail(-1, 0);
+  free((char *)(uintptr_t)init[0]);
 }
 
 /* Bytes that this process has read so far. */

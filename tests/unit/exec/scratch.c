@@ -78,7 +78,7 @@ void scratch_full_at(uint64_t bytes) {
   cr_assert(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, bytes}) == 0);
 }
 
-/* ---- what is handed to the disk: in place of the library's ---- */
+/* ---- in place of the library's: what is handed to the disk, and read from it ---- */
 static atomic_int synced, failure, good;
 int fsync(int fd) {
   synced++;
@@ -89,4 +89,15 @@ int scratch_synced(void) { return atomic_exchange(&synced, 0); }
 void scratch_sync_fails(int code, int after) {
   good = after;
   failure = code;
+}
+
+static atomic_int bad_read = -1, good_reads;
+ssize_t pread(int fd, void *p, size_t n, off_t at) {
+  if (bad_read < 0 || good_reads-- > 0) return (ssize_t)syscall(SYS_pread64, fd, p, n, at);
+  errno = bad_read;
+  return bad_read ? -1 : 0;
+}
+void scratch_reads_fail(int code, int after) {
+  good_reads = after;
+  bad_read = code;
 }

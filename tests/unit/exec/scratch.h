@@ -19,6 +19,9 @@ void scratch_full_at(uint64_t bytes);
 int scratch_synced(void);
 /* From now on that fails with this errno, after as many times as it still succeeds; 0: no more. */
 void scratch_sync_fails(int code, int after);
+/* From now on files fail to be read in the middle (pread) with this errno, or as ones that shrink meanwhile
+ * (0), after as many times as it still succeeds; below 0: no more. */
+void scratch_reads_fail(int code, int after);
 
 /* The message has these words in it. */
 #define says(err, words)                                                                                     \
