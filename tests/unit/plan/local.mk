@@ -16,6 +16,7 @@ tests_unit_test_plan_SOURCES = \
   tests/unit/plan/order.c \
   tests/unit/plan/program.c \
   tests/unit/plan/published.c \
+  tests/unit/plan/rate.c \
   tests/unit/plan/time.c
 tests_unit_test_plan_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_LDADD = $(libs_plan) $(unit_libs)
