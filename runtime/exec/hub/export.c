@@ -137,7 +137,6 @@ static bool narrow(const Piece *p, int64_t from, int64_t to, int64_t lo[], int64
     axis[k] = a;
     rest += hi[a] * p->part.stride[a];
   }
-  if (base >= to || base + rest < from) return false;
   for (int k = 0; k < n; k++) { /* the widest stride first */
     if (base >= to) return false;
     int64_t *l = &lo[axis[k]], *h = &hi[axis[k]], step = p->part.stride[axis[k]];
@@ -145,8 +144,7 @@ static bool narrow(const Piece *p, int64_t from, int64_t to, int64_t lo[], int64
     int64_t before = from - base - rest; /* to be reached by this axis */
     if (before > 0) *l = (before + step - 1) / step;
     if ((to - 1 - base) / step < *h) *h = (to - 1 - base) / step;
-    if (*l > *h) return false;
-    if (*l < *h) return true;
+    if (*l != *h) return true; /* of none, too: an empty box */
     base += *l * step;
   }
   return base >= from && base < to;
