@@ -26,6 +26,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/norm.c \
   tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \
+  tests/unit/kernels/unfuse.c \
   tests/unit/kernels/experts.c \
   tests/unit/kernels/fgemm.c \
   tests/unit/kernels/grouped_half.c \
