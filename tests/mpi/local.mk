@@ -80,5 +80,6 @@ zrun-other: zrun
 	  $(other_mpi:%='$(OTHER)'-%.o) $(filter-out $(MPI_LIBS),$(libs_exec)) $(OTHER_LIBS)
 .PHONY: zrun-other
 
-# What measures a link runs when no other test does any more.
+# What measures a link, and how soon a run that hangs is gone, runs when no other test does any more.
+tests/mpi/hang.log: $(filter-out tests/mpi/hang.log tests/mpi/slow_link.log,$(TEST_LOGS))
 tests/mpi/slow_link.log: $(filter-out tests/mpi/slow_link.log,$(TEST_LOGS))
