@@ -58,7 +58,8 @@ void zb_out_discard_all(void) {
     if (__atomic_load_n(&live[i][0], __ATOMIC_ACQUIRE)) unlink(live[i]);
 }
 
-/* By SA_RESETHAND the second signal ends the program as if there were no handler. */
+/* By SA_RESETHAND the second signal ends the program as if there were no handler. By SA_ONSTACK it comes on the
+ * stack for signals, if a program has one. */
 static void on_signal(int sig) {
   zb_out_discard_all();
   raise(sig);
@@ -70,7 +71,7 @@ void zb_begin(void) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return;
   signal(SIGXFSZ, SIG_IGN);
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-    struct sigaction now = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, old;
+    struct sigaction now = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)}, old;
     if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(ends[i], &now, NULL);
   }
 }

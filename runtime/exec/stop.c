@@ -20,9 +20,14 @@ static void on_signal(int sig) {
   if (!asked) asked = sig;
 }
 
+/* On a stack of their own: oneDNN's products by AVX-512 use the stack pointer for other things meanwhile, and
+ * a signal then would be put into the heap. Room for the registers of any CPU, and the handler. */
+static char stack[64 << 10];
+
 void zx_stop_on_signals(void) {
   static const int those[] = {SIGTERM, SIGUSR1, SIGINT};
-  struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+  sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
   for (size_t i = 0; i < sizeof those / sizeof *those; i++) sigaction(those[i], &act, NULL);
 }
 
