@@ -58,8 +58,8 @@ void zb_out_discard_all(void) {
     if (__atomic_load_n(&live[i][0], __ATOMIC_ACQUIRE)) unlink(live[i]);
 }
 
-/* By SA_RESETHAND the second signal ends the program as if there were no handler. By SA_ONSTACK it comes on the
- * stack for signals, if a program has one. */
+/* By SA_RESETHAND the second signal ends the program as if there were no handler. By SA_ONSTACK it comes on
+ * the stack for signals, if a program has one. */
 static void on_signal(int sig) {
   zb_out_discard_all();
   raise(sig);

@@ -100,10 +100,11 @@ static void note_values(Elab *e, ZlDiag *d, const ZlExpr *x) {
     if (!b || b->val.kind != VAL_NUM) return;
     const char *v = num_text(e->arena, b->val.num);
     bool of_model = e->model && b->shared;
+    const char *config = of_model ? config_gives(e, x->name.s) : NULL;
     if (of_model && override_of(e, x->name.s)) {
       zl_note(d, "%s = %s, from the command line", x->name.s, v);
-    } else if (of_model && config_gives(e, x->name.s)) {
-      zl_note(d, "%s = %s, from %s", x->name.s, v, config_gives(e, x->name.s));
+    } else if (config) {
+      zl_note(d, "%s = %s, from %s", x->name.s, v, config);
     } else if (b->name.span.file >= 0) {
       uint32_t line, col;
       zl_source_place(e->src, b->name.span, &line, &col);

@@ -1,5 +1,5 @@
-/* Waits that last, what the watchdog of a rank says and does, what rank 0 says of all, and what a launcher says of a
- * process. */
+/* Waits that last, what the watchdog of a rank says and does, what rank 0 says of all, and what a launcher
+ * says of a process. */
 #include "runtime/exec/comm/watch.h"
 #include "tests/unit/exec/scratch.h"
 
@@ -238,7 +238,8 @@ static void where(const void *of, uint32_t instr, ZbText *out) {
   zb_text_add(out, "%s %u", (const char *)of, instr);
 }
 
-/* What a process of one rank does. Until ENDED it does nothing for too long: first those that wait for nobody. */
+/* What a process of one rank does. Until ENDED it does nothing for too long: first those that wait for
+ * nobody. */
 enum {
   STANDS,
   WITHOUT_INSTR,

@@ -1,5 +1,5 @@
-/* Which process has started a rank, and the one that a rank leaves behind. That it ends a launcher which stays is seen
- * by tests/mpi/hang.sh alone: numbers of processes are not for a test to be wrong about. */
+/* Which process has started a rank, and the one that a rank leaves behind. That it ends a launcher which
+ * stays is seen by tests/mpi/hang.sh alone: numbers of processes are not for a test to be wrong about. */
 #include "runtime/exec/comm/watch.h"
 #include "tests/unit/exec/scratch.h"
 
@@ -23,8 +23,8 @@ static void tell_reaper(void) {
   _exit(holds && write(told[1], &r, sizeof r) == sizeof r ? 0 : 1);
 }
 
-/* Processes by these names, each the child of the one before it, and below them all one that plays the rank. All end
- * with the code of the rank, or 99 if it was killed. */
+/* Processes by these names, each the child of the one before it, and below them all one that plays the
+ * rank. All end with the code of the rank, or 99 if it was killed. */
 static pid_t start(const char *const *names, void (*play)(void)) {
   pid_t child = fork();
   int status;

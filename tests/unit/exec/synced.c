@@ -16,7 +16,8 @@ static const ZxTensorInfo two[] = {{"x", 1, {4}}, {"y", 1, {4}}};
 
 static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
-/* Waits so often; where the disk fails at any of these, that is said of `of`, unless it is no matter there. */
+/* Waits so often; where the disk fails at any of these, that is said of `of`, unless it is no matter
+ * there. */
 typedef struct {
   void (*before)(void); /* NULL: nothing */
   bool (*act)(void);

@@ -1,21 +1,12 @@
 /* A command and what it leaves behind. */
 #include "runtime/keep/keep.h"
+#include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static int open_files(void) {
-  int n = 0;
-  DIR *d = opendir("/proc/self/fd");
-  cr_assert(d);
-  while (readdir(d)) n++;
-  closedir(d);
-  return n;
-}
 
 static int children(void) {
   char path[64];

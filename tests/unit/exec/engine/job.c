@@ -83,7 +83,7 @@ void job_data(Job *j, int32_t (*id)(const char *, uint64_t, uint64_t, int64_t),
 /* ---- jobs ---- */
 static Job job(Plan q, const ZxDeviceTable *dev, const char *recipe) {
   if (!q.p) cr_assert_fail("no plan for %s\n%s", recipe, plan_messages(&q));
-  Job j = {.q = q, .p = q.p, .dev = dev, .ranks = (int)q.p->mesh.nranks, .steps = 3};
+  Job j = {.q = q, .p = q.p, .dev = dev, .ranks = (int)q.p->mesh.nranks, .steps = 3, .exchanges = dev->comm};
   j.o = (ZxEngineOptions){.device = dev, .seed = 7, .order = ZX_ORDER_SEQUENTIAL};
   if (q.p->ninputs) job_data(&j, job_id, job_real);
   return j;

@@ -27,7 +27,7 @@ static void alike_on(const ZxDeviceTable *device, const Alike *x, const char *co
     Job j = x->named ? job_named(&m, recipes[i], on, (ZpOptions){0})
                      : job_of(&m, x->base, recipes[i], on, (ZpOptions){0});
     snprintf(path[i > 0], sizeof *path, "%s", scratch(i ? "other" : "one"));
-    j.exchanges = x->exchanges || on->comm;
+    j.exchanges |= x->exchanges;
     j.save = x->saves ? path[i > 0] : NULL;
     job_play(&j, job_train);
     for (int r = 0; r < j.ranks; r++)

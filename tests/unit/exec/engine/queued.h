@@ -7,7 +7,7 @@
 
 #include "runtime/exec/device/device.h"
 
-/* To be used by worlds that exchange (world.h). */
+/* Jobs on it have a world that exchanges (job.h). */
 const ZxDeviceTable *queued_device(void);
 /* How often communicators were made again after a capture that failed, of all ranks. */
 extern _Atomic int queued_rebuilt;

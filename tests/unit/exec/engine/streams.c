@@ -29,7 +29,6 @@ static void same_on(const ZxDeviceTable *device, const Model *m, const char *bas
   double tolerance = strstr(body, "ring") ? 1e-6 : 0;
   Job cpu = job_of(m, base, body, &zx_device_cpu, (ZpOptions){0});
   Job dev = job_of(m, base, body, device, (ZpOptions){0});
-  dev.exchanges = device->comm != NULL;
   char path[2][400];
   for (int i = 0; i < 2; i++) snprintf(path[i], sizeof *path, "%s", scratch(i ? "dev" : "cpu"));
   cpu.save = path[0], dev.save = path[1];

@@ -265,7 +265,7 @@ void world_await(ZxComm *c, ZxRequest q) {
   if (x) {
     for (int i = 0; i < x->n; i++) world_await(c, x->request[i]), x->request[i] = -1;
     x->left = 0;
-    while (!test(c, q)) continue;
+    test_exchange(c, q); /* gives it back */
     return;
   }
   pthread_mutex_lock(&r->w->lock);
