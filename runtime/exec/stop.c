@@ -1,9 +1,14 @@
 /* Stops before the last step. */
+#define _GNU_SOURCE /* fopencookie, dup3 */
 #include "runtime/exec/stop.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TIME = 1000 }; /* above all signals */
@@ -24,26 +29,66 @@ static void on_signal(int sig) {
  * a signal then would be put into the heap. Room for the registers of any CPU, and the handler. */
 static char stack[64 << 10];
 
-void zx_stop_on_signals(void) {
+static void catch_signals(void) {
   static const int those[] = {SIGTERM, SIGUSR1, SIGINT};
   struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
   sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
   for (size_t i = 0; i < sizeof those / sizeof *those; i++) sigaction(those[i], &act, NULL);
 }
 
-/* A pipe can be written to while a line of 4 kB has room in it. */
-void zx_stop_before_output(void) {
-  struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-  for (bool late = false; !late;) {
-    bool soon = asked;
-    int n = poll(&out, 1, 100);
-    if (n > 0) return; /* or it is broken, which whoever writes will see */
-    late = soon && n == 0;
-  }
+/* ---- output ---- */
+/* A pipe or a terminal opened anew, so that a write of ours does not wait and those of others who have it still
+ * do; else the descriptor itself: what is written to a file waits for nobody. */
+static int open_output(void) {
+  struct stat st;
+  bool waits = fstat(STDOUT_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || isatty(STDOUT_FILENO));
+  int fd = waits ? open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+  return fd >= 0 ? fd : STDOUT_FILENO;
+}
+
+static void lose_output(int fd) {
   int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nothing < 0) return;
-  dup2(nothing, STDOUT_FILENO);
+  dup3(nothing, fd, O_CLOEXEC);
   close(nothing);
+}
+
+/* A terminal may have room for less than a line end, and says that it has room: then the nap is all. */
+static void wait_for_room(int fd) {
+  poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 100);
+  nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* fopencookie(3): all that was written, 0: an error. */
+static ssize_t put(void *output, const char *bytes, size_t n) {
+  enum { PATIENCE_MS = 200 };
+  int fd = *(int *)output;
+  double since = -1; /* when a stop was asked for and there was no room */
+  for (size_t at = 0; at < n;) {
+    ssize_t wrote = write(fd, bytes + at, n - at);
+    if (wrote >= 0) at += (size_t)wrote, since = -1;
+    else if (errno == EAGAIN) {
+      if (asked && since < 0) since = zb_now();
+      if (since >= 0 && zb_now() > since + 1e-3 * PATIENCE_MS) lose_output(fd);
+      wait_for_room(fd);
+    } else if (errno != EINTR) return 0;
+  }
+  return (ssize_t)n;
+}
+
+static void print_without_waiting(void) {
+  static int fd;
+  fflush(stdout);
+  FILE *f = fopencookie(&fd, "w", (cookie_io_functions_t){.write = put});
+  if (!f) return;
+  fd = open_output();
+  setvbuf(f, NULL, isatty(fd) ? _IOLBF : _IOFBF, BUFSIZ);
+  stdout = f;
+}
+
+void zx_stop_on_signals(void) {
+  print_without_waiting();
+  catch_signals();
 }
 
 /* ---- time ---- */

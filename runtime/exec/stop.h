@@ -14,7 +14,8 @@ typedef struct {
 } ZxStop;
 
 /* From now on SIGTERM, SIGUSR1 and SIGINT (Ctrl-C) ask for a stop instead of ending the program; SIGINT after
- * another of them ends it at once. */
+ * another of them ends it at once. What is printed waits for a reader of the standard output as ever, but from
+ * then on is lost while there is none: mpirun reads nothing any more from the ranks that it ends. */
 void zx_stop_on_signals(void);
 /* `began`: when the run did, by zb_now; limit: its seconds, 0 if there is no limit. `saves`: something is
  * written at a stop, for which time must be left. */
@@ -25,8 +26,5 @@ void zx_stop_saved(ZxStop *s, double seconds);
 /* Why this rank wants to stop now, for zx_stop_why; 0: it does not. The number fits a double. */
 int zx_stop_wanted(const ZxStop *s);
 const char *zx_stop_why(int wanted); /* "SIGTERM", "its time limit" */
-/* Before something is printed: waits while nobody reads from standard output, as long as no stop is asked
- * for; then what is printed is lost. (mpirun reads nothing any more from the ranks that it ends.) */
-void zx_stop_before_output(void);
 
 #endif

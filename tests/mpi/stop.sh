@@ -10,9 +10,12 @@ recipe four from one { mesh pipe = 2, data = 2   split batch over data   stages 
 recipe slow { optimizer sgd(lr = 0.1)   bind batch = 32, seq = 128 }
 END
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
+head -c 68 "$ZUG_SRC/LICENSE" >short
+ok zdata pack short -o short.bin # a step is an epoch, of which a line is printed
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=2 -D width=8 -D context=16 -D words=128
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o slow.zsg -D layers=4 -D heads=4 -D width=64 -D context=128 -D words=128
 four="zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin"
+epochs="zrun train gpt2.zsg --recipe recipes.zug:four --data short.bin"
 one="zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin"
 
 # begin NAME COMMAND...: in the background, until some steps are made; $job is its process, its output goes to NAME.out.
@@ -56,11 +59,11 @@ mv w.safetensors user.safetensors
 ok $MPIRUN -np 4 $four --steps "$step" --save w.safetensors
 cmp w.safetensors user.safetensors || fail "ranks have stopped after different steps"
 for signal in TERM INT; do # nothing that ranks say is heard any more, and mpirun's code is its own
-  begin mpirun_$signal $MPIRUN --mca odls_base_sigkill_timeout 4 -np 4 $four --steps 100000000 --save w.safetensors
+  begin mpirun_$signal $MPIRUN --mca odls_base_sigkill_timeout 4 -np 4 $epochs --steps 100000000 --save w.safetensors
   kill -$signal $job
   ends 1
   mv w.safetensors user.safetensors || fail "mpirun_$signal: nothing is saved"
-  ok $MPIRUN -np 4 $four --steps "$(wc -l <"$name/metrics.jsonl")" --save w.safetensors
+  ok $MPIRUN -np 4 $epochs --steps "$(wc -l <"$name/metrics.jsonl")" --save w.safetensors
   cmp w.safetensors user.safetensors || fail "mpirun_$signal: other weights than those of the last step"
 done
 

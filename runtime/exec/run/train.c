@@ -91,9 +91,7 @@ static _Noreturn void give_up(ZxRun *r, int code, int64_t step, const ZbErr *err
 
 /* While nothing is printed: a step, an evaluation. */
 static void draw(ZxRun *r) {
-  if (!r->log) return;
-  zx_stop_before_output();
-  zx_log_draw(r->log);
+  if (r->log) zx_log_draw(r->log);
 }
 
 static bool one_step(ZxRun *r, int64_t step) {
@@ -135,7 +133,6 @@ static bool one_step(ZxRun *r, int64_t step) {
   if (step > r->before + 1) r->times.known++, r->times.step += ms, r->times.waited += m.bubble * ms;
   if (step == r->before + 1 && !r->o.quiet)
     printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
-  zx_stop_before_output();
   if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, ZX_EXIT_FAILED, step, &err);
   ZbText note = {0};
   zx_epochs_note(&r->epochs, step, zx_run_taken(r, step - 1), zx_run_taken(r, step), &note);
@@ -179,7 +176,6 @@ static void evaluate(ZxRun *r, int64_t step, int64_t steps) {
   draw(r);
   bool ok = zx_eval_run(&r->eval, step, steps, &m, &err);
   zx_log_erase(r->log);
-  zx_stop_before_output();
   if (!ok || (!r->rank && !zx_log_eval(r->log, &m, &err)))
     zx_die(r->c, "evaluation: %s%s%s", err.text, *err.help ? "; " : "", err.help);
   if (r->saves.c && m.best_step == step) zx_checkpoints_best(r->saves.c, &(ZxBest){r->o.eval, m.best, step});
@@ -234,7 +230,6 @@ static bool write_trace(ZxRun *r, int64_t step) {
 }
 
 static bool stop(ZxRun *r, int64_t step) {
-  zx_stop_before_output();
   conclude(r);
   if (!write_trace(r, step) || !zx_saves_end(&r->saves, step) || !save(r)) return false;
   say_stop(r, zb_printf(r->a, "after step %" PRId64, step));

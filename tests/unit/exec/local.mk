@@ -30,6 +30,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/report.c \
   tests/unit/exec/same.c \
   tests/unit/exec/saves.c \
+  tests/unit/exec/stop.c \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \

@@ -1,19 +1,15 @@
-/* Which checkpoint a run goes on from, and whether it may; when it writes one; when a run stops; what its end
- * says of a prediction. */
+/* Which checkpoint a run goes on from, and whether it may; when it writes one; what its end says of a
+ * prediction. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
-#include "runtime/exec/stop.h"
 #include "tests/unit/exec/manifest_file.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 SCRATCH_SUITE(saves);
@@ -364,88 +360,6 @@ Test(saves, what_cannot_be_written) {
       "2") "note: the checkpoint of step 4 failed; complete is kept/step-00000002\n"
            "note: the checkpoint of step 5 failed; complete is kept/step-00000002\n"
            "note: the checkpoint of step 6 failed; complete is kept/step-00000002\n" SAVED("6"));
-}
-
-/* ---- stops ---- */
-Test(saves, time_that_is_left) {
-  double now = zb_now();
-  static const struct {
-    double limit, left; /* seconds */
-    bool saves;
-    double step, save; /* below 0: none yet */
-    bool stops;
-  } cases[] = {
-      {0, 0, false, 5, -1, false},      {100, 9, false, -1, -1, false},  {100, 1.5, false, -1, -1, true},
-      {100, 2.5, false, -1, -1, false}, {10, 1.5, false, -1, -1, false}, {10, 0.5, false, -1, -1, true},
-      {100, 6, false, 5, -1, true},     {100, 8, false, 5, -1, false},   {100, 11, true, -1, -1, true},
-      {100, 13, true, -1, -1, false},   {1000, 61, true, -1, -1, true},  {1000, 63, true, -1, -1, false},
-      {1000, 31, true, -1, 20, true},   {1000, 33, true, -1, 20, false}, {1000, 36, true, 5, 20, true},
-      {1000, 38, true, 5, 20, false}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    ZxStop s = zx_stop_new(now + cases[i].left - cases[i].limit, cases[i].limit, cases[i].saves);
-    if (cases[i].step >= 0) zx_stop_step(&s, cases[i].step);
-    if (cases[i].save >= 0) zx_stop_saved(&s, cases[i].save);
-    cr_expect_eq(zx_stop_wanted(&s) != 0, cases[i].stops, "%zu", i);
-    if (cases[i].stops) cr_expect_str_eq(zx_stop_why(zx_stop_wanted(&s)), "its time limit");
-  }
-}
-
-/* The first step is forgotten; a longer one counts at once, and fades. */
-Test(saves, usual_times) {
-  ZxStop s = zx_stop_new(0, 0, true);
-  static const double took[] = {100, 4, 1, 1, 6}, step[] = {100, 4, 3.8, 3.61, 6};
-  for (int i = 0; i < 5; i++) {
-    zx_stop_step(&s, took[i]);
-    cr_expect_float_eq(s.step, step[i], 1e-12, "%d: %g", i, s.step);
-  }
-  static const double save[] = {10, 8, 6.4, 9};
-  for (int i = 0; i < 4; i++) {
-    zx_stop_saved(&s, i == 0 ? 10 : i == 3 ? 9 : 1);
-    cr_expect_float_eq(s.save, save[i], 1e-12, "%d: %g", i, s.save);
-  }
-}
-
-/* Where the stack pointer points to is no matter: some libraries' products have other things in it. */
-static bool comes_on_its_own_stack(int sig) {
-  struct sigaction act;
-  stack_t st;
-  return sigaction(sig, NULL, &act) == 0 && act.sa_flags & SA_ONSTACK && sigaltstack(NULL, &st) == 0 &&
-         !(st.ss_flags & SS_DISABLE) && st.ss_size >= 32 << 10;
-}
-
-Test(saves, signals) {
-  static const int those[] = {SIGTERM, SIGUSR1, SIGINT};
-  static const char *const names[] = {"SIGTERM", "SIGUSR1", "SIGINT"};
-  static const ZbKind kind = {"a text", NULL};
-  for (int i = 0; i < 3; i++) {
-    pid_t child = fork();
-    if (child == 0) {
-      ZxStop s = zx_stop_new(0, 0, false);
-      zx_stop_on_signals();
-      if (zx_stop_wanted(&s) || !zb_out_new(scratch("unfinished"), &kind, &err)) _exit(1);
-      if (!comes_on_its_own_stack(those[i])) _exit(9);
-      raise(those[i]);
-      raise(SIGTERM); /* the first one counts */
-      if (zx_stop_wanted(&s) != those[i] || strcmp(zx_stop_why(those[i]), names[i])) _exit(2);
-      int out[2];
-      if (pipe(out) < 0 || dup2(out[1], STDOUT_FILENO) < 0) _exit(3);
-      char room[1 << 16] = {0};
-      zx_stop_before_output(); /* there is room */
-      if (write(STDOUT_FILENO, "x", 1) != 1 || read(out[0], room, 1) != 1 || *room != 'x') _exit(4);
-      if (write(STDOUT_FILENO, room, sizeof room) != sizeof room) _exit(5);
-      int before = open_files();
-      zx_stop_before_output(); /* nobody reads: what is printed is lost */
-      if (open_files() != before) _exit(8);
-      if (write(STDOUT_FILENO, room, sizeof room) != sizeof room) _exit(6);
-      raise(SIGINT); /* another ends it */
-      _exit(7);
-    }
-    int status;
-    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
-    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "%s: code %d", names[i],
-              WEXITSTATUS(status));
-    cr_expect_eq(scratch_files(), 0, "what is not complete is removed");
-  }
 }
 
 /* ---- predictions ---- */
