@@ -5,38 +5,6 @@
 
 #include <string.h>
 
-/* Axes by where their sizes come from: what a directive can name. */
-typedef enum { AXIS_OF_DATA, AXIS_OF_MODEL, AXIS_ANY } AxisKind;
-
-/* "its axes are `a`, `b`": at most so many. */
-static void note_names(ZlDiag *e, const char *what, const char *const *names, uint32_t n) {
-  enum { LISTED = 12 };
-  ZbText list = {0};
-  for (uint32_t i = 0; i < n && i < LISTED; i++) zb_text_add(&list, "%s`%s`", i ? ", " : "", names[i]);
-  if (n > LISTED) zb_text_add(&list, " and %u more", n - LISTED);
-  if (n) zl_note(e, "its %s are %s", what, list.s);
-  zb_text_free(&list);
-}
-
-/* The axis of that name. If there is none, the report says which of the kind there are, and the help names
- * one of these. */
-static uint32_t find_axis(ZpBuild *b, ZlName name, AxisKind kind) {
-  static const char *const kinds[] = {"data axes", "axes with a size", "axes"};
-  const ZgGraph *g = b->p->graph;
-  uint32_t a = zg_axis_find(g, name.s), n = 0;
-  if (a != ZG_NONE) return a;
-  const char **names = ZB_NEWN(b->p->arena, const char *, g->naxes);
-  for (uint32_t i = 0; i < g->naxes; i++)
-    if (kind == AXIS_ANY || (g->axes[i].size == 0) == (kind == AXIS_OF_DATA)) names[n++] = g->axes[i].name;
-  ZlDiag *e = zl_report(b->d, ZL_Z0304, name.span, "no axis `%s` in model %s", name.s, g->model);
-  note_names(e, kinds[kind], names, n);
-  const char *near = zb_nearest(name.s, names, n);
-  if (near) zl_help(e, "did you mean `%s`?", near);
-  else if (n) zl_help(e, "name one of these, or leave `%s` out", name.s);
-  else zl_help(e, "leave `%s` out", name.s);
-  return ZG_NONE;
-}
-
 /* Which mesh dimension of the recipe that is; zl_recipe has seen to it that there is one. */
 static uint32_t find_mesh(ZpBuild *b, const char *name) {
   const ZlRecipe *r = b->p->recipe;
@@ -58,7 +26,7 @@ static void bind_sizes(ZpBuild *b) {
   for (uint32_t i = 0; i < g->naxes; i++) p->axis_size[i] = g->axes[i].size;
   for (uint32_t i = 0; i < r->nbinds; i++) {
     if (r->binds[i].maybe && zg_axis_find(g, r->binds[i].axis.s) == ZG_NONE) continue;
-    uint32_t a = find_axis(b, r->binds[i].axis, AXIS_OF_DATA);
+    uint32_t a = zp_find_axis(b, r->binds[i].axis, ZP_AXIS_OF_DATA);
     if (a == ZG_NONE) continue;
     if (g->axes[a].size) {
       zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span, "`%s` is %lld by the model and cannot be bound",
@@ -83,7 +51,7 @@ static void bind_sizes(ZpBuild *b) {
   memcpy(p->axis_valid, p->axis_size, g->naxes * sizeof *p->axis_size);
   for (uint32_t i = 0; i < r->npads; i++) {
     if (r->pads[i].maybe && zg_axis_find(g, r->pads[i].axis.s) == ZG_NONE) continue;
-    uint32_t a = find_axis(b, r->pads[i].axis, AXIS_OF_MODEL);
+    uint32_t a = zp_find_axis(b, r->pads[i].axis, ZP_AXIS_OF_MODEL);
     if (a == ZG_NONE) continue;
     if (!g->axes[a].size)
       zl_report(b->d, ZL_Z0308, r->pads[i].span, "`%s` is a data axis; only axes of the model can be padded",
@@ -166,7 +134,7 @@ static void add_dims(ZpBuild *b, uint32_t index) {
   int first = p->mesh.ndims;
   for (uint32_t f = 0; f < factors; f++) {
     int64_t size = left;
-    uint32_t a = prod ? find_axis(b, prod->axis[f], AXIS_ANY) : ZG_NONE;
+    uint32_t a = prod ? zp_find_axis(b, prod->axis[f], ZP_AXIS_ANY) : ZG_NONE;
     if (prod && a == ZG_NONE) return;
     if (prod && f + 1 < factors) {
       int64_t x = p->axis_size[a], y = left;
@@ -192,12 +160,12 @@ static void add_dims(ZpBuild *b, uint32_t index) {
     for (uint32_t i = 0; split && i < split->nprods; i++) {
       const ZlProd *q = &split->prods[i];
       if (lacks(b, split, q->axis, q->n)) continue;
-      uint32_t ax = find_axis(b, q->axis[q->n > 1 ? f : 0], AXIS_ANY);
+      uint32_t ax = zp_find_axis(b, q->axis[q->n > 1 ? f : 0], ZP_AXIS_ANY);
       if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
     for (uint32_t i = 0; split && i < split->otherwise.n; i++) {
       if (lacks(b, split, &split->otherwise.at[i], 1)) continue;
-      uint32_t ax = find_axis(b, split->otherwise.at[i], AXIS_ANY);
+      uint32_t ax = zp_find_axis(b, split->otherwise.at[i], ZP_AXIS_ANY);
       if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
   }
@@ -358,7 +326,7 @@ static void report_part(ZpBuild *b, const ZlPath *path) {
   }
   ZlDiag *e =
       zl_report(b->d, ZL_Z0405, path->span, "`recompute` names no block or label of model %s", g->model);
-  note_names(e, "blocks and labels", names, n);
+  zp_note_names(e, "blocks and labels", names, n);
   const char *near = zb_nearest(path->part[path->n - 1].s, names, n);
   if (near) zl_help(e, "did you mean `%s`?", near);
 }

@@ -6,6 +6,7 @@
  * chunk.c  what is computed in chunks of rows, so that logits never exist whole
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
  * muon.c   which parameters Muon updates as which matrices
+ * names.c  axes that a recipe names
  * select.c which parameters a recipe's words mean
  * zigzag.c whether positions are split zigzag
  * pad.c    whether padding an axis changes the result
@@ -64,6 +65,13 @@ bool zp_bind_chunk(ZpBuild *b);
 void zp_bind_groups(ZpBuild *b);
 /* Fills p->roles where there is Muon; o: the recipe's optimizers, as in p->optimizers. */
 void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o);
+/* Axes by where their sizes come from: what a directive can name. */
+typedef enum { ZP_AXIS_OF_DATA, ZP_AXIS_OF_MODEL, ZP_AXIS_ANY } ZpAxisKind;
+/* The axis of that name. If there is none, ZG_NONE: the report says which of the kind there are, and the help
+ * names one of these. */
+uint32_t zp_find_axis(ZpBuild *b, ZlName name, ZpAxisKind kind);
+/* "its axes are `a`, `b`": at most so many. */
+void zp_note_names(ZlDiag *e, const char *what, const char *const *names, uint32_t n);
 /* Marks, in chosen[parameter], those that the words mean; reports words that mean none. */
 void zp_select(ZpBuild *b, const ZlPath *at, uint32_t n, bool *chosen);
 /* False with a report if the entries that `pad` adds to `axis` could change the result. */

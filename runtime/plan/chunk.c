@@ -431,9 +431,9 @@ int64_t zp_chunks_along(const ZpPlan *p, uint16_t axis) {
 
 bool zp_bind_chunk(ZpBuild *b) {
   ZpPlan *p = b->p;
-  uint32_t classes = p->recipe->chunk.axis.s ? zg_axis_find(p->graph, p->recipe->chunk.axis.s) : 0;
   if (!p->recipe->chunk.axis.s) return true;
-  if (classes == ZG_NONE) return refuse(b, "the model has no such axis", "name the axis of the logits");
+  uint32_t classes = zp_find_axis(b, p->recipe->chunk.axis, ZP_AXIS_OF_MODEL);
+  if (classes == ZG_NONE) return false;
   Chunks c = {.b = b, .classes = (uint16_t)classes, .chunks = p->recipe->chunk.n};
   if (!choose_rows(&c)) return false;
   if (c.chunks == 1) return true;

@@ -16,10 +16,11 @@ static void bind_freeze(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
   const ZlRecipe *r = p->recipe;
-  uint32_t n = 0, params = 0, trained = 0;
+  uint32_t n = 0, params = 0, trained = 0, named = 0, left = 0;
   bool *frozen = marks(b, r->freeze.of), *but = marks(b, r->freeze.but);
   for (uint32_t i = 0; i < g->nparams; i++) {
-    frozen[i] = (frozen[i] || r->freeze.all) && !but[i];
+    named += frozen[i] || r->freeze.all;
+    left += frozen[i] = (frozen[i] || r->freeze.all) && !but[i];
     params += !g->params[i].state;
     trained += !g->params[i].state && !frozen[i];
     n += frozen[i] |= g->params[i].state && !g->params[i].update;
@@ -28,6 +29,10 @@ static void bind_freeze(ZpBuild *b) {
     zl_help(zl_report(b->d, ZL_Z0805, r->freeze.span, "all %u parameters of model %s are frozen", params,
                       g->model),
             "leave out, by `except`, what is to be trained");
+  if (named && !left)
+    zl_help(zl_report(b->d, ZL_Z0809, r->freeze.span,
+                      "`freeze` has no effect: `except` takes out all that it names"),
+            "leave it out, or name less in `except`");
   if (n) p->frozen = frozen;
 }
 

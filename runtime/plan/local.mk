@@ -8,6 +8,7 @@ libplan_a_SOURCES = \
   runtime/plan/keep.c \
   runtime/plan/ledger.def \
   runtime/plan/mesh.c \
+  runtime/plan/names.c \
   runtime/plan/nodes.c \
   runtime/plan/pad.c \
   runtime/plan/plan.c \

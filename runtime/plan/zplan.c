@@ -424,9 +424,10 @@ static bool fits_command(const Options *o, const char *name) {
   else if (reports && o->eval) wrong = "report is of training, not of --eval";
   else if (simulates && !o->cluster) wrong = "sim wants a cluster: --cluster clusters.zug:h100, say";
   else if (searches && !o->cluster) wrong = "search wants a cluster: --cluster clusters.zug:h100, say";
-  else if (searches && !o->recipe == !o->batch)
+  else if (searches && o->recipe && o->nbind)
+    wrong = "--recipe binds the sizes: give it, or --batch, --seq and --bind, not both";
+  else if (searches && !o->recipe && !o->batch)
     wrong = "search wants --batch N, the samples of a step, or --recipe FILE:NAME, which says them";
-  else if (searches && o->recipe && o->nbind) wrong = "sizes are what the recipe binds";
   else if (searches && o->eval) wrong = "search is for training, not for --eval";
   if (wrong) fprintf(stderr, "zplan: %s\n", wrong);
   return !wrong;

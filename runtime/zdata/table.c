@@ -214,10 +214,10 @@ static bool write_table(Table *t, const ZdOptions *o, const ZxDataInfo *info, Zb
   bool ok = !t->header || row(c, err);
   uint64_t rows = 0;
   for (; ok && row(c, err); rows++) ok = put_row(t, w, value, err);
-  if (ok && !err->text[0] && rows != t->rows)
-    ok = zb_fail(err, NULL, "%s changed while it was read", c->path);
+  ok = ok && !err->text[0];
+  if (ok && rows != t->rows) ok = zb_fail(err, NULL, "%s changed while it was read", c->path);
   uint64_t limit[2] = {0, t->numbers ? (uint64_t)t->largest + 1 : t->nclass};
-  if (!ok || err->text[0]) {
+  if (!ok) {
     zx_data_abandon(w);
     return false;
   }

@@ -238,6 +238,8 @@ refuses 'no axis of the keys. heads divides over' zplan search llama.zsg --clust
 # ---- what it needs ----
 refuses 'search wants a cluster' zplan search llama.zsg --batch 8
 refuses 'search wants --batch N' zplan search llama.zsg --cluster "$clusters:h100"
+refuses 'binds the sizes: give it, or --batch, --seq and --bind, not both' zplan search llama.zsg --cluster "$clusters:h100" \
+  --recipe partial.zug:some --batch 16
 refuses 'belong to `search`' zplan show llama.zsg --recipe partial.zug:whole --ranks 4
 refuses 'ranks takes 1 to' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --ranks 0
 refuses 'error.Z0310.: 20000 ranks, but cluster h100 has 16384 devices' zplan search llama.zsg --cluster "$clusters:h100" --ranks 20000 --batch 256 --seq 128

@@ -341,7 +341,8 @@ static bool publish(const char *tmp, const char *path, int fd, ZbErr *err) {
   if (!ok && (errno == EINVAL || errno == ENOSYS)) /* a file system that cannot */
     ok = (!old || discard(path, NULL)) && rename(tmp, path) == 0;
   else if (ok && old) return discard(tmp, err);
-  return ok || zb_fail(err, NULL, "cannot rename %s to %s: %s", zb_show(tmp), zb_show(path), strerror(errno));
+  return ok || zb_fail(err, "the export is complete in the former: rename it by hand",
+                       "cannot rename %s to %s: %s", zb_show(tmp), zb_show(path), strerror(errno));
 }
 
 bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportOptions *o, ZxExported *out,
