@@ -73,6 +73,13 @@ for names in heads columns; do
 done
 cmp -s heads/model-00001-of-00015.safetensors columns/model-00001-of-00012.safetensors && fail "both are the same"
 
+# ---- types ----
+for type in f32:F32 bf16:BF16 f16:F16; do
+  ok zckpt export own.safetensors --graph parts.zsg --names heads -o "as_${type%:*}" --dtype "${type%:*}"
+  [ "$(grep -ao '"dtype":"[A-Z0-9]*"' "as_${type%:*}/model.safetensors" | sort -u)" = "\"dtype\":\"${type#*:}\"" ] ||
+    fail "--dtype ${type%:*} writes another"
+done
+
 # ---- two at once on one folder ----
 mkdir again.export.tmp
 refuses 'another export writes to again.export.tmp' flock again.export.tmp \

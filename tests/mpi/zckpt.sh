@@ -211,7 +211,7 @@ refuses 'text exists and is not a safetensors file: it is not replaced' zckpt we
 refuses 'cannot create none/w' zckpt weights $five -o none/w
 refuses 'zckpt weights needs -o OUT' zckpt weights $five
 refuses 'zckpt diff needs 2 folders' zckpt diff $five
-refuses 'zckpt show takes 1 folder' zckpt show $five $two
+refuses 'zckpt show takes 1 folder$' zckpt show $five $two
 refuses 'zckpt show takes no option --top' zckpt show $five --top 3
 refuses 'zckpt list takes no option --output' zckpt list kept -o x
 refuses "--top cannot be 'x'" zckpt diff $two $five --top x
