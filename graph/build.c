@@ -21,6 +21,15 @@ uint32_t zg_axis_find(const ZgGraph *g, const char *name) {
   return ZG_NONE;
 }
 
+bool zg_axis_is_looked_up(const ZgGraph *g, uint32_t axis) {
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
+      const ZgNode *n = &g->segments[s].nodes[k];
+      if ((n->op == ZG_OP_LOOKUP || n->op == ZG_OP_XENT_SUMS) && n->ax[0] == axis) return true;
+    }
+  return false;
+}
+
 uint32_t zg_axis_add(ZgGraph *g, const char *name, int64_t size) {
   ZB_ASSERT(zg_axis_find(g, name) == ZG_NONE && size >= 0 && g->naxes < ZG_MAX_GRAPH_AXES);
   ZgAxis a = {zb_strdup(g->arena, name), size};

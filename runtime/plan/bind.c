@@ -225,16 +225,6 @@ static void check_cluster(ZpBuild *b) {
   }
 }
 
-/* A vocabulary, say: usually its size can be rounded up. */
-static bool is_looked_up(const ZgGraph *g, uint32_t axis) {
-  for (uint32_t s = 0; s < g->nsegments; s++)
-    for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
-      const ZgNode *n = &g->segments[s].nodes[k];
-      if ((n->op == ZG_OP_LOOKUP || n->op == ZG_OP_XENT_SUMS) && n->ax[0] == axis) return true;
-    }
-  return false;
-}
-
 /* Axis a does not divide by the dims up to `last` that split it, `by` ranks together. */
 static void report_indivisible(ZpBuild *b, uint32_t a, int last, int64_t by) {
   ZpPlan *p = b->p;
@@ -250,7 +240,7 @@ static void report_indivisible(ZpBuild *b, uint32_t a, int last, int64_t by) {
   ZlDiag *e =
       zl_report(b->d, small ? ZL_Z0303 : ZL_Z0301, zp_split_span(p, dim),
                 "axis `%s` (%lld) does not divide over %s (%lld)", axis->name, size, dims, (long long)by);
-  if (!small && axis->size && is_looked_up(p->graph, a))
+  if (!small && axis->size && zg_axis_is_looked_up(p->graph, a))
     zl_help(e, "`pad %s to %lld` makes it %lld", axis->name, (long long)by,
             (long long)zb_round_up((uint64_t)size, (uint64_t)by));
   else if (small && dim->size == r->mesh[dim->directive].size)

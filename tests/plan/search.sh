@@ -207,6 +207,10 @@ refuses '^none can be planned: stages over pipe places 3 layers; model GPT2 repe
 refuses '^no mesh of 13 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 13 --batch 7 --seq 512
 says '^12 ranks would do, the next smaller number; or 13 samples a step would do$'
 ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 12 --batch 7 --seq 512 --keep 1
+# A vocabulary that two ranks can split and four cannot stays whole on four.
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o even.zsg -D words=50258 -D layers=2
+ok zplan search even.zsg --cluster "$clusters:h100" --ranks 4 --batch 1 --seq 512 --keep 20
+says '^  tensor 4 '
 # Neither what does not divide the ranks nor a micro-batch that does not divide a rank's samples is tried for ever.
 cat >micro.zug <<'END'
 recipe three { mesh data = ?  bind batch = 12, seq = 64  micro 3  split batch over data  optimizer sgd(lr = 1) }

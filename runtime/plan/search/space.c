@@ -16,16 +16,6 @@ static bool is_carried(const ZgGraph *g, uint16_t axis) {
   return false;
 }
 
-/* A vocabulary: it may stay whole where its size does not divide. */
-static bool is_looked_up(const ZgGraph *g, uint32_t axis) {
-  for (uint32_t s = 0; s < g->nsegments; s++)
-    for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
-      const ZgNode *n = &g->segments[s].nodes[k];
-      if ((n->op == ZG_OP_LOOKUP || n->op == ZG_OP_XENT_SUMS) && n->ax[0] == axis) return true;
-    }
-  return false;
-}
-
 typedef struct {
   uint16_t axis;
   double flops, bytes; /* of a rank, with the axis split in two; what it sends */
@@ -156,9 +146,10 @@ static bool divides(const Space *x, const ZlProd *p, int64_t by) {
   return size % by == 0;
 }
 
+/* A vocabulary, where its size does not divide. */
 static bool may_stay_whole(const Space *x, const ZlProd *p) {
   uint32_t a = p->n == 1 ? zg_axis_find(x->g, p->axis[0].s) : ZG_NONE;
-  return a != ZG_NONE && is_looked_up(x->g, a);
+  return a != ZG_NONE && zg_axis_is_looked_up(x->g, a);
 }
 
 const char *space_indivisible(const Space *x, int64_t tensor) {
