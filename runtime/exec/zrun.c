@@ -115,6 +115,7 @@ int main(int argc, char **argv) {
   if (alone && zx_asks_help(argc, argv)) return help_alone();
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
+  zx_stop_on_signals(); /* also while ranks wait for each other to start */
   r.c = zx_comm_mpi(&argc, &argv, &err);
   if (!r.c) {
     if (alone) fprintf(stderr, "zrun: error: %s\n  help: %s\n", err.text, err.help);
@@ -122,7 +123,6 @@ int main(int argc, char **argv) {
     return ZX_EXIT_FAILED;
   }
   r.rank = r.c->t->rank(r.c);
-  zx_stop_on_signals();
   int code = after_output(run(&r, argc, argv), r.rank);
   zx_log_close(r.log);
   zx_trace_close(r.trace);

@@ -88,6 +88,15 @@ two="$one --recipe recipes.zug:two"
 refuses 'stopped before the first step by its time limit; code 75' $MPIRUN -np 1 $two --steps 10 --time-limit 2s --save w.safetensors : \
   -np 1 sh -c "sleep 3; exec $two --steps 10 --time-limit 2s --save w.safetensors"
 [ "$(grep -c '^step ' out.txt)" -eq 0 ] || fail "a step although there is no time"
+# A rank that waits for another to start is asked as well.
+$MPIRUN -np 1 $two --steps 10 : -np 1 sh -c "sleep 3; exec $two --steps 10" >early.out 2>&1 &
+job=$!
+trap 'kill $job 2>/dev/null' EXIT
+sleep 1.5
+kill -USR1 "$(rank_pid 0)"
+name=early
+ends 75
+grep -q '^stopped before the first step by SIGUSR1; code 75' early.out || { cat early.out; fail "no word of an early signal"; }
 
 # ---- the time ----
 start=$(date +%s)
