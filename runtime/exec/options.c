@@ -79,24 +79,25 @@ const char zx_usage[] =
 
 static bool duration(const char *text, double *out) { return zb_duration(text, out) && *out > 0; }
 
-static bool number(const char *text, int64_t least, int64_t *out) {
+/* What stands before `stop` is a number, and nothing else. */
+static bool number_before(const char *text, const char *stop, int64_t least, int64_t *out) {
   char *end;
   errno = 0;
   long long n = strtoll(text, &end, 10);
-  if (end == text || *end || errno || n < least) return false;
+  if (end == text || end != stop || errno || n < least) return false;
   *out = n;
   return true;
 }
 
+static bool number(const char *text, int64_t least, int64_t *out) {
+  return number_before(text, text + strlen(text), least, out);
+}
+
 /* "5-8", "5". */
 static bool steps(const char *text, int64_t *from, int64_t *to) {
-  char first[24];
   const char *dash = strchr(text, '-');
-  size_t n = dash ? (size_t)(dash - text) : strlen(text);
-  if (n >= sizeof first) return false;
-  memcpy(first, text, n);
-  first[n] = 0;
-  return number(first, 1, from) && number(dash ? dash + 1 : first, *from, to);
+  return number_before(text, dash ? dash : text + strlen(text), 1, from) &&
+         number(dash ? dash + 1 : text, *from, to);
 }
 
 /* Steps, or a time. */

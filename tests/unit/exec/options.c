@@ -198,13 +198,13 @@ Test(options, what_is_missing) {
     zb_text_add(&want, "zrun: %s; zrun --help lists all options\n", cases[i][1]);
   }
   for (const char *const *line =
-           (const char *const[]){"--steps 1 --on-nan x", "--steps 1 --ckpt-fail x", "--steps 1 --ckpt-keep 0",
-                                 "--steps 1 --ckpt-keep 2147483647", "--steps 1 --ckpt-every 0",
-                                 "--steps 1 --print-every 0", "--steps 1 --eval-batches 0",
-                                 "--steps 1 --eval-every 0", "--steps 1 --trace t --trace-steps 5-4",
-                                 "--steps 1 --trace t --trace-steps 0-3",
-                                 "--steps 1 --trace t --trace-steps 5-",
-                                 "--steps 1 --trace t --trace-steps 1111111111111111111111111-5", NULL};
+           (const char *const[]){
+               "--steps 1 --on-nan x", "--steps 1 --ckpt-fail x", "--steps 1 --ckpt-keep 0",
+               "--steps 1 --ckpt-keep 2147483647", "--steps 1 --ckpt-every 0", "--steps 1 --print-every 0",
+               "--steps 1 --eval-batches 0", "--steps 1 --eval-every 0",
+               "--steps 1 --trace t --trace-steps 5-4", "--steps 1 --trace t --trace-steps 0-3",
+               "--steps 1 --trace t --trace-steps 5-", "--steps 1 --trace t --trace-steps -5",
+               "--steps 1 --trace t --trace-steps 1111111111111111111111111-5", NULL};
        *line; line++) {
     char all[128];
     snprintf(all, sizeof all, "train g --recipe r --data d %s", *line);
