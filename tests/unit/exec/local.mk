@@ -4,6 +4,7 @@ check_PROGRAMS += tests/unit/test-exec
 TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
   tests/unit/exec/ckpt.c \
+  tests/unit/exec/config.c \
   tests/unit/exec/cpu.c \
   tests/unit/exec/damaged.c \
   tests/unit/exec/data.c \
@@ -12,7 +13,10 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/engine.c \
   tests/unit/exec/epochs.c \
   tests/unit/exec/evaluate.c \
+  tests/unit/exec/exports.c \
   tests/unit/exec/facts.c \
+  tests/unit/exec/foreign_files.c \
+  tests/unit/exec/foreign_files.h \
   tests/unit/exec/hang.c \
   tests/unit/exec/health.c \
   tests/unit/exec/hub.c \
