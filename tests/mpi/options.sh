@@ -102,6 +102,7 @@ says '^stage 0: arena [0-9.]+ kB a rank, [0-9]+ parts$'
 says '^stage 1: arena [0-9.]+ kB a rank, [0-9]+ parts$'
 says '^host memory: .* for the arenas of 4 ranks on this node'
 says '^first step [0-9]+ ms after the start$'
+sed '/^step 1/q' out.txt | grep -q '^first step ' || { cat out.txt; fail "said of another step"; }
 says '^planned == used: [0-9.]+ kB on rank 0, and equal on every rank$'
 says '^median step [0-9.]+ ms: [0-9]+ tokens/s, [0-9.]+ GFLOP/s, [0-9.]+ % of the [0-9.]+ GFLOP/s that products reach here$'
 [ "$(grep -c '^step [123]/3 ' out.txt)" -eq 3 ] || { cat out.txt; fail "not a line for each step"; }
