@@ -206,7 +206,7 @@ tail -n 1 waits/metrics.jsonl | tr -d '][{}"' | tr ',' '\n' | awk -F: '
   $1 == "wait_ms" { if (classes) sum += $2; else mean = $2 }
   $1 == "wait_max_ms" { if (classes && $2 > most) most = $2; if (!classes) top = $2 }
   $1 == "compute_ms" { compute += $2 }   $1 == "bubble" { bubble = $2 }   $1 == "classes" || /stage/ { classes++ }
-  function near(a, b) { return (a - b) ^ 2 <= 1e-10 * b ^ 2 }
+  function near(a, b) { return a ~ /^[0-9]/ && (a - b) ^ 2 <= 1e-10 * b ^ 2 }
   END { exit !(classes == 2 && near(sum / 2, mean) && near(most, top) && near(bubble * (compute + sum), sum) && top >= mean) }' ||
   { cat waits/metrics.jsonl; fail "waiting in metrics.jsonl"; }
 exit 0

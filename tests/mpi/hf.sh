@@ -37,7 +37,7 @@ run() { # train|eval RECIPE OPTION...; the number of ranks ends its name
   ok timeout -k 5 100 $MPIRUN -np "${recipe#*_}" zrun "$word" "$family.zsg" --recipe "$family.zug:$recipe" --data "$family.bin" "$@"
 }
 near() { # A B TOLERANCE WHAT
-  awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = (a - b) / b; exit !(a != "" && b != "" && d <= t && -d <= t) }' ||
+  awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = (a - b) / b; exit !(a ~ /^-?[0-9]/ && b ~ /^-?[0-9]/ && d <= t && -d <= t) }' ||
     fail "$4: $1, wanted $2"
 }
 same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }

@@ -15,7 +15,7 @@ run() { # MODEL RECIPE OPTION...; the number of ranks ends the recipe's name
 }
 value() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$2/metrics.jsonl"; } # KEY LOG: one a line
 near() { # A B, relative: f32 sums in another order, as tests/mpi/layouts.sh has them
-  awk -v a="$1" -v b="$2" 'BEGIN { d = (a - b) / b; exit !(a != "" && b != "" && d <= 1e-5 && -d <= 1e-5) }' || fail "$3: $1, wanted $2"
+  awk -v a="$1" -v b="$2" 'BEGIN { d = (a - b) / b; exit !(a ~ /^-?[0-9]/ && b ~ /^-?[0-9]/ && d <= 1e-5 && -d <= 1e-5) }' || fail "$3: $1, wanted $2"
 }
 
 # ---- layouts ----
