@@ -79,6 +79,10 @@ for type in f32:F32 bf16:BF16 f16:F16; do
   [ "$(grep -ao '"dtype":"[A-Z0-9]*"' "as_${type%:*}/model.safetensors" | sort -u)" = "\"dtype\":\"${type#*:}\"" ] ||
     fail "--dtype ${type%:*} writes another"
 done
+refuses 'as_f16 is there already' zckpt export own.safetensors --graph parts.zsg --names heads -o as_f16
+says 'give another -o, or --force'
+ok zckpt export own.safetensors --graph parts.zsg --names heads -o as_f16 --force
+cmp as_f16/model.safetensors as_f32/model.safetensors || fail "--force does not replace"
 
 # ---- two at once on one folder ----
 mkdir again.export.tmp
