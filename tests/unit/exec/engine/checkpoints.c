@@ -141,6 +141,7 @@ static void train_in(const Model *m, const char *layout, const char *dir, const 
 
 static void resume_in(const Model *m, const char *layout, const char *from) {
   Ctx x = {.from = from};
+  int open = open_files();
   Job j = job_at(m, BASE, layout, "other", &x);
   x.manifest = manifest_of(j.q.a, from);
   job_play(&j, go_on);
@@ -161,6 +162,7 @@ static void resume_in(const Model *m, const char *layout, const char *from) {
   free(a);
   free(b);
   job_close(&j);
+  cr_expect_eq(open_files(), open, "%s: a file stays open", layout);
 }
 
 /* From each layout into the same, and from each into another. */
