@@ -97,6 +97,10 @@ same half cuda cpu --loss 5e-4 --norm 5e-3
 ok env ZUG_TEST_GPUS=0 $MPIRUN -np 1 "$emu" train small.zsg --recipe recipes.zug:half --dry-run --device cuda
 says '^no such device is here: '
 says '`attend_grad` a step are done by our own kernels on units for f32: this build has no cuDNN; [0-9.e-]+ ms at best'
+grep '^stage 0$' out.txt && fail "a heading where there is one stage"
+ok env ZUG_TEST_GPUS=0 $MPIRUN -np 2 "$emu" train gpt2.zsg --recipe recipes.zug:pipe2 --dry-run --device cuda
+says '^stage 0$'
+says '^stage 1$'
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o large.zsg -D layers=2 -D heads=12 -D width=768 -D context=1024
 ok $MPIRUN -np 1 "$emu" train large.zsg --recipe recipes.zug:large --dry-run --device cuda
 says '^note: 4 `attend` a step are done by our own kernels on units for f32: .*; at least [0-9.]+ ms instead of [0-9.]+ ms$'
