@@ -51,7 +51,7 @@ static void fill(void *p, size_t bytes, ZkElem elem) {
 }
 
 bool zx_trials_open(ZxTrials *t, const ZxMeasure *m, ZbErr *err) {
-  *t = (ZxTrials){.m = m};
+  *t = (ZxTrials){.m = m, .scratch_bytes = 64}; /* more than nothing is asked for */
   const size_t bytes[] = {IN_BYTES, IN_BYTES, OUT_BYTES, OUT_BYTES};
   for (int i = 0; i < ZX_AREAS; i++)
     if (!(t->area[i] = m->d->alloc(m->env, t->bytes[i] = bytes[i], err))) return zx_trials_close(t), false;
@@ -138,7 +138,7 @@ static double sample(ZxTrials *t, uint32_t i) {
 }
 
 bool zx_trials_ready(ZxTrials *t, ZbErr *err) {
-  t->scratch = t->m->d->alloc(t->m->env, t->scratch_bytes + 64, err);
+  t->scratch = t->m->d->alloc(t->m->env, t->scratch_bytes, err);
   return t->scratch != NULL;
 }
 
