@@ -160,27 +160,31 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
   out->bf16 = xx / x / out->products;
 }
 
+/* Of attention without its launches: backward is three kernels. */
+static double attention_seconds(const ZxTrials *t, const Asked *x, int elem, int grad, int i, double launch) {
+  return t->trial[x->attend[elem][grad][i]].seconds - (grad ? 3 : 1) * launch;
+}
+
 /* Two lengths: what grows with pairs, and what grows with queries. */
 static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
-  double flops[LENGTHS], rows[LENGTHS], is[LENGTHS], ratio = 0, slower = 0;
+  double flops[LENGTHS], rows[LENGTHS], is[2][2][LENGTHS], ratio = 0, slower = 0, a, b;
+  ZxFit fit = {.x = 0};
   for (int i = 0; i < LENGTHS; i++) {
     flops[i] = 4. * HEADS * HD * zg_attend_pairs(true, 0, length[i], length[i]);
     rows[i] = 4. * HEADS * HD * (double)length[i];
-    is[i] = t->trial[x->attend[0][0][i]].seconds - out->launch;
+    for (int k = 0; k < 4; k++) is[k / 2][k % 2][i] = attention_seconds(t, x, k / 2, k % 2, i, out->launch);
+    zx_fit_row(&fit, flops[i], rows[i], is[0][0][i]);
   }
-  double det = flops[0] * rows[1] - flops[1] * rows[0];
-  double a = (is[0] * rows[1] - is[1] * rows[0]) / det, b = (flops[0] * is[1] - flops[1] * is[0]) / det;
-  if (!(a > 0) || !(b > 0)) a = is[1] / flops[1], b = 0;
+  zx_fit(&fit, &a, &b);
+  if (!(a > 0)) a = is[0][0][1] / flops[1], b = 0; /* on a busy machine */
   out->attention_fill = b / a;
   out->attention_f32 = 1 / (a * out->f32);
   for (int i = 0; i < LENGTHS; i++) { /* five products backward where FLOPs count four */
     double work = 2 * (flops[i] + out->attention_fill * rows[i]) * a;
-    ratio += 1.25 * work / (t->trial[x->attend[0][1][i]].seconds - 3 * out->launch) / LENGTHS;
+    ratio += 1.25 * work / is[0][1][i] / LENGTHS;
+    for (int grad = 0; grad < 2; grad++) /* bf16: all of it with the same fill and backward */
+      slower += is[1][grad][i] / is[0][grad][i] / (2 * LENGTHS);
   }
-  for (int grad = 0; grad < 2; grad++) /* bf16: all of it with the same fill and backward */
-    for (int i = 0; i < LENGTHS; i++)
-      slower +=
-          t->trial[x->attend[1][grad][i]].seconds / t->trial[x->attend[0][grad][i]].seconds / (2 * LENGTHS);
   out->attention = out->attention_f32 * out->f32 / (out->bf16 * slower);
   out->attention_grad = ratio;
 }

@@ -37,6 +37,7 @@ static void expect_constants(const ZxKernelRates *k, double slower) {
   NEAR(k->bf16 * k->products, c->flops_bf16 * c->products / slower);
   NEAR(k->tile_fill, c->tile_fill);
   NEAR(k->f32 * k->attention_f32, c->flops_f32 * c->attention_f32 / slower);
+  NEAR(k->bf16 * k->attention, c->flops_bf16 * c->attention / slower);
   NEAR(k->attention_grad, c->attention_grad);
   NEAR(k->attention_fill, c->attention_fill);
   NEAR(k->stream, c->stream / slower);
