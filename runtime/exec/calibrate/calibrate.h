@@ -24,6 +24,7 @@ typedef struct {
   ZkCall call;     /* places and scratch are given when it runs */
   bool stays;      /* its operands are those of the call before */
   size_t window;   /* they go through so much memory; 0: through all there is */
+  int before;      /* so many go before a sample, which finds what they left */
   int64_t updates; /* no call: AdamW, of so many elements */
   int calls;       /* of a sample */
   double seconds;  /* of a call: the median, of the slowest rank */

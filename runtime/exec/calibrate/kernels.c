@@ -102,9 +102,10 @@ typedef struct {
   uint32_t product[2][SHAPES][USES], attend[2][2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
 } Asked;
 enum { FAR = 4 << 20, UPDATED = 4 << 20 }; /* elements: more than caches hold */
-enum { ROWS = 64, COLUMNS = 1024 };        /* of a pass that may find what another left */
-enum { LEAST = 4 * ROWS * COLUMNS };       /* bytes of the smallest window, of operands and of results, */
-enum { NEAR = 4 << 20 };                   /* and of one in which a step's operands lie */
+/* Of a pass that may find what another left: a window is of 1, 2, 4, ... places, and gone through as a whole. */
+enum { ROWS = 64, COLUMNS = 1024 };
+enum { RESULT = 4 * ROWS * COLUMNS, LEAST = RESULT + 4 * COLUMNS }; /* bytes: of a call's result, operands */
+enum { NEAR = 4 << 20 }; /* of a window in which a step's operands lie */
 
 static Asked ask(ZxTrials *t) {
   Asked x;
@@ -129,6 +130,7 @@ static Asked ask(ZxTrials *t) {
   for (int i = 0; i < WINDOWS; i++) {
     x.rows[i] = zx_trial_call(t, &rows, false);
     t->trial[x.rows[i]].window = (size_t)LEAST << i;
+    t->trial[x.rows[i]].before = 1 << i;
   }
   x.tiny = zx_trial_call(t, &tiny, true);
   x.simple = zx_trial_call(t, &one, true);
@@ -194,9 +196,9 @@ static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out)
 static void fit_passes(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
   double rate[WINDOWS];
   out->stream = 12. * FAR / (t->trial[x->far].seconds - out->launch);
-  for (int i = 0; i < WINDOWS; i++) rate[i] = 2. * LEAST / (t->trial[x->rows[i]].seconds - out->launch);
+  for (int i = 0; i < WINDOWS; i++) rate[i] = (LEAST + RESULT) / (t->trial[x->rows[i]].seconds - out->launch);
   out->cached = fmax(out->stream, rate[0]);
-  out->cache = 2. * LEAST;
+  out->cache = LEAST + RESULT;
   for (int i = 1; i < WINDOWS && rate[i] * rate[i] > out->stream * out->cached; i++) out->cache *= 2;
 }
 

@@ -84,7 +84,7 @@ static uint32_t add(ZxTrials *t, ZxTrial x) {
 uint32_t zx_trial_call(ZxTrials *t, const ZkCall *c, bool stays) {
   size_t scratch = zb_round_up(t->m->d->scratch(c, zk_pool_threads(t->m->env->pool)), 64);
   if (scratch > t->scratch_bytes) t->scratch_bytes = scratch;
-  return add(t, (ZxTrial){.call = *c, .stays = stays});
+  return add(t, (ZxTrial){.call = *c, .stays = stays, .before = stays});
 }
 
 uint32_t zx_trial_update(ZxTrials *t, int64_t elems) { return add(t, (ZxTrial){.updates = elems}); }
@@ -131,7 +131,7 @@ void zx_trial_run(ZxTrials *t, uint32_t i) {
 
 static double sample(ZxTrials *t, uint32_t i) {
   ZxTrial *x = &t->trial[i];
-  if (x->stays) zx_trial_run(t, i);
+  for (int k = 0; k < x->before; k++) zx_trial_run(t, i);
   double from = zb_now();
   for (int k = 0; k < x->calls; k++) zx_trial_run(t, i);
   return (zb_now() - from) / x->calls;

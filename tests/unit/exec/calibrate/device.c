@@ -7,9 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- memory: four areas and scratch, in the order in which they are asked for -------------------------- */
-enum { F32, BF16, RESULTS, UPDATED, SCRATCH, AREAS, LINE = 64 };
+enum { F32, BF16, RESULTS, UPDATED, SCRATCH, AREAS, LINE = 64, HUGE = 2 << 20 };
 static struct {
   char *p;
   size_t bytes;
@@ -34,7 +35,8 @@ static void *allocate(const ZkEnv *env, size_t bytes, ZbErr *err) {
   (void)env;
   cr_assert_lt(i, AREAS);
   if (machine.allocs == machine.alloc_fails) return zb_fail(err, "", "no memory for %d", i), NULL;
-  area[i].p = aligned_alloc(LINE, zb_round_up(bytes, LINE));
+  area[i].p = aligned_alloc(HUGE, zb_round_up(bytes, HUGE));
+  madvise(area[i].p, bytes, MADV_HUGEPAGE);
   area[i].end = calloc(bytes / LINE + 1, sizeof(double));
   area[i].bytes = bytes;
   memset(area[i].p, 0, i == SCRATCH ? bytes : LINE);

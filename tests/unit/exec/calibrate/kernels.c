@@ -41,6 +41,7 @@ static void expect_constants(const ZxKernelRates *k, double slower) {
   NEAR(k->attention_grad, c->attention_grad);
   NEAR(k->attention_fill, c->attention_fill);
   NEAR(k->stream, c->stream / slower);
+  NEAR(k->cached, c->cached / slower);
   NEAR(k->simple, c->simple / slower);
   NEAR(k->special, c->special / slower);
   NEAR(k->update, c->update / slower);
@@ -51,4 +52,20 @@ Test(kernels, constants) {
   machine_start();
   ZxKernelRates k = measure();
   expect_constants(&k, 1);
+}
+
+/* Passes over 2^k blocks of this size each, as long as all of them are found. */
+#define BLOCK (4. * (2 * 64 * 1024 + 1024))
+
+Test(kernels, caches) {
+  static const struct {
+    double is, found; /* blocks */
+  } sizes[] = {{.8, 1}, {2.1, 2}, {7, 4}, {8.1, 8}, {31.3, 16}, {31.7, 32}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    machine_start();
+    machine.is.cache = sizes[i].is * BLOCK;
+    ZxKernelRates k = measure();
+    NEAR(k.cache, sizes[i].found * BLOCK);
+    if (sizes[i].is > 1) NEAR(k.cached, machine.is.cached);
+  }
 }
