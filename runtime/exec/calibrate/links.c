@@ -13,6 +13,7 @@ enum { MESSAGE = 64, SMALL = 1024, LARGE = 16 << 20, SIZES = 4, ROUNDS = 9 };
 typedef struct {
   const ZxMeasure *m;
   ZxGroup group; /* -1: this rank is in none */
+  double steps;  /* of each of two ways of a small all-reduce */
   size_t drain;  /* of a gather after which a token bucket is empty; 0: there is none */
   char *part, *whole;
 } Link;
@@ -171,16 +172,15 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   ZxLinkRates r = {.size = size};
   if (size < 2) return r;
   Exchanges x;
-  double n = size, message = time_message(l, peer, first), nothing;
+  double message = time_message(l, peer, first), ring = size - 1, moved = ring / size, nothing;
   size_t most = large(l);
   double sooner = fmax(time_burst(l, most / 4), time_burst(l, most));
   if (sooner > 0) l->drain = most;
   time_exchanges(l, size, most, &x);
-  r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * n - 3));
+  r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * l->steps - 1));
   r.start = fmax(1e-8, message - r.latency);
-  double fixed = r.start + (n - 1) * r.latency;
-  fit(&x, GATHER, (n - 1) / n, fixed, &r.link, &r.ramp);
-  fit(&x, SUMS, 2 * (n - 1) / n, fixed + (n - 1) * r.latency, &r.sums, &nothing);
+  fit(&x, GATHER, moved, r.start + ring * r.latency, &r.link, &r.ramp);
+  fit(&x, SUMS, 2 * moved, r.start + 2 * l->steps * r.latency, &r.sums, &nothing);
   r.burst = sooner * r.link;
   share(l, t, product, most, &r);
   l->drain = 0;
@@ -233,9 +233,11 @@ void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]) {
   if (!l.part || !l.whole) zb_out_of_memory(LARGE);
   int size = (int)number(m, near(m, &peer, &first), ZX_MAX);
   l.group = c->t->split(c, node[rank]);
+  l.steps = size - 1; /* a ring; between nodes a tree */
   level[0] = measure(&l, t, product, size, peer, first);
   size = far(m, &peer, &first);
   l.group = c->t->split(c, node[rank] == rank ? 0 : -1);
+  l.steps = log2(size);
   level[1] = measure(&l, t, product, size, peer, first);
   free(l.part);
   free(l.whole);

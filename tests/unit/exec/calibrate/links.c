@@ -41,3 +41,11 @@ Test(links, node) {
   expect_level(&level[0], 0);
   cr_expect_eq(level[1].size, 1);
 }
+
+Test(links, nodes) {
+  ZxLinkRates level[2];
+  machine_ranks(0, 4, (int[]){0, 1, 2, 3});
+  measure(level);
+  cr_expect_eq(level[0].size, 1);
+  expect_level(&level[1], 1);
+}
