@@ -179,9 +179,11 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   time_exchanges(l, size, most, &x);
   r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * l->steps - 1));
   r.start = fmax(1e-8, message - r.latency);
-  fit(&x, GATHER, moved, r.start + ring * r.latency, &r.link, &r.ramp);
-  fit(&x, SUMS, 2 * moved, r.start + 2 * l->steps * r.latency, &r.sums, &nothing);
-  r.burst = sooner * r.link;
+  /* While nothing moves a bucket fills: of exchanges one behind another that is what they are sooner by. */
+  double gather = r.start + ring * r.latency, sums = r.start + 2 * l->steps * r.latency;
+  fit(&x, GATHER, moved, l->drain ? 0 : gather, &r.link, &r.ramp);
+  fit(&x, SUMS, 2 * moved, l->drain ? 0 : sums, &r.sums, &nothing);
+  r.burst = l->drain ? (sooner + gather) * r.link : 0;
   share(l, t, product, most, &r);
   l->drain = 0;
   return r;

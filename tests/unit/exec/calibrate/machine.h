@@ -33,13 +33,19 @@ typedef struct {
 } Exchanged;
 
 typedef struct {
+  double value;
+  uint64_t barriers;
+} Reduced;
+
+typedef struct {
   /* ---- what it is ---- */
   ZlCluster is;
   ZlLevel level[2]; /* `is.levels`: within nodes, between them */
   int rank, size, node[MOST_RANKS];
   double slower; /* how much longer all takes on the slowest other rank, where here it is 1 */
-  int largest;   /* node of another rank; 0: as here */
-  bool noisy;    /* now and then all takes four times as long */
+  /* NULL: nothing. What an exchange takes more, in seconds. */
+  double (*more)(int op, size_t bytes);
+  bool noisy; /* now and then all takes four times as long */
   int alloc_fails, others_fail,
       others_lack; /* the how manieth allocation; agreement; MAX of -1 for no rank */
   const char *device;
@@ -51,10 +57,7 @@ typedef struct {
   uint32_t nran, nexchanged;
   /* Of each MAX: what came out, and how many barriers there were. `replays`: another rank's, that this one
    * is with. */
-  struct {
-    double value;
-    uint64_t barriers;
-  } reduced[MOST_REDUCED], *replays;
+  Reduced reduced[MOST_REDUCED], *replays;
   uint32_t nreduced;
 } Machine;
 extern Machine machine;
