@@ -41,6 +41,7 @@ static void *allocate(const ZkEnv *env, size_t bytes, ZbErr *err) {
     madvise(area[i].p, area[i].size, MADV_HUGEPAGE);
   }
   area[i].bytes = bytes;
+  memset(area[i].p + bytes - LINE, 0xff, LINE); /* what is not written shows */
   return area[i].p;
 }
 
@@ -172,6 +173,7 @@ static double touch(const ZkCall *c, Ran *r) {
   double found = 0, before = gone;
   size_t at[ZK_MAX_IN + ZK_MAX_OUT];
   int where[ZK_MAX_IN + ZK_MAX_OUT], n = c->nin + c->nout;
+  r->of_call = 0;
   for (int i = 0; i < n; i++) {
     const ZkView *v = i < c->nin ? &c->in[i] : &c->out[i - c->nin];
     size_t bytes = bytes_of(v), *end = i < c->nin ? &r->in_end : &r->out_end;
@@ -183,6 +185,7 @@ static double touch(const ZkCall *c, Ran *r) {
       cr_assert(at[i] >= at[k] + bytes_of(&c->out[k - c->nin]) || at[k] >= at[i] + bytes, "results overlap");
     found += cached(where[i], at[i], (double)bytes, before);
     gone += (double)bytes;
+    r->of_call += i < c->nin ? bytes : 0;
   }
   for (int i = 0; i < n; i++) area[where[i]].end[at[i] / LINE] = gone;
   note_place(r, c->in[0].data);
@@ -225,7 +228,7 @@ static void run(const ZkEnv *env, const ZkCall *c) {
   case ZG_OP_POINTWISE: seconds = pass_seconds(c, found); break;
   default: cr_assert_fail("op %d", c->op);
   }
-  world_compute(seconds);
+  world_compute(machine.takes ? machine.takes(c, seconds) : seconds);
 }
 
 static void adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,

@@ -20,6 +20,7 @@ typedef struct {
   const ZkCall *call;
   uint64_t runs;
   size_t in_end, out_end; /* of all places, in the area */
+  size_t of_call;         /* bytes of its operands */
   void *place[64];        /* of its first operand, all that there were */
   int places;
 } Ran;
@@ -43,7 +44,8 @@ typedef struct {
   ZlLevel level[2]; /* `is.levels`: within nodes, between them */
   int rank, size, node[MOST_RANKS];
   double slower; /* how much longer all takes on the slowest other rank, where here it is 1 */
-  /* NULL: nothing. What an exchange takes more, in seconds. */
+  /* May be NULL: what a call takes, if that is not what the constants say; what an exchange takes more. */
+  double (*takes)(const ZkCall *call, double seconds);
   double (*more)(int op, size_t bytes);
   bool noisy; /* now and then all takes four times as long */
   int alloc_fails, others_fail,
