@@ -97,7 +97,7 @@ static void describe(const ZxMeasure *m, const Options *o, double memory, const 
       t,
       "  device f32 %.4g GFLOPS, bf16 %.4g GFLOPS # the best product; as fast beside it as all of bf16 are\n",
       k->f32 / 1e9, k->bf16 / 1e9);
-  zb_text_add(t, "  device products %.3g, tile_fill %.3g # twelve products, forward and backward\n",
+  zb_text_add(t, "  device products %.3g, tile_fill %.3g # fifteen products, forward and backward\n",
               k->products, fill(k->tile_fill));
   zb_text_add(t, "  device attention %.3g, attention_f32 %.3g, attention_grad %.3g, attention_fill %.3g",
               k->attention, k->attention_f32, k->attention_grad, fill(k->attention_fill));
