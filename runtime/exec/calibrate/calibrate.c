@@ -156,7 +156,7 @@ static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
 int zx_calibrate(ZxComm *c, int argc, char **argv) {
   ZbErr err = {0};
   Options o;
-  ZkEnv env = {.seed = 1};
+  ZkEnv env = {.pool = NULL};
   ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = &zx_device_cpu, .env = &env};
   bool given = take_options(c, argc, argv, m.a, &o), opened = false, ok = false;
   if (given) given = zx_agree(c, c->t->rank(c) || zb_may_write(o.out, &kind, &err));

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* In the test's folder. */
@@ -118,8 +119,8 @@ Test(command, alone) {
 Test(command, node) {
   put("/proc/meminfo", "MemAvailable: 9000000 kB\n");
   begin(0, 2, (int[]){0, 0});
-  cr_expect_eq(CALIBRATE("--threads", "3", "-o", "here.zug"), ZX_EXIT_DONE);
-  expect_file(DEVICE("2 ranks", "3 threads", MEMORY("4.608")) LEVEL(NEAR) "}\n", 1);
+  cr_expect_eq(CALIBRATE("--threads", "12", "-o", "here.zug"), ZX_EXIT_DONE);
+  expect_file(DEVICE("2 ranks", "12 threads", MEMORY("4.608")) LEVEL(NEAR) "}\n", 1);
 }
 
 static void put_group(void) {
@@ -192,8 +193,29 @@ Test(command, options) {
   MISTAKE("--threads takes 1 to 1024", "-o", "here.zug", "--threads", "-1");
   MISTAKE("calibrate wants -o FILE, and nothing else; zrun calibrate -o here.zug", "--threads", "2");
   MISTAKE("calibrate wants -o FILE, and nothing else; zrun calibrate -o here.zug", "-o", "here.zug", "x");
+  MISTAKE("calibrate wants -o FILE, and nothing else; zrun calibrate -o here.zug", "--threads", "1", "-o",
+          "x", "y");
+  MISTAKE("calibrate wants -o FILE, and nothing else; zrun calibrate -o here.zug", "--threads", "1024");
   MISTAKE("option requires an argument -- 'o'", "-o");
   MISTAKE("invalid option -- 'x'", "-x");
+}
+
+/* Ranks compare what they were given: all of it. */
+Test(command, alike) {
+  static char *given[4][5] = {{"-o", "here.zug"},
+                              {"-o", "there.zug"},
+                              {"-o", "here.zug", "--threads", "2"},
+                              {"-o", "here.zug", "--threads", "1"}};
+  double digest[4];
+  for (int i = 0; i < 4; i++) {
+    char *argv[7] = {"zrun", "calibrate"};
+    memcpy(argv + 2, given[i], sizeof given[i]);
+    begin(0, 2, (int[]){0, 0});
+    machine.others_fail = 1;
+    expect_end(calibrate(argv), ZX_EXIT_MISTAKE, "");
+    digest[i] = machine.digest;
+  }
+  cr_expect(digest[0] != digest[1] && digest[0] != digest[2] && digest[0] == digest[3]);
 }
 
 /* One rank of several is told what is wrong: the first that has it so. */
@@ -246,4 +268,21 @@ Test(command, failures) {
     cr_expect_eq(machine.allocs, machine.frees);
     cr_expect_eq(machine.runs > 0, k == 5);
   }
+}
+
+/* What may go better another time is no mistake, here or on another rank. */
+Test(command, passing) {
+  struct rlimit all;
+  begin(0, 2, (int[]){0, 0});
+  cr_assert_eq(getrlimit(RLIMIT_NOFILE, &all), 0);
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, all.rlim_max}), 0);
+  int code = CALIBRATE("-o", "here.zug");
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &all), 0);
+  expect_end(code, ZX_EXIT_FAILED,
+             "[rank 0] error: cannot create here.zug: Too many open files; check the folder and its "
+             "permissions\n");
+  begin(0, 2, (int[]){0, 0});
+  machine.others_fail = 1;
+  machine.others_lack = 2; /* behind whether one was given something wrong */
+  expect_end(CALIBRATE("-o", "here.zug"), ZX_EXIT_FAILED, "");
 }

@@ -128,6 +128,7 @@ static double check_attention(const ZkCall *c) {
   const ZkView *q = &c->in[0];
   cr_assert(c->nin == (grad ? 6 : 3) && c->nout == (grad ? 3 : 2) && !c->accumulate);
   cr_assert(q->rank == 3 && c->nax == 2 && c->ax[0] == q->axis[1] && c->ax[1] == q->axis[2]);
+  cr_assert_eq(q->size[1] % 64, 0);
   cr_assert(c->opt[0] == 1 && c->opt[1] == 0 && c->num[0] * c->num[0] * (double)q->size[2] == 1);
   for (int i = 0; i < c->nin + c->nout; i++) {
     const ZkView *v = i < c->nin ? &c->in[i] : &c->out[i - c->nin];
@@ -272,7 +273,7 @@ const ZxDeviceTable zx_device_cpu = {.name = "cpu",
                                      .adamw = adamw};
 
 ZxMeasure machine_measure(void) {
-  static ZkEnv env = {.seed = 1};
+  static ZkEnv env;
   if (!env.pool) env.pool = zk_pool_new(2);
   return (ZxMeasure){.a = zb_arena_new(), .c = &world, .d = &zx_device_cpu, .env = &env};
 }

@@ -139,6 +139,7 @@ Test(kernels, trials) {
       continue;
     }
     cr_expect_eq(r->runs, runs, "%zu runs of trial %u", r->runs, i);
+    if (x->call.op == ZG_OP_ATTEND) cr_expect_lt(x->window, 8 * r->of_call); /* as what was just made */
     if (x->stays) cr_expect(r->places == 1 && x->before == 1);
     if (x->window) cr_expect(r->in_end <= x->window && r->out_end <= x->window, "trial %u", i);
     if (x->window && x->before) { /* all of it */

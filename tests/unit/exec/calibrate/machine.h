@@ -50,10 +50,10 @@ typedef struct {
   bool noisy; /* now and then all takes four times as long */
   int alloc_fails, others_fail,
       others_lack; /* the how manieth allocation; agreement; MAX of -1 for no rank */
-  const char *device;
   /* ---- what was asked of it ---- */
   int allocs, frees, opened, closed;
   uint64_t barriers, runs, updates, naps, messages, agreed;
+  double digest; /* of what ranks compared */
   Ran ran[MOST_KINDS];
   Exchanged exchanged[MOST_KINDS];
   uint32_t nran, nexchanged;

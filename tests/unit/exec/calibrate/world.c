@@ -125,8 +125,11 @@ static ZxRequest reduce_numbers(double *x, size_t n, ZxReduce op) {
     if (++machine.agreed == (uint64_t)machine.others_fail) *x += 1;
     return -1;
   }
-  if (n > 1) return -1; /* digests, alike on all */
-  if (*x < -1e299) {    /* no rank that lacks something */
+  if (n > 1) { /* digests, alike on all */
+    machine.digest = *x;
+    return -1;
+  }
+  if (*x < -1e299) { /* no rank that lacks something */
     if (machine.others_lack && !--machine.others_lack) *x = -1;
     return -1;
   }
