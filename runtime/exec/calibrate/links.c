@@ -189,39 +189,20 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   return r;
 }
 
-static double number(const ZxMeasure *m, double x, ZxReduce op) {
-  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &x, 1, ZX_F64, op));
-  return x;
-}
-
-/* Ranks of the node, ascending. */
-static int near(const ZxMeasure *m, int *peer, bool *first) {
+/* How many ranks this one's node has, or, `far`, how many nodes there are, each by its first rank. peer: of the
+ * first two of them the other one, if this is one of them; else -1. */
+static int count(const ZxMeasure *m, bool far, int *peer, bool *first) {
   ZxComm *c = m->c;
-  int rank = c->t->rank(c), size = c->t->size(c), n = 0, at = 0, other[2] = {-1, -1};
+  int rank = c->t->rank(c), size = c->t->size(c), n = 0, at = -1, other = -1;
   const int *node = c->t->nodes(c);
   for (int i = 0; i < size; i++) {
-    if (node[i] != node[rank]) continue;
+    if (node[i] != (far ? i : node[rank])) continue;
     if (i == rank) at = n;
-    if (n < 2) other[n] = i;
+    else if (n < 2) other = i;
     n++;
   }
   *first = at == 0;
-  *peer = n > 1 && at < 2 ? other[1 - at] : -1;
-  return n;
-}
-
-static int far(const ZxMeasure *m, int *peer, bool *first) {
-  ZxComm *c = m->c;
-  int rank = c->t->rank(c), size = c->t->size(c), n = 0, at = -1, leader[2] = {-1, -1};
-  const int *node = c->t->nodes(c);
-  for (int i = 0; i < size; i++) {
-    if (node[i] != i) continue;
-    if (i == rank) at = n;
-    if (n < 2) leader[n] = i;
-    n++;
-  }
-  *first = at == 0;
-  *peer = n > 1 && (at == 0 || at == 1) ? leader[1 - at] : -1;
+  *peer = at == 0 || at == 1 ? other : -1;
   return n;
 }
 
@@ -233,11 +214,11 @@ void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]) {
   bool first;
   Link l = {.m = m, .part = calloc(1, LARGE), .whole = calloc(1, LARGE)};
   if (!l.part || !l.whole) zb_out_of_memory(LARGE);
-  int size = (int)number(m, near(m, &peer, &first), ZX_MAX);
+  int size = (int)zx_measured(m, count(m, false, &peer, &first));
   l.group = c->t->split(c, node[rank]);
   l.steps = size - 1; /* a ring; between nodes a tree */
   level[0] = measure(&l, t, product, size, peer, first);
-  size = far(m, &peer, &first);
+  size = count(m, true, &peer, &first);
   l.group = c->t->split(c, node[rank] == rank ? 0 : -1);
   l.steps = log2(size);
   level[1] = measure(&l, t, product, size, peer, first);

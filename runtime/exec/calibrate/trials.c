@@ -11,9 +11,9 @@ enum { IN_BYTES = 48 << 20, OUT_BYTES = 48 << 20, ROUNDS = 15, LEAST = 3, CYCLE 
 #define SAMPLE 3e-3 /* seconds of a sample, at least */
 #define ENOUGH 10   /* seconds, after which a busy machine is spared more rounds than LEAST */
 
-double zx_measured(const ZxMeasure *m, double seconds) {
-  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &seconds, 1, ZX_F64, ZX_MAX));
-  return seconds;
+double zx_measured(const ZxMeasure *m, double mine) {
+  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &mine, 1, ZX_F64, ZX_MAX));
+  return mine;
 }
 
 static int ascending(const void *a, const void *b) {

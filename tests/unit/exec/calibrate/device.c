@@ -106,7 +106,8 @@ static void check_view(const ZkView *v) {
   }
 }
 
-/* Rows and columns of whole tiles; sums over what both have; f32 is what gradients of weights add up in. */
+/* Rows and columns of whole tiles, as a layer has them: x[m k], w[k n] and g[m n]. Sums are over what both have;
+ * gradients of weights, over m, are added up in f32. */
 static void check_product(const ZkCall *c) {
   const ZkView *x = &c->in[0], *y = &c->in[1], *z = &c->out[0];
   cr_assert(c->nin == 2 && c->nout == 1 && c->nax == 1 && x->elem == y->elem);
@@ -119,6 +120,11 @@ static void check_product(const ZkCall *c) {
       if (axis != c->ax[0]) cr_assert_eq(size_of(z, axis), c->in[i].size[k]);
     }
   }
+  for (int i = 0; i < 3; i++) {
+    const ZkView *v = i < 2 ? &c->in[i] : z;
+    cr_assert(v->axis[0] != 'n' && v->axis[1] != 'm' && (i || v->axis[0] == 'm'), "view %d", i);
+  }
+  cr_assert_eq(c->accumulate, c->ax[0] == 'm');
   cr_assert_eq(z->elem, c->accumulate ? ZK_F32 : x->elem);
 }
 

@@ -124,7 +124,7 @@ Test(kernels, trials) {
   cr_expect_eq(machine.barriers, 15 * t.n);
   cr_expect_eq(machine.nran, t.n - 1);
   uint64_t updates = 0;
-  int walks = 0;
+  int walks = 0, products[3] = {0};
   for (uint32_t i = 0; i < t.n; i++) {
     const ZxTrial *x = &t.trial[i];
     const Ran *r = NULL;
@@ -139,6 +139,7 @@ Test(kernels, trials) {
       continue;
     }
     cr_expect_eq(r->runs, runs, "%zu runs of trial %u", r->runs, i);
+    if (x->call.op == ZG_OP_DOT) products[x->call.ax[0] == 'k' ? 0 : x->call.ax[0] == 'n' ? 1 : 2]++;
     if (x->call.op == ZG_OP_ATTEND) cr_expect_lt(x->window, 8 * r->of_call); /* as what was just made */
     if (x->stays) cr_expect(r->places == 1 && x->before == 1);
     if (x->window) cr_expect(r->in_end <= x->window && r->out_end <= x->window, "trial %u", i);
@@ -152,6 +153,7 @@ Test(kernels, trials) {
   }
   cr_expect_eq(machine.updates, updates);
   cr_expect_eq(walks, 6);
+  for (int i = 0; i < 3; i++) cr_expect_eq(products[i], 2 * 5); /* x w, g w' and x' g, in both types */
   zx_trials_close(&t);
   zb_arena_free(m.a);
 }
