@@ -141,12 +141,12 @@ static bool write_file(const ZxMeasure *m, const char *path, const ZbText *raw, 
 static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
   ZxKernelRates k;
   ZxTrials trials;
-  ZxLinkRates level[2] = {{.size = 1}, {.size = 1}};
+  ZxLinkRates level[2];
   double memory = memory_of_rank(m);
   bool ok = zx_trials_open(&trials, m, err);
   if (!zx_agree(m->c, ok)) return zx_trials_close(&trials), false;
   ok = zx_measure_kernels(&trials, &k, err);
-  if (ok && m->c->t->size(m->c) > 1) zx_measure_links(&trials, k.beside, level);
+  if (ok) zx_measure_links(&trials, k.beside, level);
   zx_trials_close(&trials);
   if (!ok || m->c->t->rank(m->c)) return zx_agree(m->c, ok);
   ZbText t = {0};

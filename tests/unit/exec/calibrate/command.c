@@ -109,69 +109,53 @@ static void put(const char *path, const char *text) {
 #define FAR                                                                                                  \
   "nodes 2, link 1 GB/s, sums 0.8 GB/s, latency 70 us, start 110 us, ramp 200 us, steal 0.144, beside 0.435"
 
-/* How much memory there is nobody knows here. */
-Test(command, alone) {
-  begin(0, 1, (int[]){0});
-  cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
-  expect_file(DEVICE("1 rank", "1 thread", "") "}\n", 0);
-}
-
-Test(command, node) {
-  put("/proc/meminfo", "MemAvailable: 9000000 kB\n");
-  begin(0, 2, (int[]){0, 0});
-  cr_expect_eq(CALIBRATE("--threads", "12", "-o", "here.zug"), ZX_EXIT_DONE);
-  expect_file(DEVICE("2 ranks", "12 threads", MEMORY("4.608")) LEVEL(NEAR) "}\n", 1);
-}
-
-static void put_group(void) {
+/* What the machine says of its memory: of it and of its control group, in kB and in bytes. */
+static void put_memory(const char *free, const char *most, const char *used) {
+  put("/proc/meminfo", free);
   put("/proc/self/cgroup", "0::/\n");
   put("/proc/self/mountinfo", "31 30 0:27 / /cg rw - cgroup2 cgroup rw\n");
-  put("/cg/memory.max", "5000000000\n");
-  put("/cg/memory.current", "1000000000\n");
+  put("/cg/memory.max", most);
+  put("/cg/memory.current", used);
 }
 
-/* The node's memory is shared by its ranks, others have their own; a control group may have less. */
-Test(command, nodes) {
-  put("/proc/meminfo", "MemAvailable: 9000000 kB\n");
-  put_group();
-  begin(0, 4, (int[]){0, 0, 2, 2});
-  cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
-  expect_file(DEVICE("4 ranks", "1 thread", MEMORY("2")) LEVEL(NEAR) LEVEL(FAR) "}\n", 2);
-}
-
-/* Ranks that have a node each, and a group that has more than the machine. Behind a token bucket sums are 0.05 %
- * slower, as the first of several finds less of it. */
+/* Behind a token bucket sums are 0.05 % slower, as the first of several finds less of it. */
 #define LIMITED                                                                                              \
   "nodes 2, link 1 GB/s, sums 0.7996 GB/s, latency 70 us, start 110 us, ramp 200 us, burst 2000 KB, steal "  \
   "0.143, beside 0.433"
-Test(command, apart) {
-  put("/proc/meminfo", "MemAvailable: 3000000 kB\n");
-  put_group();
+#define APART "  level node 1, link 1 GB/s  # a rank has its node for itself\n"
+
+Test(command, clusters) {
+  begin(0, 1, (int[]){0}); /* how much memory there is nobody knows yet */
+  cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
+  expect_file(DEVICE("1 rank", "1 thread", "") "}\n", 0);
+  put_memory("MemAvailable: 9000000 kB\n", "max\n", "1000000000\n");
+  begin(0, 2, (int[]){0, 0});
+  cr_expect_eq(CALIBRATE("--threads", "12", "-o", "here.zug"), ZX_EXIT_DONE);
+  expect_file(DEVICE("2 ranks", "12 threads", MEMORY("4.608")) LEVEL(NEAR) "}\n", 1);
+  /* A node's memory is shared by its ranks, others have their own. */
+  put_memory("MemAvailable: 9000000 kB\n", "5000000000\n", "1000000000\n");
+  begin(0, 4, (int[]){0, 0, 2, 2});
+  cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
+  expect_file(DEVICE("4 ranks", "1 thread", MEMORY("2")) LEVEL(NEAR) LEVEL(FAR) "}\n", 2);
+  put_memory("MemAvailable: 3000000 kB\n", "5000000000\n", "1000000000\n");
   begin(0, 2, (int[]){0, 1});
   machine.level[1].burst = 2e6;
   cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
-  const char *alone = "  level node 1, link 1 GB/s  # a rank has its node for itself\n";
   char text[4096];
-  snprintf(text, sizeof text, "%s%s%s}\n", DEVICE("2 ranks", "1 thread", MEMORY("3.072")), alone,
+  snprintf(text, sizeof text, "%s%s%s}\n", DEVICE("2 ranks", "1 thread", MEMORY("3.072")), APART,
            LEVEL(LIMITED));
   expect_file(text, 2);
-}
-
-/* Of constants that do not show, as little as a cluster can say. */
-Test(command, least) {
+  /* Of constants that do not show, as little as a cluster can say. */
   begin(0, 1, (int[]){0});
   machine.is.tile_fill = machine.is.attention_fill = 0;
   cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
   expect_cluster("here.zug", 0);
-}
-
-/* Others write nothing. */
-Test(command, other) {
+  /* Others write nothing. */
   begin(1, 2, (int[]){0, 0});
-  cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
+  cr_expect_eq(CALIBRATE("-o", "there.zug"), ZX_EXIT_DONE);
   expect_said("out", "");
   expect_said("err", "");
-  cr_expect(access("here.zug", F_OK) && machine.closed == 1 && machine.allocs == machine.frees);
+  cr_expect(access("there.zug", F_OK) && machine.closed == 1 && machine.allocs == machine.frees);
 }
 
 /* ---- how it ends ---- */
