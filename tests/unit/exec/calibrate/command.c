@@ -150,6 +150,10 @@ Test(command, clusters) {
   machine.is.tile_fill = machine.is.attention_fill = 0;
   cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
   expect_cluster("here.zug", 0);
+  size_t n;
+  char *least = scratch_read("here.zug", &n);
+  cr_expect(strstr(least, ", tile_fill 0.001 ") && strstr(least, ", attention_fill 0.001 "), "%s", least);
+  free(least);
   /* Others write nothing. */
   begin(1, 2, (int[]){0, 0});
   cr_expect_eq(CALIBRATE("-o", "there.zug"), ZX_EXIT_DONE);

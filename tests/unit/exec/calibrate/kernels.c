@@ -158,6 +158,32 @@ Test(kernels, trials) {
   zb_arena_free(m.a);
 }
 
+/* It is what the file says of how it measured. */
+Test(kernels, shapes) {
+  ZxTrials t;
+  int attends[2] = {0}, sums[3] = {0}, chains = 0;
+  machine_start();
+  ZxMeasure m = machine_measure();
+  measured(&t, &m);
+  for (uint32_t i = 0; i < t.n; i++) {
+    const ZkCall *c = &t.trial[i].call;
+    const int64_t *size = c->in[0].size;
+    if (c->op == ZG_OP_ATTEND || c->op == ZG_OP_ATTEND_GRAD) {
+      cr_expect(size[0] == 4 && (size[1] == 128 || size[1] == 512) && size[2] == 64);
+      attends[size[1] == 512]++;
+    }
+    if (c->op != ZG_OP_POINTWISE) continue;
+    if (c->pointwise->nops > 1) chains += size[0] == 2048 && c->pointwise->nops == 16;
+    else if (c->in[0].rank == 2) sums[0] += size[0] == 64 && size[1] == 1024;
+    else sums[size[0] == 64 ? 1 : 2] += size[0] == 64 || size[0] * 4 == 16 << 20;
+  }
+  cr_expect(attends[0] == 4 && attends[1] == 4 && sums[0] == 6 && sums[1] == 1 && sums[2] == 1 &&
+            chains == 2);
+  cr_expect_eq(t.trial[t.n - 1].updates, 4 << 20);
+  zx_trials_close(&t);
+  zb_arena_free(m.a);
+}
+
 /* Three rounds at least; no more behind 10 s, by the slowest rank's clock. */
 Test(kernels, busy) {
   static const int slower[] = {1000, 8};
