@@ -82,7 +82,7 @@ static uint32_t add(ZxTrials *t, ZxTrial x) {
 }
 
 uint32_t zx_trial_call(ZxTrials *t, const ZkCall *c, bool stays) {
-  size_t scratch = zb_round_up(t->m->d->scratch(c, zk_pool_threads(t->m->env->pool)), 64);
+  size_t scratch = t->m->d->scratch(c, zk_pool_threads(t->m->env->pool));
   if (scratch > t->scratch_bytes) t->scratch_bytes = scratch;
   return add(t, (ZxTrial){.call = *c, .stays = stays, .before = stays});
 }

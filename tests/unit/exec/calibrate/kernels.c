@@ -216,6 +216,7 @@ Test(kernels, memory) {
     cr_assert_eq(((float *)(void *)t.area[0])[i], x, "%zu", i);
     cr_assert_eq(((uint16_t *)(void *)t.area[1])[i], zb_f32_to_bf16(x), "%zu", i);
   }
+  for (int k = 0; k < 4; k++) cr_expect_eq(t.bytes[k], 48 << 20); /* more than caches hold */
   for (int k = 2; k < 4; k++)
     for (size_t i = 0, n = t.bytes[k]; i < n; i += i + 64 < n ? 63 : 1) cr_assert_eq(t.area[k][i], 0);
   zx_trials_close(&t);

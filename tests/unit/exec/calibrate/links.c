@@ -74,6 +74,8 @@ Test(links, node) {
   expect_counts(counts, 10);
   cr_expect_eq(machine.messages, 9 * 100);
   cr_expect_eq(machine.naps, 18);
+  /* Ranks meet before each message's round, exchange or several, pause, and whatever goes beside. */
+  cr_expect_eq(machine.barriers, 9 + 2 + 2 * 18 + 10 * 10 + 4 * 9);
   /* Of four products, and of twice as many as the sums take, alone and beside them. */
   const ZlLevel *l = &machine.level[0];
   double x = 16 * MB / l->sums, sum = l->start + 2 * l->latency + x + 2 * sqrt(l->ramp * x);
@@ -211,14 +213,15 @@ Test(links, limits) {
   NEAR(level[0].beside, .05, 1e-5);
 }
 
-/* A second exchange behind a pause is later by 5 ms, in so many of nine rounds. */
+/* A second exchange behind a pause is later by 5 ms, in so many of nine rounds; in others by 2 ms. */
 static int late_rounds;
 static double late(int op, size_t bytes) {
   static uint64_t naps;
   static int round, of_round;
   (void)bytes;
   if (machine.naps != naps) naps = machine.naps, round++, of_round = 0;
-  return op == ZG_OP_ALL_GATHER && naps && ++of_round == 2 && round % 9 < late_rounds ? 5e-3 : 0;
+  if (op != GATHER || !naps || ++of_round != 2) return 0;
+  return round % 9 < late_rounds ? 5e-3 : 2e-3;
 }
 
 Test(links, traffic) {
@@ -228,5 +231,50 @@ Test(links, traffic) {
     machine.more = late;
     measure(level);
     cr_expect_eq(level[0].burst > 0, late_rounds >= 8, "%d rounds", late_rounds);
+  }
+}
+
+/* The largest takes no longer than 50 ms, by what 1 MB takes, unless it is as small as a 64th. */
+Test(links, sizes) {
+  static const struct {
+    double ms;
+    size_t most;
+  } sizes[] = {{3.1, 16 * MB}, {3.2, 4 * MB},  {12.4, 4 * MB}, {12.6, MB},
+               {49, MB},       {51, 256 * KB}, {250, 256 * KB}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    ZxLinkRates level[2];
+    size_t most = 0;
+    machine_ranks(0, 2, (int[]){0, 1});
+    ZlLevel *l = &machine.level[1];
+    l->ramp = 0;
+    l->bandwidth = l->sums = MB / 2 / (1e-3 * sizes[i].ms - l->start - l->latency);
+    measure(level);
+    NEAR(level[1].link, l->bandwidth, 1e-5);
+    for (uint32_t k = 0; k < machine.nexchanged; k++)
+      if (machine.exchanged[k].op == SUMS && machine.exchanged[k].bytes > most)
+        most = machine.exchanged[k].bytes;
+    cr_expect_eq(most, sizes[i].most, "%zu bytes of %g ms", most, sizes[i].ms);
+  }
+}
+
+/* All sizes but the smallest are what a line is laid through, by their relative errors. */
+static size_t odd_bytes;
+static double odd(int op, size_t bytes) { return op == GATHER && bytes == odd_bytes ? 20e-6 : 0; }
+Test(links, line) {
+  for (odd_bytes = KB; odd_bytes <= 16 * MB; odd_bytes = odd_bytes == KB ? 256 * KB : 4 * odd_bytes) {
+    ZxLinkRates level[2];
+    ZxFit f = {.x = 0};
+    double a, b;
+    machine_ranks(0, 2, (int[]){0, 0});
+    machine.more = odd;
+    const ZlLevel *l = &machine.level[0];
+    measure(level);
+    for (size_t bytes = 256 * KB; bytes <= 16 * MB; bytes *= 4) {
+      double moved = (double)bytes / 2, x = moved / l->bandwidth;
+      zx_fit_row(&f, moved, 2 * sqrt(moved), x + 2 * sqrt(l->ramp * x) + odd(GATHER, bytes));
+    }
+    zx_fit(&f, &a, &b);
+    NEAR(level[0].link, 1 / a, 1e-5);
+    NEAR(level[0].ramp, b * b / a, 1e-5);
   }
 }
