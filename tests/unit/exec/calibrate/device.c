@@ -63,9 +63,9 @@ static size_t offset(int i, const void *p, size_t bytes) {
 }
 
 /* As plan/time/cache.c: what of a value a cache has, if only so much went through since. */
-static double cached(int i, size_t at, double bytes, double before) {
+static double cached(int i, size_t at, double bytes, double before, double cache) {
   double end = area[i].end[at / LINE];
-  return end > 0 && before - end + bytes <= machine.is.cache ? bytes : 0;
+  return end > 0 && before - end + bytes <= cache ? bytes : 0;
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
@@ -175,9 +175,14 @@ static double check_chain(const ZkCall *c) {
   return points * (simple / machine.is.simple + special / machine.is.special);
 }
 
-/* What it finds in the cache is of before the call. Returns these bytes. */
-static double touch(const ZkCall *c, Ran *r) {
-  double found = 0, before = gone;
+typedef struct {
+  double bytes, cached, l1; /* of all operands; found in the cache; in the first one */
+} Found;
+
+/* What it finds is of before the call. */
+static Found touch(const ZkCall *c, Ran *r) {
+  double before = gone;
+  Found found = {0};
   size_t at[ZK_MAX_IN + ZK_MAX_OUT];
   int where[ZK_MAX_IN + ZK_MAX_OUT], n = c->nin + c->nout;
   r->of_call = 0;
@@ -190,7 +195,9 @@ static double touch(const ZkCall *c, Ran *r) {
     if (at[i] + bytes > *end) *end = at[i] + bytes;
     for (int k = c->nin; k < i; k++)
       cr_assert(at[i] >= at[k] + bytes_of(&c->out[k - c->nin]) || at[k] >= at[i] + bytes, "results overlap");
-    found += cached(where[i], at[i], (double)bytes, before);
+    found.bytes += (double)bytes;
+    found.cached += cached(where[i], at[i], (double)bytes, before, machine.is.cache);
+    found.l1 += cached(where[i], at[i], (double)bytes, before, L1);
     gone += (double)bytes;
     r->of_call += i < c->nin ? bytes : 0;
   }
@@ -199,12 +206,10 @@ static double touch(const ZkCall *c, Ran *r) {
   return found;
 }
 
-static double pass_seconds(const ZkCall *c, double found) {
-  double work = check_chain(c), bytes = 0;
-  for (int i = 0; i < c->nin; i++) bytes += (double)bytes_of(&c->in[i]);
-  bytes += (double)bytes_of(&c->out[0]);
-  if (bytes <= L1) return machine.is.launch + work;
-  return work + zp_stream_seconds(&machine.is, bytes, found);
+static double pass_seconds(const ZkCall *c, const Found *f) {
+  double work = check_chain(c);
+  if (f->l1 == f->bytes) return machine.is.launch + work;
+  return work + zp_stream_seconds(&machine.is, f->bytes, f->cached);
 }
 
 static size_t scratch(const ZkCall *c, int threads) {
@@ -217,7 +222,8 @@ static size_t scratch(const ZkCall *c, int threads) {
 static void run(const ZkEnv *env, const ZkCall *c) {
   Ran *r = ran(c);
   ZpNode node = {.call = *c};
-  double found = touch(c, r), seconds;
+  Found found = touch(c, r);
+  double seconds;
   r->runs++;
   machine.runs++;
   offset(SCRATCH, c->scratch, scratch_asked);
@@ -232,7 +238,7 @@ static void run(const ZkEnv *env, const ZkCall *c) {
     node.busiest = check_attention(c);
     seconds = zp_call_seconds(&machine.is, &node, 0);
     break;
-  case ZG_OP_POINTWISE: seconds = pass_seconds(c, found); break;
+  case ZG_OP_POINTWISE: seconds = pass_seconds(c, &found); break;
   default: cr_assert_fail("op %d", c->op);
   }
   world_compute(machine.takes ? machine.takes(c, seconds) : seconds);

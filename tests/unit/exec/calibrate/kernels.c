@@ -131,9 +131,10 @@ Test(kernels, trials) {
     uint64_t runs = 15 * (uint64_t)(x->before + x->calls) + 2 * (uint64_t)(x->before + 1);
     for (uint32_t k = 0; k < machine.nran; k++)
       if (machine.ran[k].call == &x->call) r = &machine.ran[k];
-    if (x->before)
-      cr_expect_eq(x->calls, x->seconds > 3e-3 ? 1 : (int)(3e-3 / x->seconds) + 1, "trial %u", i);
-    cr_expect((x->calls - 1) * x->seconds <= 3e-3 && x->calls * x->seconds > 1.5e-3, "trial %u", i);
+    /* One call of 2 us says it to 1 ns. Those whose operands move on find less of them the first time. */
+    double few = x->calls - 3e-3 / x->seconds;
+    if (x->before) cr_expect(x->calls == 1 || (few > -2 && few < 2), "%d calls of trial %u", x->calls, i);
+    cr_expect(few < 2 && x->calls * x->seconds > 1.5e-3, "%d calls of trial %u", x->calls, i);
     if (!r) {
       updates += runs;
       continue;
