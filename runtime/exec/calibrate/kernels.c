@@ -24,10 +24,6 @@ typedef struct {
   int64_t m, n, k;
 } Shape;
 
-static Shape shape_of(Use use, const Shape *s) {
-  return use == FORWARD ? *s : use == INPUT_GRAD ? (Shape){s->m, s->k, s->n} : (Shape){s->k, s->n, s->m};
-}
-
 ZkCall zx_product(ZkElem elem, int64_t rows, int64_t columns, int64_t depth) {
   ZkCall c = {.op = ZG_OP_DOT, .nin = 2, .nout = 1, .nax = 1, .ax = {'k'}};
   c.in[0] = view(elem, 2, (uint16_t[]){'m', 'k'}, (int64_t[]){rows, depth});
@@ -146,9 +142,8 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
   for (int e = 0; e < 2; e++)
     for (int i = 0; i < SHAPES; i++)
       for (int use = 0; use < USES; use++) {
-        Shape s = shape_of((Use)use, &shape[i]);
-        double m = (double)s.m, c = (double)s.n, k = (double)s.k,
-               is = t->trial[asked->product[e][i][use]].seconds;
+        double m = (double)shape[i].m, c = (double)shape[i].n, k = (double)shape[i].k, /* of each use */
+            is = t->trial[asked->product[e][i][use]].seconds;
         zx_fit_row(&n[e], 2 * m * c * k, 2 * (m * c + c * k + m * k), is - out->launch);
         best[e] = fmax(best[e], 2 * m * c * k / is);
       }

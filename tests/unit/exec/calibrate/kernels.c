@@ -140,6 +140,7 @@ Test(kernels, trials) {
       continue;
     }
     cr_expect_eq(r->runs, runs, "%zu runs of trial %u", r->runs, i);
+    if (x->call.op == ZG_OP_DOT) cr_expect_eq(x->window, 4 << 20); /* where a step's operands lie */
     if (x->call.op == ZG_OP_DOT) products[x->call.ax[0] == 'k' ? 0 : x->call.ax[0] == 'n' ? 1 : 2]++;
     if (x->call.op == ZG_OP_ATTEND) cr_expect_lt(x->window, 8 * r->of_call); /* as what was just made */
     if (x->stays) cr_expect(r->places == 1 && x->before == 1);
