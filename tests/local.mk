@@ -20,6 +20,7 @@ include tests/unit/plan/models/local.mk
 include tests/unit/plan/random/local.mk
 include tests/unit/plan/whole/local.mk
 include tests/unit/exec/local.mk
+include tests/unit/exec/calibrate/local.mk
 include tests/unit/exec/engine/local.mk
 include tests/unit/keep/local.mk
 include tests/unit/machine/local.mk

@@ -59,10 +59,13 @@ static bool is_ours(const uint8_t *head, size_t n) {
   return n == 16 && !memcmp(head, "# Measured by zr", 16);
 }
 
+static double giga(double x) { return x / 1e9; }
+static double micro(double x) { return x * 1e6; }
+
 static void add_level(ZbText *t, const char *name, const ZxLinkRates *r) {
-  zb_text_add(t,
-              "  level %s %d, link %.4g GB/s, sums %.4g GB/s, latency %.4g us, start %.4g us, ramp %.4g us, ",
-              name, r->size, r->link / 1e9, r->sums / 1e9, 1e6 * r->latency, 1e6 * r->start, 1e6 * r->ramp);
+  zb_text_add(
+      t, "  level %s %d, link %.4g GB/s, sums %.4g GB/s, latency %.4g us, start %.4g us, ramp %.4g us, ",
+      name, r->size, giga(r->link), giga(r->sums), micro(r->latency), micro(r->start), micro(r->ramp));
   if (r->burst > 0) zb_text_add(t, "burst %.4g KB, ", r->burst / 1e3);
   zb_text_add(t, "steal %.3g, beside %.3g # all-gather and all-reduce of five sizes, messages of 64 bytes; ",
               r->steal, r->beside);
@@ -92,29 +95,29 @@ static void describe(const ZxMeasure *m, const Options *o, double memory, const 
               m->d->describe(m->env));
   zb_text_add(t, "cluster here {\n");
   if (memory > 0)
-    zb_text_add(t, "  device memory %.4g GB # what was free, by the ranks of a node\n", memory / 1e9);
+    zb_text_add(t, "  device memory %.4g GB # what was free, by the ranks of a node\n", giga(memory));
   zb_text_add(
       t,
       "  device f32 %.4g GFLOPS, bf16 %.4g GFLOPS # the best product; as fast beside it as all of bf16 are\n",
-      k->f32 / 1e9, k->bf16 / 1e9);
-  zb_text_add(t, "  device products %.3g, tile_fill %.3g # twelve products, forward and backward\n",
+      giga(k->f32), giga(k->bf16));
+  zb_text_add(t, "  device products %.3g, tile_fill %.3g # fifteen products, forward and backward\n",
               k->products, fill(k->tile_fill));
   zb_text_add(t, "  device attention %.3g, attention_f32 %.3g, attention_grad %.3g, attention_fill %.3g",
               k->attention, k->attention_f32, k->attention_grad, fill(k->attention_fill));
   zb_text_add(t, " # causal, 128 and 512 positions, 4 heads of 64\n");
-  zb_text_add(t, "  device stream %.4g GB/s, cached %.4g GB/s, cache %.4g MB", k->stream / 1e9,
-              k->cached / 1e9, k->cache / 1e6);
+  zb_text_add(t, "  device stream %.4g GB/s, cached %.4g GB/s, cache %.4g MB", giga(k->stream),
+              giga(k->cached), k->cache / 1e6);
   zb_text_add(
       t, " # sums of two tensors of 16 MB; of rows and a bias, in 0.5 MB; in how much they become slower\n");
-  zb_text_add(t, "  device simple %.4g GFLOPS, special %.4g GFLOPS", k->simple / 1e9, k->special / 1e9);
+  zb_text_add(t, "  device simple %.4g GFLOPS, special %.4g GFLOPS", giga(k->simple), giga(k->special));
   zb_text_add(t, " # chains of products and sums; of exponentials and tanh\n");
-  zb_text_add(t, "  device update %.4g GB/s # AdamW of 4 M parameters\n", k->update / 1e9);
-  zb_text_add(t, "  device launch %.4g us # a sum of two tensors of 64 elements\n", 1e6 * k->launch);
+  zb_text_add(t, "  device update %.4g GB/s # AdamW of 4 M parameters\n", giga(k->update));
+  zb_text_add(t, "  device launch %.4g us # a sum of two tensors of 64 elements\n", micro(k->launch));
   if (level[0].size > 1) add_level(t, "node", &level[0]);
   if (level[1].size > 1) {
     if (level[0].size < 2)
       zb_text_add(t, "  level node 1, link %.4g GB/s # a rank has its node for itself\n",
-                  level[1].link / 1e9);
+                  giga(level[1].link));
     add_level(t, "nodes", &level[1]);
   }
   zb_text_add(t, "}\n");
@@ -138,12 +141,12 @@ static bool write_file(const ZxMeasure *m, const char *path, const ZbText *raw, 
 static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
   ZxKernelRates k;
   ZxTrials trials;
-  ZxLinkRates level[2] = {{.size = 1}, {.size = 1}};
+  ZxLinkRates level[2];
   double memory = memory_of_rank(m);
   bool ok = zx_trials_open(&trials, m, err);
   if (!zx_agree(m->c, ok)) return zx_trials_close(&trials), false;
   ok = zx_measure_kernels(&trials, &k, err);
-  if (ok && m->c->t->size(m->c) > 1) zx_measure_links(&trials, k.beside, level);
+  if (ok) zx_measure_links(&trials, k.beside, level);
   zx_trials_close(&trials);
   if (!ok || m->c->t->rank(m->c)) return zx_agree(m->c, ok);
   ZbText t = {0};
@@ -156,7 +159,7 @@ static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
 int zx_calibrate(ZxComm *c, int argc, char **argv) {
   ZbErr err = {0};
   Options o;
-  ZkEnv env = {.seed = 1};
+  ZkEnv env = {.pool = NULL};
   ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = &zx_device_cpu, .env = &env};
   bool given = take_options(c, argc, argv, m.a, &o), opened = false, ok = false;
   if (given) given = zx_agree(c, c->t->rank(c) || zb_may_write(o.out, &kind, &err));

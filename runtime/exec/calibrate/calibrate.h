@@ -24,6 +24,7 @@ typedef struct {
   ZkCall call;     /* places and scratch are given when it runs */
   bool stays;      /* its operands are those of the call before */
   size_t window;   /* they go through so much memory; 0: through all there is */
+  int before;      /* so many go before a sample, which finds what they left */
   int64_t updates; /* no call: AdamW, of so many elements */
   int calls;       /* of a sample */
   double seconds;  /* of a call: the median, of the slowest rank */
@@ -44,8 +45,8 @@ uint32_t zx_trial_update(ZxTrials *t, int64_t elems);
 bool zx_trials_ready(ZxTrials *t, ZbErr *err);
 void zx_trials_run(ZxTrials *t); /* collective */
 void zx_trial_run(ZxTrials *t, uint32_t i);
-double zx_measured(const ZxMeasure *m, double seconds); /* of all ranks the most */
-double zx_median(double *x, int n);                     /* sorts them */
+double zx_measured(const ZxMeasure *m, double mine); /* of all ranks the most */
+double zx_median(double *x, int n);                  /* sorts them */
 /* t = a x + b y over some rows, of least squares of t's relative errors, neither less than nothing. */
 typedef struct {
   double xx, xy, yy, x, y;

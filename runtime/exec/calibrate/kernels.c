@@ -24,10 +24,6 @@ typedef struct {
   int64_t m, n, k;
 } Shape;
 
-static Shape shape_of(Use use, const Shape *s) {
-  return use == FORWARD ? *s : use == INPUT_GRAD ? (Shape){s->m, s->k, s->n} : (Shape){s->k, s->n, s->m};
-}
-
 ZkCall zx_product(ZkElem elem, int64_t rows, int64_t columns, int64_t depth) {
   ZkCall c = {.op = ZG_OP_DOT, .nin = 2, .nout = 1, .nax = 1, .ax = {'k'}};
   c.in[0] = view(elem, 2, (uint16_t[]){'m', 'k'}, (int64_t[]){rows, depth});
@@ -102,9 +98,10 @@ typedef struct {
   uint32_t product[2][SHAPES][USES], attend[2][2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
 } Asked;
 enum { FAR = 4 << 20, UPDATED = 4 << 20 }; /* elements: more than caches hold */
-enum { ROWS = 64, COLUMNS = 1024 };        /* of a pass that may find what another left */
-enum { LEAST = 4 * ROWS * COLUMNS };       /* bytes of the smallest window, of operands and of results, */
-enum { NEAR = 4 << 20 };                   /* and of one in which a step's operands lie */
+/* Of a pass that may find what another left: a window is of 1, 2, 4, ... places, and gone through as a whole. */
+enum { ROWS = 64, COLUMNS = 1024 };
+enum { RESULT = 4 * ROWS * COLUMNS, LEAST = RESULT + 4 * COLUMNS }; /* bytes: of a call's result, operands */
+enum { NEAR = 4 << 20 }; /* of a window in which a step's operands lie */
 
 static Asked ask(ZxTrials *t) {
   Asked x;
@@ -129,6 +126,7 @@ static Asked ask(ZxTrials *t) {
   for (int i = 0; i < WINDOWS; i++) {
     x.rows[i] = zx_trial_call(t, &rows, false);
     t->trial[x.rows[i]].window = (size_t)LEAST << i;
+    t->trial[x.rows[i]].before = 1 << i;
   }
   x.tiny = zx_trial_call(t, &tiny, true);
   x.simple = zx_trial_call(t, &one, true);
@@ -144,9 +142,8 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
   for (int e = 0; e < 2; e++)
     for (int i = 0; i < SHAPES; i++)
       for (int use = 0; use < USES; use++) {
-        Shape s = shape_of((Use)use, &shape[i]);
-        double m = (double)s.m, c = (double)s.n, k = (double)s.k,
-               is = t->trial[asked->product[e][i][use]].seconds;
+        double m = (double)shape[i].m, c = (double)shape[i].n, k = (double)shape[i].k, /* of each use */
+            is = t->trial[asked->product[e][i][use]].seconds;
         zx_fit_row(&n[e], 2 * m * c * k, 2 * (m * c + c * k + m * k), is - out->launch);
         best[e] = fmax(best[e], 2 * m * c * k / is);
       }
@@ -160,27 +157,31 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
   out->bf16 = xx / x / out->products;
 }
 
+/* Of attention without its launches: backward is three kernels. */
+static double attention_seconds(const ZxTrials *t, const Asked *x, int elem, int grad, int i, double launch) {
+  return t->trial[x->attend[elem][grad][i]].seconds - (grad ? 3 : 1) * launch;
+}
+
 /* Two lengths: what grows with pairs, and what grows with queries. */
 static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
-  double flops[LENGTHS], rows[LENGTHS], is[LENGTHS], ratio = 0, slower = 0;
+  double flops[LENGTHS], rows[LENGTHS], is[2][2][LENGTHS], ratio = 0, slower = 0, a, b;
+  ZxFit fit = {.x = 0};
   for (int i = 0; i < LENGTHS; i++) {
     flops[i] = 4. * HEADS * HD * zg_attend_pairs(true, 0, length[i], length[i]);
     rows[i] = 4. * HEADS * HD * (double)length[i];
-    is[i] = t->trial[x->attend[0][0][i]].seconds - out->launch;
+    for (int k = 0; k < 4; k++) is[k / 2][k % 2][i] = attention_seconds(t, x, k / 2, k % 2, i, out->launch);
+    zx_fit_row(&fit, flops[i], rows[i], is[0][0][i]);
   }
-  double det = flops[0] * rows[1] - flops[1] * rows[0];
-  double a = (is[0] * rows[1] - is[1] * rows[0]) / det, b = (flops[0] * is[1] - flops[1] * is[0]) / det;
-  if (!(a > 0) || !(b > 0)) a = is[1] / flops[1], b = 0;
+  zx_fit(&fit, &a, &b);
+  if (!(a > 0)) a = is[0][0][1] / flops[1], b = 0; /* on a busy machine */
   out->attention_fill = b / a;
   out->attention_f32 = 1 / (a * out->f32);
   for (int i = 0; i < LENGTHS; i++) { /* five products backward where FLOPs count four */
     double work = 2 * (flops[i] + out->attention_fill * rows[i]) * a;
-    ratio += 1.25 * work / (t->trial[x->attend[0][1][i]].seconds - 3 * out->launch) / LENGTHS;
+    ratio += 1.25 * work / is[0][1][i] / LENGTHS;
+    for (int grad = 0; grad < 2; grad++) /* bf16: all of it with the same fill and backward */
+      slower += is[1][grad][i] / is[0][grad][i] / (2 * LENGTHS);
   }
-  for (int grad = 0; grad < 2; grad++) /* bf16: all of it with the same fill and backward */
-    for (int i = 0; i < LENGTHS; i++)
-      slower +=
-          t->trial[x->attend[1][grad][i]].seconds / t->trial[x->attend[0][grad][i]].seconds / (2 * LENGTHS);
   out->attention = out->attention_f32 * out->f32 / (out->bf16 * slower);
   out->attention_grad = ratio;
 }
@@ -190,9 +191,9 @@ static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out)
 static void fit_passes(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
   double rate[WINDOWS];
   out->stream = 12. * FAR / (t->trial[x->far].seconds - out->launch);
-  for (int i = 0; i < WINDOWS; i++) rate[i] = 2. * LEAST / (t->trial[x->rows[i]].seconds - out->launch);
+  for (int i = 0; i < WINDOWS; i++) rate[i] = (LEAST + RESULT) / (t->trial[x->rows[i]].seconds - out->launch);
   out->cached = fmax(out->stream, rate[0]);
-  out->cache = 2. * LEAST;
+  out->cache = LEAST + RESULT;
   for (int i = 1; i < WINDOWS && rate[i] * rate[i] > out->stream * out->cached; i++) out->cache *= 2;
 }
 

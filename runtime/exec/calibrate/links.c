@@ -13,6 +13,7 @@ enum { MESSAGE = 64, SMALL = 1024, LARGE = 16 << 20, SIZES = 4, ROUNDS = 9 };
 typedef struct {
   const ZxMeasure *m;
   ZxGroup group; /* -1: this rank is in none */
+  double steps;  /* of each of two ways of a small all-reduce */
   size_t drain;  /* of a gather after which a token bucket is empty; 0: there is none */
   char *part, *whole;
 } Link;
@@ -171,55 +172,37 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   ZxLinkRates r = {.size = size};
   if (size < 2) return r;
   Exchanges x;
-  double n = size, message = time_message(l, peer, first), nothing;
+  double message = time_message(l, peer, first), ring = size - 1, moved = ring / size, nothing;
   size_t most = large(l);
   double sooner = fmax(time_burst(l, most / 4), time_burst(l, most));
   if (sooner > 0) l->drain = most;
   time_exchanges(l, size, most, &x);
-  r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * n - 3));
+  r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * l->steps - 1));
   r.start = fmax(1e-8, message - r.latency);
-  double fixed = r.start + (n - 1) * r.latency;
-  fit(&x, GATHER, (n - 1) / n, fixed, &r.link, &r.ramp);
-  fit(&x, SUMS, 2 * (n - 1) / n, fixed + (n - 1) * r.latency, &r.sums, &nothing);
-  r.burst = sooner * r.link;
+  /* While nothing moves a bucket fills: of exchanges one behind another that is what they are sooner by. */
+  double gather = r.start + ring * r.latency, sums = r.start + 2 * l->steps * r.latency;
+  fit(&x, GATHER, moved, l->drain ? 0 : gather, &r.link, &r.ramp);
+  fit(&x, SUMS, 2 * moved, l->drain ? 0 : sums, &r.sums, &nothing);
+  r.burst = l->drain ? (sooner + gather) * r.link : 0;
   share(l, t, product, most, &r);
   l->drain = 0;
   return r;
 }
 
-static double number(const ZxMeasure *m, double x, ZxReduce op) {
-  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &x, 1, ZX_F64, op));
-  return x;
-}
-
-/* Ranks of the node, ascending. */
-static int near(const ZxMeasure *m, int *peer, bool *first) {
+/* How many ranks this one's node has, or, `far`, how many nodes there are, each by its first rank. peer: of the
+ * first two of them the other one, if this is one of them; else -1. */
+static int count(const ZxMeasure *m, bool far, int *peer, bool *first) {
   ZxComm *c = m->c;
-  int rank = c->t->rank(c), size = c->t->size(c), n = 0, at = 0, other[2] = {-1, -1};
+  int rank = c->t->rank(c), size = c->t->size(c), n = 0, at = -1, other = -1;
   const int *node = c->t->nodes(c);
   for (int i = 0; i < size; i++) {
-    if (node[i] != node[rank]) continue;
+    if (node[i] != (far ? i : node[rank])) continue;
     if (i == rank) at = n;
-    if (n < 2) other[n] = i;
+    else if (n < 2) other = i;
     n++;
   }
   *first = at == 0;
-  *peer = n > 1 && at < 2 ? other[1 - at] : -1;
-  return n;
-}
-
-static int far(const ZxMeasure *m, int *peer, bool *first) {
-  ZxComm *c = m->c;
-  int rank = c->t->rank(c), size = c->t->size(c), n = 0, at = -1, leader[2] = {-1, -1};
-  const int *node = c->t->nodes(c);
-  for (int i = 0; i < size; i++) {
-    if (node[i] != i) continue;
-    if (i == rank) at = n;
-    if (n < 2) leader[n] = i;
-    n++;
-  }
-  *first = at == 0;
-  *peer = n > 1 && (at == 0 || at == 1) ? leader[1 - at] : -1;
+  *peer = at == 0 || at == 1 ? other : -1;
   return n;
 }
 
@@ -231,11 +214,13 @@ void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]) {
   bool first;
   Link l = {.m = m, .part = calloc(1, LARGE), .whole = calloc(1, LARGE)};
   if (!l.part || !l.whole) zb_out_of_memory(LARGE);
-  int size = (int)number(m, near(m, &peer, &first), ZX_MAX);
+  int size = (int)zx_measured(m, count(m, false, &peer, &first));
   l.group = c->t->split(c, node[rank]);
+  l.steps = size - 1; /* a ring; between nodes a tree */
   level[0] = measure(&l, t, product, size, peer, first);
-  size = far(m, &peer, &first);
+  size = count(m, true, &peer, &first);
   l.group = c->t->split(c, node[rank] == rank ? 0 : -1);
+  l.steps = log2(size);
   level[1] = measure(&l, t, product, size, peer, first);
   free(l.part);
   free(l.whole);

@@ -11,9 +11,9 @@ enum { IN_BYTES = 48 << 20, OUT_BYTES = 48 << 20, ROUNDS = 15, LEAST = 3, CYCLE 
 #define SAMPLE 3e-3 /* seconds of a sample, at least */
 #define ENOUGH 10   /* seconds, after which a busy machine is spared more rounds than LEAST */
 
-double zx_measured(const ZxMeasure *m, double seconds) {
-  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &seconds, 1, ZX_F64, ZX_MAX));
-  return seconds;
+double zx_measured(const ZxMeasure *m, double mine) {
+  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &mine, 1, ZX_F64, ZX_MAX));
+  return mine;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -51,7 +51,7 @@ static void fill(void *p, size_t bytes, ZkElem elem) {
 }
 
 bool zx_trials_open(ZxTrials *t, const ZxMeasure *m, ZbErr *err) {
-  *t = (ZxTrials){.m = m};
+  *t = (ZxTrials){.m = m, .scratch_bytes = 64}; /* more than nothing is asked for */
   const size_t bytes[] = {IN_BYTES, IN_BYTES, OUT_BYTES, OUT_BYTES};
   for (int i = 0; i < ZX_AREAS; i++)
     if (!(t->area[i] = m->d->alloc(m->env, t->bytes[i] = bytes[i], err))) return zx_trials_close(t), false;
@@ -82,9 +82,9 @@ static uint32_t add(ZxTrials *t, ZxTrial x) {
 }
 
 uint32_t zx_trial_call(ZxTrials *t, const ZkCall *c, bool stays) {
-  size_t scratch = zb_round_up(t->m->d->scratch(c, zk_pool_threads(t->m->env->pool)), 64);
+  size_t scratch = t->m->d->scratch(c, zk_pool_threads(t->m->env->pool));
   if (scratch > t->scratch_bytes) t->scratch_bytes = scratch;
-  return add(t, (ZxTrial){.call = *c, .stays = stays});
+  return add(t, (ZxTrial){.call = *c, .stays = stays, .before = stays});
 }
 
 uint32_t zx_trial_update(ZxTrials *t, int64_t elems) { return add(t, (ZxTrial){.updates = elems}); }
@@ -131,14 +131,14 @@ void zx_trial_run(ZxTrials *t, uint32_t i) {
 
 static double sample(ZxTrials *t, uint32_t i) {
   ZxTrial *x = &t->trial[i];
-  if (x->stays) zx_trial_run(t, i);
+  for (int k = 0; k < x->before; k++) zx_trial_run(t, i);
   double from = zb_now();
   for (int k = 0; k < x->calls; k++) zx_trial_run(t, i);
   return (zb_now() - from) / x->calls;
 }
 
 bool zx_trials_ready(ZxTrials *t, ZbErr *err) {
-  t->scratch = t->m->d->alloc(t->m->env, t->scratch_bytes + 64, err);
+  t->scratch = t->m->d->alloc(t->m->env, t->scratch_bytes, err);
   return t->scratch != NULL;
 }
 
