@@ -138,11 +138,11 @@ Test(command, clusters) {
   cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
   expect_file(DEVICE("4 ranks", "1 thread", MEMORY("2")) LEVEL(NEAR) LEVEL(FAR) "}\n", 2);
   put_memory("MemAvailable: 3000000 kB\n", "5000000000\n", "1000000000\n");
-  begin(0, 2, (int[]){0, 1});
+  begin(0, 3, (int[]){0, 1, 1}); /* of which the second node's say nothing here */
   machine.level[1].burst = 2e6;
   cr_expect_eq(CALIBRATE("-o", "here.zug"), ZX_EXIT_DONE);
   char text[4096];
-  snprintf(text, sizeof text, "%s%s%s}\n", DEVICE("2 ranks", "1 thread", MEMORY("3.072")), APART,
+  snprintf(text, sizeof text, "%s%s%s}\n", DEVICE("3 ranks", "1 thread", MEMORY("3.072")), APART,
            LEVEL(LIMITED));
   expect_file(text, 2);
   /* Of constants that do not show, as little as a cluster can say. */
