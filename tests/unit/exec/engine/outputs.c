@@ -174,6 +174,25 @@ Test(outputs, refused) {
   refuse(HEAD "  output z = y\n" TAIL, "none/out", "none/out", NULL);
 }
 
+/* Of what is given up nothing stays. */
+static void give_up(Player *p) {
+  ZxPredict *t = NULL;
+  p->ok = zx_engine_init(p->e, &p->err) && (t = zx_predict_open(p->e, p->job->save, SAMPLES, &p->err)) &&
+          zx_engine_step(p->e, 1, &p->step[1], &p->err);
+  zx_predict_abandon(t);
+}
+
+Test(outputs, given_up) {
+  Model m = job_model(NULL, HEAD "  output z = y\n" TAIL, NULL);
+  Job j = job_of(&m, "bind batch = 4 micro 2 optimizer sgd(lr = 1)", "mesh d = 2 split batch over d",
+                 &zx_device_cpu, (ZpOptions){.forward_only = true, .outputs = true});
+  j.save = zb_strdup(j.q.a, scratch("out"));
+  job_play(&j, give_up);
+  cr_expect_eq(scratch_files(), 0);
+  job_close(&j);
+  model_close(&m);
+}
+
 /* ---- beside training ---- */
 typedef struct {
   double loss[WORLD_MOST][3], aux[WORLD_MOST][3];

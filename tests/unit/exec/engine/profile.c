@@ -19,6 +19,7 @@ static const char text[] = "model W {\n"
 
 /* Two steps with batch 4, seq 16, in two micro-batches, after one that is not counted; and then a look. */
 static ZxPeaks peak;
+static const ZlCluster *cluster; /* by which times are predicted; or NULL */
 static void two_steps(Player *p) {
   void (*look)(const ZxEngine *) = p->job->ctx;
   p->ok = zx_engine_init(p->e, &p->err);
@@ -34,6 +35,7 @@ static void run(const char *model, const char *more, bool times, ZxPeaks of, voi
       job_of(&m, "bind batch = 4 micro 2 optimizer adamw(lr = 0.001) ", more, &zx_device_cpu, (ZpOptions){0});
   peak = of;
   j.o.times = times;
+  j.o.cluster = cluster;
   j.ctx = (void *)(uintptr_t)look;
   job_play(&j, two_steps);
   job_close(&j);
@@ -121,6 +123,32 @@ static void expect_bounds(const ZxEngine *e) {
 }
 Test(profile, bounds_of_calls) { /* some are bounded by the one, some by the other */
   run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e8, .bytes = 1e9}, expect_bounds);
+}
+
+/* What is predicted of calls is what is predicted of their op. */
+static void expect_predictions(const ZxEngine *e) {
+  ZxCallTime c[64];
+  const ZxWork *w = zx_engine_work(e);
+  uint32_t n = zx_engine_calls(e, c, 64);
+  for (int op = 0; op < ZG_OP_COUNT; op++) {
+    double predicted = 0, calls = 0;
+    for (uint32_t i = 0; i < n; i++)
+      if (c[i].op == op) predicted += c[i].work.predicted, calls += (double)c[i].calls;
+    NEAR(predicted, w[op].predicted);
+    if (op == ZG_OP_DOT) cr_expect(calls > 0 && predicted > 1e-6 * calls, "each is started");
+  }
+}
+Test(profile, predictions_of_calls) {
+  static const char text_of[] =
+      "cluster c { device memory 1 GB, f32 10 GFLOPS, bf16 10 GFLOPS, products 0.9, "
+      "attention 0.5, attention_grad 1, stream 10 GB/s, launch 1 us, steal 0.1 }\n";
+  ZbArena *a = zb_arena_new();
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  cluster = zl_cluster(zl_load_text(a, s, d, "c", text_of, sizeof text_of - 1, NULL), d, NULL);
+  cr_assert(cluster && !zl_errors(d));
+  run(text, "bind seq = 16", true, (ZxPeaks){0}, expect_predictions);
+  zb_arena_free(a);
 }
 
 /* Two steps of Muon, of a matrix of 8 columns and 4 rows in five iterations: of each x x', its square, and
