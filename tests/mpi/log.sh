@@ -49,6 +49,7 @@ $read "$first" >events.txt
 START step 0' ] || { cat events.txt; fail "the head of an event file"; }
 grep -q '^0 command text' events.txt && grep -q '^0 recipe text' events.txt && grep -q '^0 plan text' events.txt || fail "no texts"
 grep -q '^recipe pipe2 ' events.txt && grep -q '^recipe pipe2 for model GPT2' events.txt || { cat events.txt; fail "not the recipe's text, or not the plan's"; }
+grep -q '^zrun train gpt2.zsg --recipe ' events.txt || { cat events.txt; fail "not the command"; }
 
 # A run that goes on: another file, named after the first, that begins where steps do.
 train 9 --resume-from kept/step-00000005
