@@ -189,7 +189,7 @@ typedef struct ZgGraph {
 ZgGraph *zg_graph_new(ZbArena *arena, const char *model);
 uint32_t zg_axis_add(ZgGraph *g, const char *name, int64_t size);
 uint32_t zg_axis_find(const ZgGraph *g, const char *name); /* ZG_NONE if there is none */
-/* Whether it is a vocabulary's: rows of a table are looked up by it, or it is the classes of a cross entropy. */
+/* Whether it is a vocabulary's: a table is looked up by it, or it is the classes of a cross entropy. */
 bool zg_axis_is_looked_up(const ZgGraph *g, uint32_t axis);
 uint32_t zg_param_add(ZgGraph *g, ZgParam p);
 uint32_t zg_region_add(ZgGraph *g, ZgRegionKind kind, uint32_t parent, const char *label, const char *block);

@@ -37,8 +37,8 @@ static void catch_signals(void) {
 }
 
 /* ---- output ---- */
-/* A pipe or a terminal opened anew, so that a write of ours does not wait and those of others who have it still
- * do; else the descriptor itself: what is written to a file waits for nobody. */
+/* A pipe or a terminal is opened anew: our writes do not wait then, those of others who have it still do.
+ * Anything else is the descriptor itself: what is written to a file waits for nobody. */
 static int open_output(void) {
   struct stat st;
   bool waits = fstat(STDOUT_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || isatty(STDOUT_FILENO));

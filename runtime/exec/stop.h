@@ -14,8 +14,8 @@ typedef struct {
 } ZxStop;
 
 /* From now on SIGTERM, SIGUSR1 and SIGINT (Ctrl-C) ask for a stop instead of ending the program; SIGINT after
- * another of them ends it at once. What is printed waits for a reader of the standard output as ever, but from
- * then on is lost while there is none: mpirun reads nothing any more from the ranks that it ends. */
+ * another of them ends it at once. What is printed waits for a reader of the standard output as ever. After a
+ * signal it is lost if nobody reads: mpirun reads nothing any more from the ranks that it ends. */
 void zx_stop_on_signals(void);
 /* `began`: when the run did, by zb_now; limit: its seconds, 0 if there is no limit. `saves`: something is
  * written at a stop, for which time must be left. */

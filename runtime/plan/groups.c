@@ -19,8 +19,9 @@ static void bind_freeze(ZpBuild *b) {
   uint32_t n = 0, params = 0, trained = 0, named = 0, left = 0;
   bool *frozen = marks(b, r->freeze.of), *but = marks(b, r->freeze.but);
   for (uint32_t i = 0; i < g->nparams; i++) {
-    named += frozen[i] || r->freeze.all;
-    left += frozen[i] = (frozen[i] || r->freeze.all) && !but[i];
+    bool is = frozen[i] || r->freeze.all;
+    named += is;
+    left += frozen[i] = is && !but[i];
     params += !g->params[i].state;
     trained += !g->params[i].state && !frozen[i];
     n += frozen[i] |= g->params[i].state && !g->params[i].update;

@@ -98,7 +98,7 @@ typedef struct {
   uint32_t product[2][SHAPES][USES], attend[2][2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
 } Asked;
 enum { FAR = 4 << 20, UPDATED = 4 << 20 }; /* elements: more than caches hold */
-/* Of a pass that may find what another left: a window is of 1, 2, 4, ... places, and gone through as a whole. */
+/* Of a pass that may find what another left: a window is of 1, 2, 4, ... places, gone through as a whole. */
 enum { ROWS = 64, COLUMNS = 1024 };
 enum { RESULT = 4 * ROWS * COLUMNS, LEAST = RESULT + 4 * COLUMNS }; /* bytes: of a call's result, operands */
 enum { NEAR = 4 << 20 }; /* of a window in which a step's operands lie */

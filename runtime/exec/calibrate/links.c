@@ -189,8 +189,8 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   return r;
 }
 
-/* How many ranks this one's node has, or, `far`, how many nodes there are, each by its first rank. peer: of the
- * first two of them the other one, if this is one of them; else -1. */
+/* How many ranks this one's node has; with `far`, how many nodes there are, each by its first rank. peer: of
+ * the first two of them the other one, if this is one of them; else -1. */
 static int count(const ZxMeasure *m, bool far, int *peer, bool *first) {
   ZxComm *c = m->c;
   int rank = c->t->rank(c), size = c->t->size(c), n = 0, at = -1, other = -1;

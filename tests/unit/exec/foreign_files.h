@@ -1,4 +1,4 @@
-/* Weights by other names in a test's folder: files of tensors, and a graph whose parameters have other names. */
+/* Weights by other names in a test's folder: files of tensors, and a graph that has the names. */
 #ifndef ZUG_TEST_FOREIGN_FILES_H
 #define ZUG_TEST_FOREIGN_FILES_H
 

@@ -91,8 +91,8 @@ Test(stop, signals) {
 }
 
 /* ---- output ---- */
-/* What a run that is asked to stop prints into `in`, read from `from`, when nobody reads: lost, but nothing is
- * waited for. What has been printed before waits for its reader. A code for each thing that is not so. */
+/* What a run that is asked to stop prints into `in`, read from `from`, when nobody reads: it is lost, and the
+ * run does not wait. What has been printed before waits for its reader. A code for each thing that is not so. */
 enum { LINES = 3000, LINE = 40 }; /* more than a pipe or a terminal holds */
 
 static int prints_without_reader(int in, int from) {

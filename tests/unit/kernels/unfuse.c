@@ -139,8 +139,8 @@ Test(unfuse, sums_of_a_norm) {
   cr_expect(u.call[0].accumulate && !u.call[0].pointwise && !u.call[1].accumulate);
 }
 
-/* With a prologue, which makes operand 0 and what is summed: in result 0, before that is there. Registers: the
- * gradient 0; inputs 1 and 2; their product 3, of the prologue; what follows the gradient 4. */
+/* A prologue makes operand 0 and what is summed, in result 0 before that is there. Registers: the gradient 0;
+ * inputs 1 and 2; their product 3, of the prologue; what follows the gradient 4. */
 Test(unfuse, sums_of_what_a_prologue_makes) {
   static ZkPointwiseOp ops[] = {{.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_ADD, .a = 0, .b = 1}};
   static const ZkPointwise function = {
@@ -167,7 +167,7 @@ Test(unfuse, sums_of_what_a_prologue_makes) {
 }
 
 /* ---- prologues and epilogues ---- */
-/* A result that is stored twice, as it is and otherwise: it lies where it is stored, and is not made again. */
+/* A result that is stored as it is, and otherwise too: it lies where it is stored, and is not made again. */
 Test(unfuse, stored_results_are_kept) {
   static ZkPointwiseOp neg = {.op = ZG_OP_NEG, .a = 0};
   static const ZkPointwise function = {.nops = 1, .nout = 2, .out = {2, 0}, .ops = &neg};

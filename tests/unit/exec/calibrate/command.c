@@ -236,7 +236,7 @@ Test(command, files) {
   expect_end(CALIBRATE("-o", "nowhere/here.zug"), ZX_EXIT_DONE, "");
 }
 
-/* All of the memory or nothing: this rank's failure, another's, the file's that cannot be written at the end. */
+/* All of the memory or nothing: this rank fails, another does, or the file cannot be written at the end. */
 Test(command, failures) {
   for (int k = 1; k <= 5; k++) {
     char text[80];

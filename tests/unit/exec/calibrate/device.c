@@ -106,8 +106,8 @@ static void check_view(const ZkView *v) {
   }
 }
 
-/* Rows and columns of whole tiles, as a layer has them: x[m k], w[k n] and g[m n]. Sums are over what both have;
- * gradients of weights, over m, are added up in f32. */
+/* Rows and columns of whole tiles, as a layer has them: x[m k], w[k n] and g[m n]. Sums are over what both
+ * have; gradients of weights, over m, are added up in f32. */
 static void check_product(const ZkCall *c) {
   const ZkView *x = &c->in[0], *y = &c->in[1], *z = &c->out[0];
   cr_assert(c->nin == 2 && c->nout == 1 && c->nax == 1 && x->elem == y->elem);

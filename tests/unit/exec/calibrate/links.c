@@ -58,8 +58,9 @@ static void expect_counts(const Exchanged *e, uint32_t n) {
 
 enum { GATHER = ZG_OP_ALL_GATHER, SUMS = ZG_OP_ALL_REDUCE, KB = 1024, MB = 1024 * KB };
 
-/* Ten times each, of which the first sets up: small ones 20 at once, others two. Two more of 1 MB say how large
- * the largest may be, pairs behind nine pauses whether there is a bucket; nine sums go alone, nine beside. */
+/* Ten times each, of which the first sets up: small ones 20 at once, others two. Two more of 1 MB say how
+ * large the largest may be, pairs behind nine pauses whether there is a bucket. Nine sums go alone, nine
+ * beside. */
 Test(links, node) {
   ZxLinkRates level[2];
   machine_ranks(0, 2, (int[]){0, 0});
@@ -120,8 +121,8 @@ Test(links, slower) {
   expect_level(&level[0], 0);
 }
 
-/* A token bucket, as links of rented machines have: 10 ms of the link after a pause. Exchanges are smaller, so
- * that none takes more than 50 ms, and others empty the bucket before. */
+/* A token bucket, as links of rented machines have: 10 ms of the link after a pause. Exchanges are smaller,
+ * so that none takes more than 50 ms, and others empty the bucket before. */
 static void make_slow(double burst) {
   machine.level[1].bandwidth = 25e6;
   machine.level[1].sums = 20e6;
