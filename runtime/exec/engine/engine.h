@@ -65,9 +65,9 @@ uint64_t zx_engine_data_samples(const ZxEngine *e);
 bool zx_engine_try_data(ZxEngine *e, int64_t steps, ZbErr *err);
 uint64_t zx_engine_untouched(
     const ZxEngine *e); /* of the host's memory, at start-up: what steps are going to touch */
-/* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for
- * the host. */
-void zx_engine_tell(const ZxEngine *e, ZbText *out);
+/* Lines for people: how ranks exchange, and what that takes by the link of the cluster's device (may be NULL)
+ * or its own; what of the device's memory is taken beside the arena. Nothing for the host. */
+void zx_engine_tell(const ZxEngine *e, const ZlCluster *c, ZbText *out);
 
 /* Lines for people: calls that the device does in a slower way than it might, why, and what that costs a step
  * by the bounds of the cluster's device (may be NULL) or its own. Nothing for the host. Of this rank's engine;

@@ -179,7 +179,7 @@ struct ZxEngine {
   uint32_t head[ZP_QUEUES];
   uint32_t *flight, nflight;             /* instructions under way */
   uint32_t at;                           /* the compute instruction that is played or waits; ZP_NONE: none */
-  const ZpNode *node;                    /* its node, if that is a collective */
+  const ZpNode *node;                    /* the node of its lists that is done or waited for */
   ZxBeside beside_calls[ZP_MOST_BESIDE]; /* collectives of its list that are under way */
   uint32_t nbeside;
 
@@ -241,7 +241,7 @@ void zx_settle(ZxEngine *e);              /* collective, after it */
 
 /* ---- ways.c ---- */
 /* What it costs that ranks exchange by way of the host; that steps are queued anew. Added to a line. */
-void zx_say_staged(const ZxEngine *e, ZbText *out);
+void zx_say_staged(const ZxEngine *e, const ZlCluster *c, ZbText *out);
 void zx_say_queued(const ZxEngine *e, ZbText *out);
 double zx_step_calls(const ZxEngine *e); /* of a step, about */
 

@@ -171,7 +171,6 @@ static void run_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, con
 
 static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c, const ZxCut *cut,
                      const ZxFrame *f) {
-  e->node = n->dims ? n : NULL;
   if (n->dims && c->op == ZG_OP_ROUND) zx_begin_round(e, c);
   else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, n, c);
   else if (zp_begins(n)) run_collective(e, s, n, c);
@@ -196,7 +195,6 @@ static void join(ZxEngine *e, uint32_t i) {
     e->node = x.node;
     zx_end_collective(e, &x);
     zx_trace_node(e, x.at, zp_node_bytes(x.segment, x.node), x.began, zb_now());
-    e->node = NULL;
   }
   e->nbeside = left;
 }
@@ -251,6 +249,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     const ZpNode *n = &l->nodes[i];
     ZkCall *c = &e->calls[segment].of[phase][i];
     join(e, i);
+    e->node = n;
     set_pointers(e, s, n, f, c);
     if (c->op == ZG_OP_ROUND && !rounds) first = i, round = 0, rounds = zx_count_rounds(e, n, c);
     if (n->rounds) set_round(n, c, round, l->nodes[first].call.opt[1]);

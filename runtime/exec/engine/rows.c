@@ -127,7 +127,6 @@ static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   size_t bytes = (size_t)r->experts * sizeof(int32_t);
   void *all = e->dev->host ? r->ends : n->dims ? c->scratch : c->in[0].data;
   if (n->dims) {
-    e->node = n;
     zx_enter_nodes(e);
     ZxRequest q = e->c->t->all_gather(e->c, e->node_group[n->dims], c->in[0].data, bytes, all);
     zx_leave_nodes(e, ZP_MOST_BESIDE);

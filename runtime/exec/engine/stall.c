@@ -42,11 +42,12 @@ static void add_device(const ZxEngine *e, ZbText *out) {
   zb_text_free(&t);
 }
 
+/* Of an instruction it is a node that waits for a request. */
 static void add_what(const ZxEngine *e, ZxRequest r, ZbText *out) {
   if (r == ZX_FOR_DEVICE) add_device(e, out);
   else if (r == ZX_FOR_QUEUES) add_flights(e, out);
   else {
-    if (e->at != ZP_NONE && e->node)
+    if (e->at != ZP_NONE)
       zb_text_add(out, "`%s` at %s: ", zg_op_info[e->node->call.op].text, zp_loc_text(e->p, e->node->loc));
     add_request(e, r, out);
   }

@@ -176,14 +176,14 @@ static double sent(const ZpPlan *p, const ZpStage *st) {
   return bytes;
 }
 
-void zx_say_staged(const ZxEngine *e, ZbText *out) {
+void zx_say_staged(const ZxEngine *e, const ZlCluster *c, ZbText *out) {
   char x[2][24];
-  ZkRates r = {0};
+  Ways w = {.dev = e->dev, .env = e->env};
   double bytes = sent(e->p, e->st);
   if (bytes <= 0 || !e->dev->rates) return;
-  e->dev->rates(e->env, &r);
+  take_rates(&w, c);
   zb_text_add(out, "; %s a step go down and up the host's link, about %s", zb_bytes(x[0], (uint64_t)bytes),
-              ms(x[1], over(2 * bytes, r.link)));
+              ms(x[1], over(2 * bytes, w.rates.link)));
 }
 
 double zx_step_calls(const ZxEngine *e) {

@@ -51,7 +51,7 @@ static void introduce(ZxRun *r) {
            p->stages[s].ninsts, p->stages[s].ninsts > 1 ? "s" : "");
   ZbText t = {0};
   tell_eval(r, &t);
-  zx_engine_tell(r->engine, &t);
+  zx_engine_tell(r->engine, r->cluster, &t);
   if (r->memory.s) zb_text_put(&t, r->memory.s, r->memory.len);
   if (r->o.steps && !r->o.evaluates) zx_epochs_begin(&r->epochs, r->o.steps, zx_run_taken(r, r->o.steps), &t);
   zx_run_say(&t);

@@ -65,12 +65,13 @@ Test(engine, what_a_stalled_step_waits_for) {
   relax(&e, ZX_FOR_QUEUES);
   e.nflight = 0, e.step = 0;
   relax(&e, ZX_FOR_QUEUES);
+  e.at = ZP_NONE;
   relax(&e, 7);
-  e.node = &node, e.step = 12;
+  e.at = 0, e.node = &node, e.step = 12;
   relax(&e, 7);
   table.explain = NULL;
   relax(&e, 7);
-  e.at = ZP_NONE, e.node = NULL;
+  e.at = ZP_NONE;
   relax(&e, ZX_FOR_DEVICE);
   done[2] = false;
   table.stall_hint = "A says more", table.progress = NULL;
@@ -98,7 +99,7 @@ Test(engine, what_a_stalled_step_waits_for) {
       "[rank 2] note: step 12: it goes on\n"
       "[rank 2] note: LOAD(mb 0) has waited 0 s for nothing that is under way\n"
       "[rank 2] note: step 0: it goes on\n"
-      "[rank 2] note: LOAD(mb 0) has waited 0 s for request 7\n"
+      "[rank 2] note: has waited 0 s for request 7\n"
       "[rank 2] note: step 0: it goes on\n"
       "[rank 2] note: step 12: LOAD(mb 0) has waited 0 s for `all_reduce` at m.zug:31: request 7\n"
       "[rank 2] note: step 12: it goes on\n"

@@ -236,6 +236,30 @@ Test(devices, prepares) {
   model_close(&m);
 }
 
+/* ---- what is run ---- */
+/* Operands that the CPU does not count; other devices may. */
+static _Atomic int copies, copies_of_one;
+static void run_and_count(const ZkEnv *env, const ZkCall *c) {
+  copies += c->op == ZG_OP_COPY;
+  copies_of_one += c->op == ZG_OP_COPY && c->nin == 1 && c->nout == 1;
+  zx_device_cpu.run(env, c);
+}
+
+Test(devices, packs_one_tensor) {
+  Model m =
+      job_model("examples/gpt2.zug", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12");
+  device = zx_device_cpu;
+  device.run = run_and_count;
+  Job j = job_of(&m,
+                 "bind batch = 2, seq = 8 micro 2 optimizer sgd(lr = 1) mesh t = 2 split head, ffn, vocab "
+                 "over t else seq",
+                 "", &device, (ZpOptions){0});
+  job_play(&j, one_step);
+  cr_expect(copies > 0 && copies == copies_of_one, "%d, %d", copies, copies_of_one);
+  job_close(&j);
+  model_close(&m);
+}
+
 /* ---- choices by time: those of the lowest rank that has some are taken by all, until nobody has any ---- */
 static struct {
   uint32_t left; /* choices of this rank, of 3 bytes each, told one list after the other */

@@ -124,7 +124,7 @@ static void (*act)(Player *);
 
 static void tell(Player *p) {
   ZbText t = {0};
-  zx_engine_tell(p->e, &t);
+  zx_engine_tell(p->e, p->job->o.cluster, &t);
   snprintf(p->told, sizeof p->told, "%s", t.s ? t.s : "");
   zb_text_free(&t);
   p->planned = zx_engine_bytes(p->e);

@@ -209,18 +209,45 @@ Test(streams, queued_anew_by_all) {
   model_close(&m);
 }
 
+/* The first step is queued; what is captured in the second is played in it and in all that follow. */
+static int captures, replays;
+static bool capture_and_count(ZkEnv *env, ZbErr *err) {
+  captures++;
+  return zx_devices[0]->capture(env, err);
+}
+static void replay_and_count(const ZkEnv *env) {
+  replays++;
+  zx_devices[0]->replay(env);
+}
+Test(streams, captured_in_the_second_step) {
+  Model m = job_model(NULL, job_line, NULL);
+  ZxDeviceTable counting = *zx_devices[0];
+  counting.capture = capture_and_count;
+  counting.replay = replay_and_count;
+  same_on(&counting, &m, LINE, "", CAPTURED);
+  cr_expect(captures == 1 && replays == STEPS - 1, "%d, %d", captures, replays);
+  model_close(&m);
+}
+
 /* Where two ranks exchange by way of the host, what that moves. */
 static ZxDeviceTable with_link;
 static void link_of(const ZkEnv *env, ZkRates *out) { (void)env, *out = (ZkRates){.link = 1e6}; }
-static void carries(const Model *m, const char *layout, uint64_t bytes) {
+static void carries_by(const Model *m, const char *layout, uint64_t bytes, const ZlCluster *c, double ms) {
   Job j = job_of(m, LINE, layout, &with_link, (ZpOptions){0});
+  j.o.cluster = c;
   job_play(&j, job_train);
   char x[24];
   bytes += 8 * zp_step_sums(j.p);
   const char *want = zb_printf(m->c.a, BY_HOST "%s a step go down and up the host's link, about %.3g ms\n",
-                               zb_bytes(x, bytes), 2e-3 * (double)bytes);
+                               zb_bytes(x, bytes), ms * (double)bytes);
   cr_expect(strstr(j.player[1].told, want), "no '%s' in '%s'", want, j.player[1].told);
   job_close(&j);
+}
+static void carries(const Model *m, const char *layout, uint64_t bytes) {
+  ZlCluster other = {.host_link = 5e5}, silent = {.hbm = 1e12};
+  carries_by(m, layout, bytes, NULL, 2e-3);
+  carries_by(m, layout, bytes, &silent, 2e-3);
+  carries_by(m, layout, bytes, &other, 4e-3);
 }
 
 Test(streams, what_the_link_carries) {
