@@ -77,10 +77,9 @@ bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err) {
     const ZpValue *v = value_of(p, &p->inputs[i]);
     if (!zx_mix_check_field(data, io->name, is_whole(&io->type), sample_values(p, &io->type), err))
       return false;
-    for (int a = 1; a < v->type.naxes; a++)
-      if (v->axis[a] == p->batch)
-        return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis",
-                       io->name);
+    if (!v->type.naxes || v->axis[0] != p->batch)
+      return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis",
+                     io->name);
   }
   return true;
 }
@@ -90,7 +89,7 @@ void zx_open_inputs(ZxEngine *e) {
   uint64_t longest = 0; /* row of all inputs that are rounded */
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZpValue *v = input_value(e, &e->p->inputs[i]);
-    uint64_t row = v->type.naxes ? (uint64_t)v->size[v->type.naxes - 1] : 1;
+    uint64_t row = (uint64_t)v->size[v->type.naxes - 1];
     if (v->elem == ZK_BF16 && row > longest) longest = row;
   }
   e->row = ZB_NEWN(e->a, float, longest);
@@ -126,12 +125,12 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of]
                   : io->type.elem == ZG_I32 ? ZX_ANY_I32
                                             : -1;
-  int first = v->type.naxes && v->axis[0] == e->p->batch, last = v->type.naxes - 1;
+  int last = v->type.naxes - 1;
   int64_t n = 1, piece = 1;
-  for (int a = first; a <= last; a++) n *= v->size[a];
+  for (int a = 1; a <= last; a++) n *= v->size[a];
   for (int64_t done = 0; done < n; done += piece) {
     int64_t at = 0, stride = 1, left = done;
-    for (int a = last; a >= first; a--) { /* global position of the piece's first value */
+    for (int a = last; a > 0; a--) { /* global position of the piece's first value */
       int64_t follow;
       at += place_of(e, v, a, left % v->size[a], &follow) * stride;
       if (a == last) piece = follow;
@@ -148,29 +147,25 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
 
 /* Samples of a micro-batch that this rank reads of an input, and the number of the first of them in the
  * run. */
-static bool batched(const ZxEngine *e, const ZpValue *v) {
-  return v->type.naxes && v->axis[0] == e->p->batch;
-}
-static int64_t samples(const ZxEngine *e, const ZpValue *v) { return batched(e, v) ? v->size[0] : 1; }
+static int64_t samples(const ZpValue *v) { return v->size[0]; }
 int64_t zx_first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
-  int64_t start = batched(e, v) ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]) : 0;
-  int64_t micro = e->p->batch == ZP_NONE ? 1 : e->p->axis_size[e->p->batch];
+  int64_t start = zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]);
   int64_t before = e->begin_sample + (e->step - 1 - e->begin_step) * e->p->global_batch;
-  return before + (int64_t)mb * micro + start;
+  return before + (int64_t)mb * e->p->axis_size[e->p->batch] + start;
 }
 
 /* Sample by sample, all inputs of one: they lie beside each other in a file. */
 static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
   int64_t most = 0;
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    int64_t n = samples(e, input_value(e, &e->p->inputs[i]));
+    int64_t n = samples(input_value(e, &e->p->inputs[i]));
     if (n > most) most = n;
   }
   for (int64_t k = 0; k < most; k++)
     for (uint32_t i = 0; i < e->p->ninputs; i++) {
       const ZpInputUse *u = &e->p->inputs[i];
       const ZpValue *v = input_value(e, u);
-      int64_t n = samples(e, v), start = zx_first_sample(e, v, mb);
+      int64_t n = samples(v), start = zx_first_sample(e, v, mb);
       if (k < n &&
           !feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k))
         return false;
@@ -216,7 +211,7 @@ static int64_t bad_here(ZxEngine *e, char *room) {
     for (uint32_t i = 0; i < e->p->ninputs; i++) {
       const ZpInputUse *u = &e->p->inputs[i];
       const ZpValue *v = input_value(e, u);
-      int64_t n = samples(e, v), start = zx_first_sample(e, v, mb);
+      int64_t n = samples(v), start = zx_first_sample(e, v, mb);
       uint64_t each = v->bytes / (uint64_t)n;
       if (is_whole(&e->p->graph->inputs[u->input].type)) continue;
       for (int64_t k = 0; k < n; k++) {

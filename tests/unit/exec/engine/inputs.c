@@ -105,6 +105,21 @@ Test(inputs, fit) {
        "input `x`: samples are not its slowest axis", "declare the axis `batch` first");
 }
 
+/* No source says this; an altered graph may. */
+Test(inputs, without_samples) {
+  Model m = job_model(NULL, text, NULL);
+  Job j = job_of(&m, BASE, "", &zx_device_cpu, (ZpOptions){0});
+  ZxMix *mix = zx_mix_one(zx_data_of_bytes(j.bytes, j.nbytes, "records", NULL));
+  const ZpInputUse *u = &j.p->inputs[0];
+  ZbErr err = {0};
+  cr_expect(zx_inputs_fit(j.p, mix, &err));
+  j.p->segments[u->value_segment].values[u->value].type.naxes = 0;
+  cr_expect(!zx_inputs_fit(j.p, mix, &err) && strstr(err.text, "samples are not its slowest axis"));
+  zx_mix_close(mix);
+  job_close(&j);
+  model_close(&m);
+}
+
 /* ---- which samples a step takes ---- */
 typedef struct {
   int64_t samples, values;
@@ -154,6 +169,17 @@ Test(inputs, none) {
   Job j = job_of(&m, BASE, "", &zx_device_cpu, (ZpOptions){0});
   job_play(&j, job_train);
   cr_expect(j.player[0].step[1].loss == 12 && zx_sample_values(j.p) == 0);
+  job_close(&j);
+  model_close(&m);
+}
+
+/* A run without steps has no data, whatever its inputs would be. */
+static void set_up(Player *p) { p->ok = zx_engine_init(p->e, &p->err); }
+Test(inputs, no_data) {
+  Model m = job_model(NULL, job_line, NULL);
+  Job j = job_of(&m, BASE, "precision compute bf16", &zx_device_cpu, (ZpOptions){0});
+  j.bytes = NULL;
+  job_play(&j, set_up);
   job_close(&j);
   model_close(&m);
 }
