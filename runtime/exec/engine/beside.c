@@ -35,7 +35,6 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   own.order = o->order;
   own.times = false;
   own.trace_to = 0;
-  own.also = NULL;
   ZxEngine *x = zx_engine_of(e->a, e->o.also, e->world, &own);
   x->beside = e;
   zx_open_inputs(x);

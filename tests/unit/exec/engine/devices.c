@@ -167,7 +167,7 @@ Test(devices, no_room) {
 /* ---- what is prepared: each call as it will be made, and what writes gradients also as it adds to them
  * ---- */
 typedef struct {
-  int op;
+  int op, nin, nout;
   bool adds, aligned;
 } Prepared;
 static Prepared prepared[400];
@@ -182,7 +182,7 @@ static bool note(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
   }
   pthread_mutex_lock(&noting);
   ZB_ASSERT(nprepared < 400);
-  prepared[nprepared++] = (Prepared){c->op, c->accumulate, aligned};
+  prepared[nprepared++] = (Prepared){c->op, c->nin, c->nout, c->accumulate, aligned};
   pthread_mutex_unlock(&noting);
   return true;
 }
@@ -237,7 +237,7 @@ Test(devices, prepares) {
 }
 
 /* ---- what is run ---- */
-/* Operands that the CPU does not count; other devices may. */
+/* Operands that the CPU does not count; other devices may, and may prepare for so many. */
 static _Atomic int copies, copies_of_one;
 static void run_and_count(const ZkEnv *env, const ZkCall *c) {
   copies += c->op == ZG_OP_COPY;
@@ -245,18 +245,29 @@ static void run_and_count(const ZkEnv *env, const ZkCall *c) {
   zx_device_cpu.run(env, c);
 }
 
-Test(devices, packs_one_tensor) {
-  Model m =
-      job_model("examples/gpt2.zug", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12");
-  device = zx_device_cpu;
-  device.run = run_and_count;
-  Job j = job_of(&m,
-                 "bind batch = 2, seq = 8 micro 2 optimizer sgd(lr = 1) mesh t = 2 split head, ffn, vocab "
-                 "over t else seq",
-                 "", &device, (ZpOptions){0});
+static void expect_one_tensor(Job j) {
+  copies = copies_of_one = nprepared = 0;
   job_play(&j, one_step);
   cr_expect(copies > 0 && copies == copies_of_one, "%d, %d", copies, copies_of_one);
+  cr_expect(count(ZG_OP_COPY, false) > 0);
+  for (int i = 0; i < nprepared; i++)
+    if (prepared[i].op == ZG_OP_COPY) cr_expect(prepared[i].nin == 1 && prepared[i].nout == 1);
   job_close(&j);
+}
+Test(devices, packs_one_tensor) {
+  device = zx_device_cpu;
+  device.run = run_and_count;
+  device.prepare = note;
+  Model m =
+      job_model("examples/gpt2.zug", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12");
+  expect_one_tensor(job_of(&m,
+                           "bind batch = 2, seq = 8 micro 2 optimizer sgd(lr = 1) mesh t = 2 split head, "
+                           "ffn, vocab over t else seq",
+                           "", &device, (ZpOptions){0}));
+  model_close(&m);
+  /* What sends rows to their experts has other operands beside them. */
+  m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  expect_one_tensor(job_named(&m, "experts_2", &device, (ZpOptions){0}));
   model_close(&m);
 }
 

@@ -148,6 +148,26 @@ Test(layouts, resplit) {
         NAMES("one", "vocab_2", "hd_2", "both_4", "zero_4"));
 }
 
+/* Sums that stay partial along one dimension, and so are padded along another: in place, and where the whole
+ * is needed after it. */
+static const char sums[] = "model Sums {\n"
+                           "  axis batch, a = 8, k = 4, j = 4\n"
+                           "  input x: real[batch, a]\n"
+                           "  param wk[a, k], uk[k, a], wj[a, j], uj[j, a], vj[j, a] ~ normal(0.5)\n"
+                           "  p = dot[k](tanh(dot[a](x, wk)), uk)\n"
+                           "  h = tanh(dot[a](x, wj))\n"
+                           "  q = dot[j](h, uj)\n"
+                           "  s = (p + q) * tanh(q + dot[j](h, vj))\n"
+                           "  loss dot[a](s, s) per samples()\n"
+                           "}\n";
+Test(layouts, sums) {
+  alike(&(Alike){NULL, sums, NULL, .saves = true, .tolerance = 1e-5,
+                 .base = "bind batch = 8 micro 4 optimizer sgd(lr = 0.1) "},
+        NAMES("", "mesh t = 2, u = 2 split k, j over t split k over u",
+              "mesh u = 2, t = 2 split k, j over t split k over u",
+              "mesh t = 2, u = 2 split k over t split j over u"));
+}
+
 /* Dropout, shifts, positions and statistics under aux; few targets are known. */
 static const char many[] =
     "use std.nn as nn\n"

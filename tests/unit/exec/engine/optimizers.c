@@ -230,3 +230,42 @@ Test(optimizers, neighbours) {
   expect_calls(&m, "rate 2 for p, q", 2);
   model_close(&m);
 }
+
+/* With moments of 8 bits an average lies behind their codes, and nothing else does. */
+static void find_average(Player *p) {
+  const ZxEngine *e = p->e;
+  job_train(p);
+  for (uint32_t i = 0; i < e->st->nheld; i++) {
+    const ZpStageBucket *h = &e->st->held[i];
+    ZkCodes m, v;
+    uint64_t from, to;
+    zx_owned_shard(e, h, &from, &to);
+    cr_assert(zx_codes(e, h, 0, &m) && zx_codes(e, h, 1, &v) && !zx_codes(e, h, 2, &m));
+    const char *states = zx_stored(e, ZP_B_STATE, h), *average = (const char *)zx_state(e, h, 2);
+    cr_expect_eq((const char *)m.code, states);
+    cr_expect_eq((const char *)v.code, states + zp_coded_bytes(to - from));
+    cr_expect_eq(average, states + 2 * zp_coded_bytes(to - from));
+    cr_expect_leq(average + 4 * (to - from), states + zp_state_bytes(e->p, h->bucket));
+    const float *w = zx_master(e, h), *x = zx_state(e, h, 2);
+    for (uint64_t k = 0; k < to - from; k++) /* after one step, from ones */
+      cr_expect(fabs((double)x[k] - (0.5 + 0.5 * (double)w[k])) < 1e-6 || w[k] == 0);
+  }
+}
+Test(optimizers, average_behind_codes) {
+  static const char *const layouts[] = {
+      "", "mesh d = 2 split batch over d shard states over d",
+      "mesh d = 2 split batch over d shard params, grads, states over d unit layer"};
+  Model m = job_model(NULL,
+                      "model M { axis batch, a = 256\n  input x: real[batch, a]\n  y = x\n"
+                      "  repeat 2 as layer { param p[a], q[a] = 1  y = y * p + q }\n"
+                      "  loss dot[a](y, y) per samples() }\n",
+                      NULL);
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    Job j = job_of(&m, "bind batch = 4 micro 2 optimizer adamw(lr = 0.01, bits = 8) average 0.5", layouts[i],
+                   &zx_device_cpu, (ZpOptions){0});
+    j.steps = 1;
+    job_play(&j, find_average);
+    job_close(&j);
+  }
+  model_close(&m);
+}

@@ -2,13 +2,16 @@
  * all is as on the CPU, bit by bit: losses, norms, parameters, evaluations and checkpoints. Ranks exchange
  * by way of the host there; a rank alone plays its steps from the third on as they were captured in the
  * second. */
+#include "tests/mpi/device_threads.h"
 #include "tests/unit/exec/engine/job.h"
 #include "tests/unit/exec/engine/queued.h"
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 TestSuite(streams, .init = scratch_make, .fini = scratch_remove);
 
@@ -209,6 +212,31 @@ Test(streams, queued_anew_by_all) {
   model_close(&m);
 }
 
+/* ... also where one of them could not capture, and the other has to let go of what it has. */
+static ZxDeviceTable failing;
+static _Atomic(const ZkEnv *) cannot, dropped;
+static bool capture_but_one(ZkEnv *env, ZbErr *err) {
+  const ZkEnv *none = NULL;
+  return queued_device()->end_capture(env, err) &&
+         (!atomic_compare_exchange_strong(&cannot, &none, env) || zb_fail(err, "", "it is too small"));
+}
+static void drop_and_count(ZkEnv *env) {
+  cr_expect(!atomic_exchange(&dropped, env));
+  queued_device()->drop_graph(env);
+}
+Test(streams, queued_anew_by_one) {
+  Model m = job_model(NULL, job_line, NULL);
+  failing = *queued_device();
+  failing.end_capture = capture_but_one;
+  failing.drop_graph = drop_and_count;
+  cr_redirect_stderr();
+  same_on(&failing, &m, LINE, "mesh d = 2 split batch over d micro 2",
+          "ranks exchange by streams of threads\n" CAPTURED);
+  cr_expect(cannot && dropped && cannot != dropped);
+  cr_expect_eq(queued_rebuilt, 2);
+  model_close(&m);
+}
+
 /* The first step is queued; what is captured in the second is played in it and in all that follow. */
 static int captures, replays;
 static bool capture_and_count(ZkEnv *env, ZbErr *err) {
@@ -226,6 +254,33 @@ Test(streams, captured_in_the_second_step) {
   counting.replay = replay_and_count;
   same_on(&counting, &m, LINE, "", CAPTURED);
   cr_expect(captures == 1 && replays == STEPS - 1, "%d, %d", captures, replays);
+  model_close(&m);
+}
+
+/* A call that is timed takes as long as the device has to do with it. */
+enum { WORK_MS = 2 };
+static void work_long(const void *args) {
+  (void)args;
+  nanosleep(&(struct timespec){.tv_nsec = WORK_MS * 1000000}, NULL);
+}
+static void run_long(const ZkEnv *env, const ZkCall *c) {
+  threads_push(env, work_long, &(char){0}, 1);
+  zx_devices[0]->run(env, c);
+}
+static void step_with_times(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  zx_engine_count_anew(p->e, &(ZxPeaks){0});
+  job_steps(p, 1, 1);
+  cr_expect_geq(zx_engine_times(p->e)[ZG_OP_DOT], 6 * 1e-3 * WORK_MS); /* of two micro-batches */
+}
+Test(streams, timed) {
+  Model m = job_model(NULL, job_line, NULL);
+  ZxDeviceTable slow = *zx_devices[0];
+  slow.run = run_long;
+  Job j = job_of(&m, LINE, "", &slow, (ZpOptions){0});
+  j.o.times = true;
+  job_play(&j, step_with_times);
+  job_close(&j);
   model_close(&m);
 }
 
