@@ -21,7 +21,9 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/queued.c \
   tests/unit/exec/engine/queued.h \
   tests/unit/exec/engine/soundness.c \
+  tests/unit/exec/engine/stalls.c \
   tests/unit/exec/engine/streams.c \
+  tests/unit/exec/engine/traces.c \
   tests/unit/exec/engine/waits.c \
   tests/unit/exec/engine/world.c \
   tests/unit/exec/engine/world.h \

@@ -217,8 +217,10 @@ static ZxDeviceTable failing;
 static _Atomic(const ZkEnv *) cannot, dropped;
 static bool capture_but_one(ZkEnv *env, ZbErr *err) {
   const ZkEnv *none = NULL;
-  return queued_device()->end_capture(env, err) &&
-         (!atomic_compare_exchange_strong(&cannot, &none, env) || zb_fail(err, "", "it is too small"));
+  if (!queued_device()->end_capture(env, err)) return false;
+  if (!atomic_compare_exchange_strong(&cannot, &none, env)) return true;
+  queued_device()->drop_graph(env);
+  return zb_fail(err, "", "it is too small");
 }
 static void drop_and_count(ZkEnv *env) {
   cr_expect(!atomic_exchange(&dropped, env));
