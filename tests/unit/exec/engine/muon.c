@@ -137,3 +137,33 @@ Test(muon, by_formula) {
   }
   model_close(&m);
 }
+
+/* Each matrix once, with no more rows than columns, at an aligned place, and room behind it that is, too. */
+static int64_t rows_of, cols_of;
+static int made;
+static void look_at_matrix(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *room) {
+  cr_expect(rows == rows_of && cols == cols_of && steps == 5);
+  cr_expect((uintptr_t)x % 64 == 0 && (uintptr_t)room % 64 == 0 && room - x >= rows * cols);
+  made++;
+  zx_device_cpu.orthogonalize(env, rows, cols, steps, x, room);
+}
+Test(muon, matrices) {
+  static const struct {
+    const char *body;
+    int rows, cols, n;
+  } shapes[] = {{"", 4, 10, 1}, {", each = h", 4, 5, 2}, {", each = h, each = b", 1, 4, 10}};
+  Model m = job_model(NULL, net, NULL);
+  ZxDeviceTable device = zx_device_cpu;
+  device.orthogonalize = look_at_matrix;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) ",
+                   zb_printf(m.c.a, "optimizer muon(lr = 0.02%s) for w", shapes[i].body), &device,
+                   (ZpOptions){0});
+    rows_of = shapes[i].rows, cols_of = shapes[i].cols, made = 0;
+    j.steps = 2;
+    job_play(&j, job_train);
+    cr_expect_eq(made, 2 * shapes[i].n);
+    job_close(&j);
+  }
+  model_close(&m);
+}

@@ -34,6 +34,11 @@ static void predict(Player *p) {
   if (t) p->ok = zx_predict_close(t, &p->err) && p->ok;
 }
 
+static void step_alone(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  job_steps(p, 1, 1);
+}
+
 static float x_of(uint64_t s, uint64_t i) { return job_real("x", s, i); }
 static double w_of(uint64_t i) { return zb_random_normal(7, zb_stream("w"), i); }
 
@@ -120,6 +125,32 @@ Test(outputs, on_streams) {
   expect("out", "early", 3, (const int64_t[]){R, A}, early, 1e-6);
   expect("out", "y", 2, (const int64_t[]){R}, y, 1e-5);
   job_close(&j);
+  model_close(&m);
+}
+
+/* ... where there is room for the largest, whatever else is computed. */
+static int rooms;
+static void *count_rooms(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  rooms += bytes == 2 * 50 * sizeof(float); /* z of a micro-batch */
+  return zx_devices[0]->pinned(env, bytes, err);
+}
+Test(outputs, room_for_the_largest) {
+  Model m = job_model(NULL,
+                      "model Two { axis batch, a = 4, c = 50\n  input x: real[batch, a]\n"
+                      "  param w[a], u[a, c] ~ normal(1)\n  y = x * w\n  output y = y\n"
+                      "  output z = dot[a](y, u)\n  output v = tanh(y)\n  loss y * y per samples() }\n",
+                      NULL);
+  ZxDeviceTable device = *zx_devices[0];
+  device.pinned = count_rooms;
+  for (int written = 0; written < 2; written++) {
+    Job j = job_of(&m, "bind batch = 4 micro 2 optimizer sgd(lr = 1)", "", &device,
+                   (ZpOptions){.forward_only = true, .outputs = written});
+    j.save = zb_strdup(j.q.a, scratch("out"));
+    rooms = 0;
+    job_play(&j, written ? predict : step_alone);
+    cr_expect_eq(rooms, written);
+    job_close(&j);
+  }
   model_close(&m);
 }
 

@@ -138,18 +138,111 @@ static void expect_predictions(const ZxEngine *e) {
     if (op == ZG_OP_DOT) cr_expect(calls > 0 && predicted > 1e-6 * calls, "each is started");
   }
 }
-Test(profile, predictions_of_calls) {
+static const ZlCluster *small(ZbArena *a) {
   static const char text_of[] =
       "cluster c { device memory 1 GB, f32 10 GFLOPS, bf16 10 GFLOPS, products 0.9, "
       "attention 0.5, attention_grad 1, stream 10 GB/s, launch 1 us, steal 0.1 }\n";
-  ZbArena *a = zb_arena_new();
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);
-  cluster = zl_cluster(zl_load_text(a, s, d, "c", text_of, sizeof text_of - 1, NULL), d, NULL);
-  cr_assert(cluster && !zl_errors(d));
+  const ZlCluster *c = zl_cluster(zl_load_text(a, s, d, "c", text_of, sizeof text_of - 1, NULL), d, NULL);
+  cr_assert(c && !zl_errors(d));
+  return c;
+}
+Test(profile, predictions_of_calls) {
+  ZbArena *a = zb_arena_new();
+  cluster = small(a);
   run(text, "bind seq = 16", true, (ZxPeaks){0}, expect_predictions);
   zb_arena_free(a);
 }
+
+/* A block's calls are at one place wherever it is used: one line, with what they did in all segments. */
+static const char twice[] = "block Mix[a](y: real[.., a], w: real[a]) -> real[.., a] { return tanh(y * w) }\n"
+                            "model Twice {\n"
+                            "  axis batch, seq, a = 8, vocab = 12\n"
+                            "  param e[vocab, a] ~ normal(0.1)\n"
+                            "  param u[a], v[a] ~ normal(1)\n"
+                            "  input tokens: index(vocab)[batch, seq]\n"
+                            "  x = Mix[a](lookup(e, tokens), u)\n"
+                            "  repeat 2 as layer { param w[a] ~ normal(1)  x = Mix[a](x, w) }\n"
+                            "  x = Mix[a](x, v)\n"
+                            "  loss dot[a](x, x) per known(tokens)\n"
+                            "}\n";
+static void expect_merged(const ZxEngine *e) {
+  ZxCallTime c[200];
+  const ZxWork *w = zx_engine_work(e);
+  const double *t = zx_engine_times(e);
+  uint32_t n = zx_engine_calls(e, c, 200), merged = 0;
+  cr_assert_lt(n, 200);
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t k = 0; k < i; k++)
+      cr_expect(c[i].op != c[k].op || c[i].loc != c[k].loc || c[i].phase != c[k].phase ||
+                    c[i].fused != c[k].fused || !zg_type_eq(c[i].type, c[k].type),
+                "%s in two lines", zg_op_info[c[i].op].text);
+  for (int op = 0; op < ZG_OP_COUNT; op++) {
+    ZxWork x = {0};
+    double seconds = 0;
+    for (uint32_t i = 0; i < n; i++) {
+      if (c[i].op != op) continue;
+      merged += op == ZG_OP_POINTWISE && c[i].calls == 4 * TIMES && *c[i].phase == 'f';
+      seconds += c[i].seconds;
+      x.flops += c[i].work.flops, x.bytes += c[i].work.bytes, x.bound += c[i].work.bound;
+      x.bound_by_flops += c[i].work.bound_by_flops, x.predicted += c[i].work.predicted;
+    }
+    NEAR(x.flops, w[op].flops);
+    NEAR(x.bytes, w[op].bytes);
+    NEAR(x.bound, w[op].bound);
+    NEAR(x.bound_by_flops, w[op].bound_by_flops);
+    NEAR(x.predicted, w[op].predicted);
+    cr_expect(fabs(seconds - t[op]) <= 1e-9, "%s: %g s of %g", zg_op_info[op].text, seconds, t[op]);
+  }
+  cr_expect_eq(merged, 1);
+}
+Test(profile, calls_of_a_block) {
+  ZbArena *a = zb_arena_new();
+  cluster = small(a);
+  run(twice, "bind seq = 16", true, (ZxPeaks){.flops = 1e8, .bytes = 1e9}, expect_merged);
+  zb_arena_free(a);
+}
+
+/* Attention has rates of its own; where none is known those of products. */
+static const char attends[] = "model A {\n"
+                              "  axis batch, seq, h = 2, d = 4, vocab = 12\n"
+                              "  param e[vocab, h, d] ~ normal(0.1)\n"
+                              "  input tokens: index(vocab)[batch, seq]\n"
+                              "  x = lookup(e, tokens)\n"
+                              "  y = attend[seq, d](x, x, x, mask = none)\n"
+                              "  loss dot[h, d](y, y) per known(tokens)\n"
+                              "}\n";
+static double forward, backward; /* FLOPS */
+static void expect_rates(const ZxEngine *e) {
+  const ZxWork *w = zx_engine_work(e);
+  NEAR(w[ZG_OP_ATTEND].bound, w[ZG_OP_ATTEND].flops / forward);
+  NEAR(w[ZG_OP_ATTEND_GRAD].bound, w[ZG_OP_ATTEND_GRAD].flops / backward);
+  NEAR(w[ZG_OP_DOT].bound, w[ZG_OP_DOT].flops / 1e6);
+  cr_expect(w[ZG_OP_ATTEND].flops > 0 && w[ZG_OP_ATTEND_GRAD].flops > w[ZG_OP_ATTEND].flops);
+}
+Test(profile, rates_of_attention) {
+  ZxPeaks p = {.flops = 1e6, .bytes = 1e15};
+  forward = backward = 1e6;
+  run(attends, "bind seq = 16", true, p, expect_rates);
+  p.attend = forward = 5e5;
+  run(attends, "bind seq = 16", true, p, expect_rates);
+  p.attend_grad = backward = 2e5;
+  run(attends, "bind seq = 16", true, p, expect_rates);
+}
+
+/* Of what is cut only the part is read. */
+static const char cuts[] = "model C {\n"
+                           "  axis batch, a = 8, b = 2\n"
+                           "  input x: real[batch, a]\n"
+                           "  param w[a] ~ normal(1)\n"
+                           "  y = slice[a, b](tanh(x * w), start = 3)\n"
+                           "  loss dot[b](y, y) per samples()\n"
+                           "}\n";
+static void expect_part(const ZxEngine *e) {
+  NEAR(zx_engine_work(e)[ZG_OP_SLICE].bytes, 4 * TIMES * (4 * 2));
+}
+Test(profile, parts) { run(cuts, "", true, (ZxPeaks){0}, expect_part); }
 
 /* Two steps of Muon, of a matrix of 8 columns and 4 rows in five iterations: of each x x', its square, and
  * the product of what both come to with x. In f32, the norm reads gradients; momentum is read and written, a

@@ -259,6 +259,36 @@ Test(streams, captured_in_the_second_step) {
   model_close(&m);
 }
 
+/* Where inputs of all micro-batches have no room at once a block is filled again when it has been read. */
+static void wait_long(const void *unused) {
+  (void)unused;
+  nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+static void upload_late(const ZkEnv *env, void *to, const void *from, size_t bytes) {
+  threads_push(env, wait_long, &(char){0}, 1);
+  zx_devices[0]->upload(env, to, from, bytes);
+}
+Test(streams, blocks_of_inputs) {
+  Model m = job_model(NULL, job_line, NULL);
+  ZxDeviceTable late = *zx_devices[0];
+  late.upload = upload_late;
+  static const char eight[] = "bind batch = 8 micro 1 optimizer sgd(lr = 0.1)";
+  Job cpu = job_of(&m, eight, "", &zx_device_cpu, (ZpOptions){0});
+  job_play(&cpu, job_train);
+  for (uint32_t n = 1; n <= 3; n++) {
+    Job j = job_of(&m, eight, "", &late, (ZpOptions){0});
+    cr_assert_eq(j.q.p->stages[0].prog.npinned, 8);
+    j.q.p->stages[0].prog.npinned = n;
+    job_play(&j, job_train);
+    job_compare(&cpu, &j, 0, "blocks");
+    cr_expect(strstr(j.player[0].told, "each step is queued anew: its inputs are too large to be pinned at "
+                                       "once; that is about "));
+    job_close(&j);
+  }
+  job_close(&cpu);
+  model_close(&m);
+}
+
 /* A call that is timed takes as long as the device has to do with it. */
 enum { WORK_MS = 2 };
 static void work_long(const void *args) {
