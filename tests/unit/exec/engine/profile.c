@@ -25,7 +25,10 @@ static void two_steps(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
   job_steps(p, 1, 1);
   zx_engine_count_anew(p->e, &peak);
+  double began = zb_now(), sum = 0;
   job_steps(p, 2, 3);
+  for (int i = 0; i < ZG_OP_COUNT + 1; i++) sum += zx_engine_times(p->e)[i];
+  cr_expect(sum > 0 && sum <= zb_now() - began, "%g s", sum);
   if (p->ok) look(p->e);
 }
 
