@@ -138,9 +138,8 @@ static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   zx_await_event(e, e->call_event);
 }
 
-static int64_t rounds_for(const ZxRows *r, int64_t rows) {
-  return rows > r->each ? (rows + r->each - 1) / r->each : 1;
-}
+/* Of no rows none, which is played as one. */
+static int64_t rounds_for(const ZxRows *r, int64_t rows) { return (rows + r->each - 1) / r->each; }
 
 int64_t zx_count_rounds(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   ZxRows *r = e->rows;
@@ -157,7 +156,7 @@ int64_t zx_count_rounds(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   r->own = r->experts / p->members;
   for (int64_t i = 0; i < p->members * r->experts; i++)
     r->count[i] = r->ends[i] - (i % r->experts ? r->ends[i - 1] : 0);
-  int64_t most = 1;
+  int64_t most = 0;
   for (int64_t owner = 0, slot; owner < p->members; owner++) {
     slot = 0;
     for (int64_t x = owner * r->own; x < (owner + 1) * r->own; x++) {

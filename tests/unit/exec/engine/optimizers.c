@@ -269,3 +269,42 @@ Test(optimizers, average_behind_codes) {
   }
   model_close(&m);
 }
+
+/* With bf16 parameters each update rounds what it made, of all ranges of a bucket. */
+static void expect_rounded(Player *p) {
+  const ZxEngine *e = p->e;
+  p->ok = zx_engine_init(p->e, &p->err);
+  for (int step = 1; step <= 2; step++) {
+    job_steps(p, step, step);
+    for (uint32_t i = 0; i < e->st->nheld; i++) {
+      uint64_t from, to;
+      const ZpStageBucket *h = &e->st->held[i];
+      const float *w = zx_master(e, h);
+      const uint16_t *w16 = zx_rounded(e, h);
+      zx_owned_shard(e, h, &from, &to);
+      for (uint64_t k = 0; k < to - from; k++)
+        cr_expect_eq(w16[k], zb_f32_to_bf16(w[k]), "step %d: element %d", step, (int)(from + k));
+    }
+  }
+}
+Test(optimizers, rounded_copies) {
+  static const char *const by[] = {"sgd(lr = 0.1)", "adamw(lr = 0.1)", "lion(lr = 0.1)"},
+                           *const layouts[] = {
+                               "", "mesh d = 2 split batch over d shard states over d",
+                               "mesh d = 2 split batch over d shard params, grads, states over d"};
+  Model m =
+      job_model(NULL,
+                "model M { axis batch, a = 24\n  input x: real[batch, a]\n  param p[a], q[a] ~ normal(1)\n"
+                "  param r[a] ~ normal(1) tag plain\n  param s[a] ~ normal(1)\n"
+                "  loss sum[a](x * p * q * r * s) per samples() }\n",
+                NULL);
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 3; k++) {
+      Job j = job_of(&m, "bind batch = 4 micro 2 precision compute bf16 ",
+                     zb_printf(m.c.a, "optimizer %s decay 0.1 except plain %s", by[i], layouts[k]),
+                     &zx_device_cpu, (ZpOptions){0});
+      job_play(&j, expect_rounded);
+      job_close(&j);
+    }
+  model_close(&m);
+}

@@ -65,6 +65,9 @@ static float first(const char *name, uint64_t s, uint64_t i) {
 static float infinite(const char *name, uint64_t s, uint64_t i) {
   return *name == 'x' && s == 13 && i == 2 ? -INFINITY : ones(name, s, i);
 }
+static float huge(const char *name, uint64_t s, uint64_t i) { /* of which bf16 has one that is as large */
+  return *name == 'x' && s == 13 && i == 2 ? 3.3895313e38f : ones(name, s, i);
+}
 static float no_weight(const char *name, uint64_t s, uint64_t i) {
   return *name == 'w' && s == 21 ? NAN : ones(name, s, i);
 }
@@ -136,6 +139,15 @@ Test(soundness, why) {
        "; input `x` of sample 13 of the run is not finite: record 13 of records", NULL},
       {LINE("  h = log(weight - 1 - h * h)\n", "samples()"), BASE, ones, 1, ZX_SKIPPED,
        "step 1: the loss is nan *; the first NaN is made by `*` at test.zug:12 in FWD(*mb 0", NULL},
+      {LINE("  param sq[b, c] = 1  u = tanh(h)\n  v = log(u - 2)\n"
+            "  h = rename[c, b](dot[b](u, sq) * dot[b](v, sq))\n",
+            "samples()"),
+       BASE, ones, 1, ZX_SKIPPED,
+       "step 1: the loss is nan *; the first NaN is made by `pointwise` at test.zug:12 in FWD(*mb 0", NULL},
+      {LINE("", "samples()"), BASE, huge, 2, ZX_SKIPPED,
+       "step 2: the loss is nan *; gradients that are not finite: all 4 parameters; the first NaN is made "
+       "by ",
+       NULL},
       {LINE("", "samples()"), "bind batch = 8 micro 4 optimizer sgd(lr = 1e300) ", ones, 1, ZX_BROKEN,
        "step 1: the update leaves values of all 4 parameters not finite (loss *, gradient norm *, lr "
        "1e+300); the run cannot go on",
