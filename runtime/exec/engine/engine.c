@@ -152,14 +152,6 @@ ZxEngine *zx_engine_of(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOpt
   return e;
 }
 
-static uint32_t losses_of(const ZpSegment *s) {
-  const ZpList *l = &s->list[ZP_FWD];
-  uint32_t losses = 0;
-  for (uint32_t i = 0; i < l->n; i++)
-    if (l->nodes[i].call.op == ZG_OP_LOSS_NUM) losses |= 1u << l->nodes[i].sink;
-  return losses;
-}
-
 void zx_engine_room(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   find_scalars(e);
@@ -170,8 +162,6 @@ void zx_engine_room(ZxEngine *e) {
   e->done = ZB_NEWN(e->a, bool, g->ninstrs);
   e->request = ZB_NEWN(e->a, ZxRequest, g->ninstrs);
   e->flight = ZB_NEWN(e->a, uint32_t, g->ninstrs);
-  for (uint32_t i = 0; i < e->st->ninsts; i++)
-    e->losses |= losses_of(&e->p->segments[e->st->insts[i].segment]);
 }
 
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {

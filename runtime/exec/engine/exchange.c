@@ -87,13 +87,12 @@ static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
   ZpDims all = zp_all_dims(m);
   const ZxSums *s = &e->sums;
   bool first = zp_group_index(m, e->rank, all) == 0;
-  for (uint32_t k = 0; k < e->nlosses; k++) {
+  for (uint32_t k = 0; k < e->nlosses; k++)
     if (zp_group_index(m, e->rank, all & ~e->p->num_partial[k]))
       e->dev->zero(e->env, &s->loss[k], sizeof s->loss[k]);
-    if (e->losses >> k & 1 && first)
-      e->dev->copy(e->env, &s->denominator[k], &e->count.denominator[k], sizeof s->denominator[k]);
-  }
-  if (!first) e->dev->zero(e->env, s->aux, sizeof *s->aux);
+  if (first) /* stages without a loss have counted nothing of it */
+    e->dev->copy(e->env, s->denominator, e->count.denominator, e->nlosses * sizeof *s->denominator);
+  else e->dev->zero(e->env, s->aux, sizeof *s->aux);
   ZB_ASSERT(in->bytes == (in->dims ? zp_step_sums(e->p) * sizeof(double) : 0));
   return e->c->t->all_reduce(e->c, 0, s->loss, zp_step_sums(e->p), ZX_F64, ZX_SUM);
 }

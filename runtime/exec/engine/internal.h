@@ -118,7 +118,6 @@ struct ZxEngine {
   const ZpStage *st;
   int64_t begin_step, begin_sample; /* steps made before this run, samples that they took */
   uint32_t nlosses;                 /* of the model */
-  uint32_t losses;                  /* bit k: loss k is in a segment of the stage */
 
   ZxEngine *beside; /* in whose arena this one plays, or NULL */
 

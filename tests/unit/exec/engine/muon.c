@@ -11,7 +11,7 @@
 TestSuite(muon, .init = scratch_make, .fini = scratch_remove);
 
 static const char net[] = "model Net {\n"
-                          "  axis batch, a = 4, h = 2, b = 5\n"
+                          "  axis h = 2, batch, a = 4, b = 5\n" /* split is what comes first */
                           "  input x: real[batch, a]\n"
                           "  input y: real[batch]\n"
                           "  param w[a, h, b] ~ normal(0.5)\n"
