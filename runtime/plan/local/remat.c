@@ -29,6 +29,7 @@ typedef struct {
   uint32_t *copied; /* old forward value -> its copy in backward, or ZG_NONE */
   uint32_t *stamp, now;
   bool *needs, *pending; /* of narrowest */
+  bool *follows;         /* per old value: made again where what it was selected from is */
   bool *again;
   uint32_t nagain;
 } Remat;
@@ -58,8 +59,36 @@ static bool shifts_here(const Remat *r, const ZgNode *n) {
 }
 static bool is_free(const Remat *r, const ZgNode *n) {
   if (n->nout && is_brief(r, n->out)) return true;
+  if (n->nout && r->follows[n->out] && !r->b->recompute[n->region]) return is_free(r, maker(r->s, n->in[0]));
   return zg_op_info[n->op].kind == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
          shifts_here(r, n) || r->b->recompute[n->region];
+}
+
+/* ---- what is compared with what was selected from it ---- */
+static bool selects(uint16_t op) {
+  return op == ZG_OP_PEAK || op == ZG_OP_TOPK || op == ZG_OP_SLICE || op == ZG_OP_PART || op == ZG_OP_MERGE ||
+         op == ZG_OP_RENAME || op == ZG_OP_BROADCAST || op == ZG_OP_STOP || op == ZG_OP_NEG;
+}
+
+/* Marks y, and what is between x and y, if y is selected from x. */
+static void follow(Remat *r, uint32_t x, uint32_t y) {
+  enum { FAR = 16 };
+  uint32_t v = y, left = FAR;
+  while (v != x && left-- && selects(maker(r->s, v)->op)) v = maker(r->s, v)->in[0];
+  if (v != x) return;
+  for (v = y; v != x; v = maker(r->s, v)->in[0]) r->follows[maker(r->s, v)->out] = true;
+}
+
+/* The largest of x is found again where it is equal to that: by the gradient of peak, by masks. What is made
+ * again need not have the same bits, as a function of elements rounds otherwise with other steps in it. So
+ * where x is made again, what was selected from it is, too, from the same x. */
+static void find_followers(Remat *r) {
+  for (uint32_t i = 0; i < r->s->nnodes; i++) {
+    const ZgNode *n = &r->s->nodes[i];
+    if (n->op != ZG_OP_EQUAL && n->op != ZG_OP_LESS) continue;
+    follow(r, n->in[0], n->in[1]);
+    follow(r, n->in[1], n->in[0]);
+  }
 }
 
 /* Counts the values that would have to be kept anew if v were made again; marks them with `mark`. */
@@ -116,6 +145,11 @@ static void decide(Remat *r, uint32_t v) {
   if (r->decided[v] != UNKNOWN || is_source(n)) return;
   if (!is_free(r, n)) {
     r->decided[v] = KEEP;
+    return;
+  }
+  if (r->follows[n->out] && zg_op_info[n->op].kind != ZG_EW) {
+    decide(r, n->in[0]);
+    r->decided[v] = AGAIN;
     return;
   }
   r->now++;
@@ -208,8 +242,8 @@ static uint32_t resolve(Remat *r, uint32_t v) {
   if (!is_free(r, n)) return r->kept[v];
   uint32_t in[ZG_MAX_IN] = {0};
   for (int i = 0; i < n->nin; i++) in[i] = resolve(r, n->in[i]);
-  uint32_t out =
-      append(r, n, in, (r->b->recompute[n->region] || is_brief(r, v)) && zg_op_info[n->op].kind != ZG_EW);
+  bool again = r->b->recompute[n->region] || is_brief(r, v) || r->follows[n->out];
+  uint32_t out = append(r, n, in, again && zg_op_info[n->op].kind != ZG_EW);
   for (int i = 0; i < n->nout; i++) r->copied[n->out + (uint32_t)i] = out + (uint32_t)i;
   return r->copied[v];
 }
@@ -298,8 +332,10 @@ ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again) {
   r.stamp = ZB_NEWN(a, uint32_t, s->nvalues + 1);
   r.needs = ZB_NEWN(a, bool, s->nvalues + 1);
   r.pending = ZB_NEWN(a, bool, s->nvalues + 1);
+  r.follows = ZB_NEWN(a, bool, s->nvalues + 1);
   memset(r.copied, 0xff, s->nvalues * sizeof *r.copied);
 
+  find_followers(&r);
   decide_all(&r);
 
   for (uint32_t i = 0; i < s->nnodes; i++) {

@@ -168,6 +168,29 @@ Test(layouts, sums) {
               "mesh t = 2, u = 2 split k over t split j over u"));
 }
 
+/* The largest of logits that are elementwise, also where chunks of them are made again. */
+static const char capped[] = "model Capped {\n"
+                             "  axis batch, seq, embed = 8, vocab = 12\n"
+                             "  input tokens: index(vocab)[batch, seq]\n"
+                             "  input targets: index(vocab)[batch, seq]\n"
+                             "  param wte[vocab, embed], b[vocab] ~ normal(0.5)\n"
+                             "  z = 3 * tanh((dot[embed](lookup(wte, tokens), wte) + b) / 3)\n"
+                             "  top = peak[vocab](z)\n"
+                             "  loss xent[vocab](z, targets) + 0.1 * top * top per known(targets)\n"
+                             "}\n";
+Test(layouts, capped) {
+  static const char *const base = "bind batch = 8, seq = 8 micro 4 optimizer sgd(lr = 0.1) ";
+  for (int half = 0; half < 2; half++)
+    alike(&(Alike){NULL, capped, NULL, .saves = true, .tolerance = half ? 5e-3 : 1e-5,
+                   .base =
+                       half
+                           ? "precision compute bf16 bind batch = 8, seq = 8 micro 4 optimizer sgd(lr = 0.1) "
+                           : base},
+          NAMES("", "chunk vocab = 4", "mesh t = 2 split vocab over t",
+                "mesh t = 2 split vocab over t chunk vocab = 4", "mesh t = 2 split embed over t",
+                "mesh c = 2 split seq over c chunk vocab = 2"));
+}
+
 /* Dropout, shifts, positions and statistics under aux; few targets are known. */
 static const char many[] =
     "use std.nn as nn\n"

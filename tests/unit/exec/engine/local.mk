@@ -17,6 +17,7 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/optimizers.c \
   tests/unit/exec/engine/outputs.c \
   tests/unit/exec/engine/parameters.c \
+  tests/unit/exec/engine/peaks.c \
   tests/unit/exec/engine/profile.c \
   tests/unit/exec/engine/queued.c \
   tests/unit/exec/engine/queued.h \
