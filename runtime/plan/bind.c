@@ -14,6 +14,23 @@ static uint32_t find_mesh(ZpBuild *b, const char *name) {
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
+static void mark(bool *used, const ZgType *t) {
+  for (int i = 0; i < t->naxes; i++) used[t->axis[i]] = true;
+  if (t->elem == ZG_INDEX) used[t->of] = true;
+}
+
+/* By axis: whether some tensor has it. What nothing comes of is not in the graph, as are experts without
+ * readers, and nobody has to say how large it is. */
+static bool *used_axes(const ZpPlan *p) {
+  const ZgGraph *g = p->graph;
+  bool *used = ZB_NEWN(p->arena, bool, g->naxes + 1);
+  for (uint32_t i = 0; i < g->nparams; i++) mark(used, &g->params[i].type);
+  for (uint32_t i = 0; i < g->ninputs; i++) mark(used, &g->inputs[i].type);
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    for (uint32_t v = 0; v < g->segments[i].nvalues; v++) mark(used, &g->segments[i].values[v].type);
+  return used;
+}
+
 static void bind_sizes(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
@@ -23,6 +40,7 @@ static void bind_sizes(ZpBuild *b) {
   p->experts = zg_slot_axes(g, p->arena, NULL);
   ZB_ASSERT(p->experts);
   p->filled = ZB_NEWN(p->arena, double, g->naxes);
+  const bool *used = used_axes(p);
   for (uint32_t i = 0; i < g->naxes; i++) p->axis_size[i] = g->axes[i].size;
   for (uint32_t i = 0; i < r->nbinds; i++) {
     if (r->binds[i].maybe && zg_axis_find(g, r->binds[i].axis.s) == ZG_NONE) continue;
@@ -35,13 +53,14 @@ static void bind_sizes(ZpBuild *b) {
       continue;
     }
     p->axis_size[a] = r->binds[i].size;
-    if (p->experts[a] != ZG_NO_AXIS || r->binds[i].size) continue;
+    if (p->experts[a] != ZG_NO_AXIS || r->binds[i].size || !used[a]) continue;
     zl_report(b->d, ZL_Z0805, r->binds[i].span, "the size of `%s` must be a whole number from 1 to %d",
               g->axes[a].name, INT32_MAX);
   }
-  for (uint32_t i = 0; i < g->naxes; i++)
-    if (p->experts[i] != ZG_NO_AXIS) p->axis_size[i] = 1; /* slots.c */
   p->batch = zg_axis_find(g, "batch");
+  for (uint32_t i = 0; i < g->naxes; i++)
+    if (p->experts[i] != ZG_NO_AXIS || (!p->axis_size[i] && !used[i] && i != p->batch))
+      p->axis_size[i] = 1; /* of experts: slots.c */
   if (p->batch != ZG_NONE && g->axes[p->batch].size) p->batch = ZG_NONE;
   for (uint32_t i = 0; i < g->naxes; i++)
     if (!p->axis_size[i] && !zl_errors(b->d))

@@ -394,6 +394,9 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
   }
 }
 
+/* As people have written it. */
+static const char *said(uint16_t op) { return op == ZG_OP_ROTATE ? "rope" : zg_op_info[op].text; }
+
 /* `never_split` axes cannot be split by name: they would be gathered at every use. */
 static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t axis) {
   ZpState state[ZP_MAX_DIMS];
@@ -404,7 +407,7 @@ static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t 
     if (state[d].kind != 'S' || state[d].axis != axis || b->p->mesh.dim[d].size == 1) continue;
     ZlSpan span = zp_split_span(b->p, &b->p->mesh.dim[d]);
     ZlDiag *e = zl_report(b->d, ZL_Z0302, span, "`%s` cannot be split: %s (%s) needs it whole",
-                          b->p->graph->axes[axis].name, zg_op_info[n->op].text, zp_loc_text(b->p, n->loc));
+                          b->p->graph->axes[axis].name, said(n->op), zp_loc_text(b->p, n->loc));
     zl_help(e, "split an axis of heads instead; it occurs in the same tensors");
     return false;
   }

@@ -187,3 +187,18 @@ Test(remat, flops) {
   plan_close(&r);
   model_close(&m);
 }
+
+/* What is compared with what was selected from it is made again with it, and not kept: neither is more than
+ * the product that both are made of. */
+Test(remat, selected) {
+  static const char two[] = "carry\ndot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n",
+                    three[] = "carry\ndot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n"
+                              "peak: real[batch, seq]\n";
+  expect_of("x = x + dot[ffn](dot[embed](x, w) * peak[ffn](tanh(dot[embed](x, u))), v)", "", two);
+  expect_of("x = x + dot[ffn](dot[embed](x, w) * peak[ffn](dot[embed](x, u)), v)", "", three);
+  expect_of("x = x + dot[ffn](dot[embed](x, w) * stop(peak[ffn](tanh(dot[embed](x, u)))), v)", "",
+            "carry\ndot: real[batch, seq, ffn]\npeak: real[batch, seq]\n");
+  expect_of("h = tanh(dot[embed](x, u))\n"
+            "  x = x + dot[ffn](dot[embed](x, w) * select(h >= -peak[ffn](h), 1, h), v)",
+            "", two);
+}

@@ -340,3 +340,26 @@ Test(rounds, refusals) {
   refused(m.g, "bind batch = 4, seq = 6, slot = 1e12", "rows of each expert");
   model_close(&m);
 }
+
+/* Experts of which nothing comes are not in the graph: nobody has to say how large their rows are, and who
+ * does, as a factor, is not told that it must be whole. */
+Test(rounds, nobody_reads) {
+  Model m = model_open(NULL,
+                       "model M {\n  axis batch, d = 8, expert = 4, choice = 2, slot, other\n"
+                       "  input x: real[batch, d]\n"
+                       "  param router[d, expert] ~ normal(1)\n  param g[d] ~ normal(1)\n"
+                       "  w, e = topk[expert, choice](softmax[expert](dot[d](x, router)))\n"
+                       "  y = combine[expert, slot, choice](tanh(dispatch[expert, slot](x, e)), e, w)\n"
+                       "  loss x * g per samples() }",
+                       NULL);
+  static const char *const bound[] = {"", ", slot = 0.5", ", slot = 3", ", other = 5"};
+  for (int i = 0; i < 4; i++) {
+    Plan q = plan_of(m.g, zb_printf(m.c.a, "bind batch = 4%s", bound[i]));
+    cr_expect_str_eq(plan_wrong(q.p, q.a), "");
+    plan_close(&q);
+  }
+  Plan q = plan_try(m.g, "");
+  cr_expect(!q.p && strstr(plan_messages(&q), "does not give the size of the data axis `batch`"));
+  plan_close(&q);
+  model_close(&m);
+}

@@ -389,6 +389,19 @@ Test(shard, refusals) {
   model_close(&m);
 }
 
+/* An operation is called as people call it. */
+Test(shard, refused_by_its_name) {
+  Model m = model_open(NULL,
+                       "model M { axis batch, seq, d = 8\n  input x: real[batch, seq, d]\n  param g[d] = 1\n"
+                       "  y = rope[seq, d](x * g, pairs = neighbours)\n  loss y * y per samples() }",
+                       NULL);
+  Plan q = plan_try(m.g, "mesh t = 2 split d over t bind batch = 4, seq = 8");
+  cr_expect(!q.p && strstr(plan_messages(&q), "`d` cannot be split: rope (test.zug:4) needs it whole"), "%s",
+            plan_messages(&q));
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* Of many axes twelve are listed, and how many there are besides; of none more than twelve nothing is said. */
 Test(shard, lists_axes) {
   static const struct {
