@@ -256,7 +256,8 @@ void zx_compute(ZxEngine *e, const ZpInstr *in);
  * ends, and says which operation made the first NaN, false if none did. */
 bool zx_look_begin(ZxEngine *e);
 bool zx_look_end(ZxEngine *e, ZbText *out);
-void zx_look_node(ZxEngine *e, const ZpNode *n, const ZkCall *c, ZpPhase phase, const ZxFrame *f);
+void zx_look_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, ZpPhase phase,
+                  const ZxFrame *f);
 
 /* ---- cut.c ---- */
 /* How a node is called that knows places, where the rank's part of an axis is two pieces of the whole; and its

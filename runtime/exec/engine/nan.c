@@ -12,14 +12,6 @@ struct ZxLook {
   char *room; /* CHUNK bytes that the device can reach; NULL: its memory is the host's */
 };
 
-static bool dense(const ZkView *v, uint64_t *n) {
-  int64_t stride = 1;
-  for (int i = v->rank; i-- > 0; stride *= v->size[i])
-    if (v->size[i] > 1 && v->stride[i] != stride) return false;
-  *n = (uint64_t)stride;
-  return true;
-}
-
 static bool chunk_has(const void *p, uint64_t n, ZkElem elem) {
   for (uint64_t i = 0; i < n; i++)
     if (isnan(elem == ZK_BF16 ? zb_bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i]))
@@ -27,12 +19,12 @@ static bool chunk_has(const void *p, uint64_t n, ZkElem elem) {
   return false;
 }
 
-static bool has_nan(ZxEngine *e, const ZkView *v) {
-  uint64_t n, size = zk_elem_bytes((ZkElem)v->elem), most = CHUNK / size;
+static bool has_nan(ZxEngine *e, const ZpValue *v, const char *data) {
+  uint64_t size = zk_elem_bytes((ZkElem)v->elem), n = v->bytes / size, most = CHUNK / size;
   ZbErr none;
-  if ((v->elem != ZK_F32 && v->elem != ZK_BF16) || !dense(v, &n)) return false;
+  if (v->elem != ZK_F32 && v->elem != ZK_BF16) return false;
   for (uint64_t i = 0, m; i < n; i += m) {
-    const char *at = (const char *)v->data + i * size;
+    const char *at = data + i * size;
     m = n - i < most ? n - i : most;
     if (e->look->room) {
       e->dev->download(e->env, e->look->room, at, m * size);
@@ -44,13 +36,14 @@ static bool has_nan(ZxEngine *e, const ZkView *v) {
   return false;
 }
 
-void zx_look_node(ZxEngine *e, const ZpNode *n, const ZkCall *c, ZpPhase phase, const ZxFrame *f) {
+void zx_look_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, ZpPhase phase,
+                  const ZxFrame *f) {
   bool backward = phase == ZP_BWD;
   int64_t order = backward ? e->p->nstages - 1 - e->stage : e->stage;
   int64_t key = (((((int64_t)backward << 20) + f->mb) << 10) + order) << 20 | (e->at & 0xfffff);
   if (phase == ZP_COUNT || (e->look->key >= 0 && e->look->key <= key)) return;
   for (int i = 0; i < c->nout; i++) {
-    if (!has_nan(e, &c->out[i])) continue;
+    if (!has_nan(e, &s->values[n->out[i]], c->out[i].data)) continue;
     ZbText t = {0};
     e->look->key = key;
     zp_instr_text(e->p, e->stage, &e->st->prog.instrs[e->at], &t);

@@ -256,7 +256,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     bool beside = goes_on(e, n, i);
     if (beside) begin_beside(e, s, n, c, i);
     else run_node(e, s, n, c, &e->calls[segment].cut[phase][i], f);
-    if (e->look) zx_look_node(e, n, c, phase, f);
+    if (e->look) zx_look_node(e, s, n, c, phase, f);
     poll(e);
     double now = zb_now();
     e->times[c->op] += now - t;

@@ -271,6 +271,41 @@ Test(devices, packs_one_tensor) {
   model_close(&m);
 }
 
+/* ---- gradients: what is written first is not cleared ---- */
+static const char *grads;
+static uint64_t grad_bytes, cleared;
+static void count_cleared(const ZkEnv *env, void *p, size_t bytes) {
+  const char *at = p;
+  if (grads && at >= grads && at < grads + grad_bytes) cleared += bytes;
+  zx_device_cpu.zero(env, p, bytes);
+}
+static void step_and_count(Player *p) {
+  const ZxEngine *e = p->e;
+  p->ok = zx_engine_init(p->e, &p->err);
+  cr_expect_eq(e->st->nheld, 1);
+  grads = zx_stored(e, ZP_B_GRAD, &e->st->held[0]);
+  grad_bytes = zp_grad_bytes(e->p, e->st->held[0].bucket);
+  job_steps(p, 1, 1);
+}
+static void expect_cleared(const char *model, uint64_t bytes) {
+  Model m = job_model(NULL, model, NULL);
+  device = zx_device_cpu;
+  device.zero = count_cleared;
+  grads = NULL, cleared = 0;
+  Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
+  job_play(&j, step_and_count);
+  cr_expect_eq(cleared, bytes, "%d bytes, not %d", (int)cleared, (int)bytes);
+  job_close(&j);
+  model_close(&m);
+}
+#define TABLE(e)                                                                                             \
+  "model M { axis batch, a = 16, v = 32\n  input t: index(v)[batch]\n  param e[v, a], w[a] ~ normal(1)\n"    \
+  "  loss dot[a](" e ", w) per samples() }\n"
+Test(devices, clears_what_is_added_to) {
+  expect_cleared(job_line, 0);
+  expect_cleared(TABLE("lookup(e, t)"), 4 * 32 * 16); /* rows, and not w */
+}
+
 /* ---- choices by time: those of the lowest rank that has some are taken by all, until nobody has any ---- */
 static struct {
   uint32_t left; /* choices of this rank, of 3 bytes each, told one list after the other */
@@ -309,6 +344,22 @@ Test(devices, agree_on_choices) {
   Job j = job_of(&m, BASE, TWO, &device, (ZpOptions){0});
   job_play(&j, nothing);
   for (int r = 0; r < 2; r++) cr_expect_str_eq(choosing[r].taken, "xy,ij,");
+  job_close(&j);
+  model_close(&m);
+}
+
+/* ---- events: no two are one ---- */
+static void look_at_events(Player *p) {
+  const ZxEngine *e = p->e;
+  uint32_t at[] = {e->st->prog.ninstrs, e->pinned_event, e->call_event, e->rows_event,
+                   e->ring_event,       e->node_event,   e->staged_event};
+  static const uint32_t n[] = {0, 1, 1, 3, 2, 2 + ZP_MOST_BESIDE, ZX_STAGED_EVENTS};
+  for (int i = 1; i < 7; i++) cr_expect_geq(at[i], at[i - 1] + n[i - 1], "%d", i);
+}
+Test(devices, events) {
+  Model m = job_model(NULL, job_line, NULL);
+  Job j = job_of(&m, BASE, TWO, &zx_device_cpu, (ZpOptions){0});
+  job_play(&j, look_at_events);
   job_close(&j);
   model_close(&m);
 }

@@ -149,7 +149,7 @@ Test(layouts, resplit) {
 }
 
 /* Sums that stay partial along one dimension, and so are padded along another: in place, and where the whole
- * is needed after it. */
+ * is needed after it; of a whole value and of parts. */
 static const char sums[] = "model Sums {\n"
                            "  axis batch, a = 8, k = 4, j = 4\n"
                            "  input x: real[batch, a]\n"
@@ -165,6 +165,7 @@ Test(layouts, sums) {
                  .base = "bind batch = 8 micro 4 optimizer sgd(lr = 0.1) "},
         NAMES("", "mesh t = 2, u = 2 split k, j over t split k over u",
               "mesh u = 2, t = 2 split k, j over t split k over u",
+              "mesh t = 2, u = 2 split k, j over t split k, a over u",
               "mesh t = 2, u = 2 split k over t split j over u"));
 }
 

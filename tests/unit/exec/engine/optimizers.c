@@ -308,3 +308,29 @@ Test(optimizers, rounded_copies) {
     }
   model_close(&m);
 }
+
+/* What devices read of a step from memory: its number, and of each optimizer the rate, for AdamW as it is
+ * used, with what its second moment is multiplied by. */
+static void expect_step_state(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  for (int step = 1; step <= 5; step++) {
+    const ZkStepState *now = p->e->step_state;
+    job_steps(p, step, step);
+    double adamw = 0.02 * fmin(1, step / 3.0), sgd = 0.5 * fmin(1, step / 2.0);
+    cr_expect_eq(now->step, step);
+    cr_expect_float_eq(now->of[0].lr, adamw, 1e-8);
+    cr_expect_float_eq(now->of[0].rate, adamw / (1 - pow(0.9, step)), 1e-6);
+    cr_expect_float_eq(now->of[0].vscale, 1 / sqrt(1 - pow(0.95, step)), 1e-5);
+    cr_expect_float_eq(now->of[1].lr, sgd, 1e-7);
+  }
+}
+Test(optimizers, what_a_step_reads) {
+  Model m = job_model(NULL, line, NULL);
+  Job j = job_of(&m, "bind batch = 4 micro 2 ",
+                 "optimizer adamw(lr = 0.02, b1 = 0.9, b2 = 0.95, warmup = 3) optimizer sgd(lr = 0.5, warmup "
+                 "= 2) for v",
+                 &zx_device_cpu, (ZpOptions){0});
+  job_play(&j, expect_step_state);
+  job_close(&j);
+  model_close(&m);
+}

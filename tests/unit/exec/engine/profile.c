@@ -247,6 +247,55 @@ static void expect_part(const ZxEngine *e) {
 }
 Test(profile, parts) { run(cuts, "", true, (ZxPeaks){0}, expect_part); }
 
+/* A round has room for so many rows, and there are no more rounds than the rows take. */
+static const char experts[] = "model X {\n"
+                              "  axis batch, s = 4, a = 4, expert = 4, choice = 2, slot\n"
+                              "  input x: real[batch, s, a]\n"
+                              "  param r[a, expert] ~ normal(1)\n"
+                              "  w, e = topk[expert, choice](softmax[expert](f32(dot[a](x, r))))\n"
+                              "  y = combine[expert, slot, choice](dispatch[expert, slot](x, e), e, w)\n"
+                              "  loss dot[a](y, y) per samples()\n"
+                              "}\n";
+static int rounds; /* of forward, in a micro-batch */
+static void expect_rounds(const ZxEngine *e) {
+  ZxCallTime c[200];
+  uint32_t n = zx_engine_calls(e, c, 200), found = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (c[i].op != ZG_OP_DISPATCH || strcmp(c[i].phase, "forward")) continue;
+    cr_expect_eq(c[i].calls, TIMES * rounds, "%d rounds", (int)c[i].calls / TIMES);
+    found++;
+  }
+  cr_expect_gt(found, 0);
+}
+Test(profile, rounds) { /* 2 samples of 4 places with two choices are 16 rows, and 4 of an expert */
+  static const char *const slots[] = {"bind slot = 0.25", "bind slot = 0.5", "bind slot = 0.75",
+                                      "bind slot = 1", "bind slot = 3"};
+  static const int wanted[] = {4, 2, 2, 1, 1};
+  for (int i = 0; i < 5; i++) {
+    rounds = wanted[i];
+    run(experts, slots[i], true, (ZxPeaks){0}, expect_rounds);
+  }
+}
+
+/* Moments of 8 bits: of each element a byte and a 64th more, twice, read and written; with gradient and
+ * parameter. */
+static const char many[] = "model M { axis batch, a = 512\n  input x: real[batch, a]\n"
+                           "  param w[a] ~ normal(1)\n  loss dot[a](x, w) per samples() }\n";
+static double states; /* bytes of those of an element */
+static void expect_update(const ZxEngine *e) {
+  NEAR(zx_engine_work(e)[ZG_OP_COUNT].bytes, 2 * 512 * (4 + 4 + 8 + 2 * states));
+}
+Test(profile, states) {
+  static const char *const by[] = {"optimizer adamw(lr = 1)", "optimizer adamw(lr = 1, bits = 8)",
+                                   "optimizer adamw(lr = 1, bits = 8) average 0.5", "optimizer sgd(lr = 1)",
+                                   "optimizer lion(lr = 1) average 0.5"};
+  static const double bytes[] = {8, 2 * (1 + 4.0 / 256), 4 + 2 * (1 + 4.0 / 256), 0, 8};
+  for (int i = 0; i < 5; i++) {
+    states = bytes[i];
+    run(many, by[i], true, (ZxPeaks){0}, expect_update);
+  }
+}
+
 /* Two steps of Muon, of a matrix of 8 columns and 4 rows in five iterations: of each x x', its square, and
  * the product of what both come to with x. In f32, the norm reads gradients; momentum is read and written, a
  * gradient read and an update written; products read updates and write them; the last pass has updates to

@@ -68,6 +68,9 @@ static float infinite(const char *name, uint64_t s, uint64_t i) {
 static float huge(const char *name, uint64_t s, uint64_t i) { /* of which bf16 has one that is as large */
   return *name == 'x' && s == 13 && i == 2 ? 3.3895313e38f : ones(name, s, i);
 }
+static float one_below(const char *name, uint64_t s, uint64_t i) {
+  return *name == 'w' && s == 1 ? -1 : ones(name, s, i);
+}
 static float no_weight(const char *name, uint64_t s, uint64_t i) {
   return *name == 'w' && s == 21 ? NAN : ones(name, s, i);
 }
@@ -143,6 +146,8 @@ Test(soundness, why) {
             "  h = rename[c, b](dot[b](u, sq) * dot[b](v, sq))\n",
             "samples()"),
        BASE, ones, 1, ZX_SKIPPED,
+       "step 1: the loss is nan *; the first NaN is made by `pointwise` at test.zug:12 in FWD(*mb 0", NULL},
+      {LINE("  h = h * sqrt(weight)\n", "samples()"), BASE, one_below, 1, ZX_SKIPPED,
        "step 1: the loss is nan *; the first NaN is made by `pointwise` at test.zug:12 in FWD(*mb 0", NULL},
       {LINE("", "samples()"), BASE, huge, 2, ZX_SKIPPED,
        "step 2: the loss is nan *; gradients that are not finite: all 4 parameters; the first NaN is made "

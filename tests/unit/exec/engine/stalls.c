@@ -46,7 +46,10 @@ static void step_slowly(Player *p) {
   job_steps(p, 1, slow_step - 1);
   impatient = !p->rank;
   slow = p->rank == p->job->ranks - 1;
+  double before = zx_engine_times(p->e)[ZG_OP_COUNT + 1];
   job_steps(p, slow_step, slow_step);
+  double waited = zx_engine_times(p->e)[ZG_OP_COUNT + 1] - before;
+  if (!p->rank && p->job->ranks > 1) cr_expect(waited > 0.8 && waited < 60, "%g s", waited);
 }
 
 static void stands(const Model *m, const char *layout, const ZxDeviceTable *dev, const char *want) {

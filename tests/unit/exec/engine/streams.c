@@ -131,10 +131,26 @@ Test(streams, experts) {
   static const char base[] = "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ";
   same(&m, base, "", "each step is queued anew: hosts must know how many rows experts have; that is about ");
   same(&m, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
+  /* All rows are those of the last expert. */
+  Model hot = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1");
+  same(&hot, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
+  model_close(&hot);
   static const char two[] = "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
                     anew[] = "each step is queued anew: hosts must know how many rows experts have";
   same(&m, base, two, anew);
   same_on(queued_device(), &m, base, two, anew);
+  model_close(&m);
+}
+
+/* Where a device cannot say what its memory has nothing is said of it. */
+Test(streams, of_unknown_memory) {
+  Model m = job_model(NULL, job_line, NULL);
+  ZxDeviceTable silent = *zx_devices[0];
+  silent.memory = NULL;
+  Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0.1)", "", &silent, (ZpOptions){0});
+  job_play(&j, job_train);
+  cr_expect(strstr(j.player[0].told, CAPTURED) && !strstr(j.player[0].told, "device memory"));
+  job_close(&j);
   model_close(&m);
 }
 
