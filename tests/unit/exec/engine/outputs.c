@@ -148,8 +148,7 @@ static void bring_negative(const ZkEnv *env, void *to, const void *from, size_t 
 }
 static double negative(uint64_t s, uint64_t i) {
   double sum = 0;
-  for (uint64_t k = 0; k < A; k++)
-    sum -= early(s, k) * zb_random_normal(7, zb_stream("u"), k * 50 + i);
+  for (uint64_t k = 0; k < A; k++) sum -= early(s, k) * zb_random_normal(7, zb_stream("u"), k * 50 + i);
   return sum;
 }
 Test(outputs, room_for_the_largest) {

@@ -132,7 +132,8 @@ Test(streams, experts) {
   same(&m, base, "", "each step is queued anew: hosts must know how many rows experts have; that is about ");
   same(&m, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
   /* All rows are those of the last expert. */
-  Model hot = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1");
+  Model hot =
+      job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1");
   same(&hot, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
   model_close(&hot);
   static const char two[] = "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
