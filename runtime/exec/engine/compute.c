@@ -83,7 +83,6 @@ void zx_compute(ZxEngine *e, const ZpInstr *in) {
     double t = zb_now();
     (in->op == ZP_I_MOMENTUM ? zx_momentum : zx_orthogonalize)(e, in);
     zx_profile_muon(e, in);
-    zx_finish_call(e);
     e->times[ZG_OP_COUNT] += zb_now() - t;
     break;
   }

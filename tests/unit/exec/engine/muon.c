@@ -167,3 +167,21 @@ Test(muon, matrices) {
   }
   model_close(&m);
 }
+
+/* What a large matrix takes beside it is planned, and used. */
+static const char large[] = "model L { axis batch, a = 96, b = 64\n  input x: real[batch, a]\n"
+                            "  param w[a, b] ~ normal(1)\n  y = dot[a](x, w)\n"
+                            "  loss dot[b](y, y) per samples() }\n";
+Test(muon, room) {
+  static const char *const layouts[] = {"", "mesh d = 2 split batch over d micro 2 shard states over d"};
+  Model m = job_model(NULL, large, NULL);
+  for (int i = 0; i < 2; i++) {
+    Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) optimizer muon(lr = 0.02) for w",
+                   layouts[i], &zx_device_cpu, (ZpOptions){0});
+    j.steps = 1;
+    job_play(&j, job_train);
+    for (int r = 0; r < j.ranks; r++) cr_expect_eq(j.player[r].step[1].used_bytes, j.player[r].planned);
+    job_close(&j);
+  }
+  model_close(&m);
+}

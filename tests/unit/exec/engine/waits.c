@@ -82,6 +82,10 @@ Test(waits, in_nodes) {
   job_play(&j, step_beside);
   cr_expect_gt(most, 1);
   cr_expect(shared_slots == 0 && others == 0, "%d, %d", shared_slots, others);
+  most = 0;
+  j.o.times = true; /* each call by itself */
+  job_play(&j, step_beside);
+  cr_expect_eq(most, 0);
   job_close(&j);
   model_close(&m);
 }
