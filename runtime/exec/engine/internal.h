@@ -99,8 +99,6 @@ typedef struct {
   const ZkCall *call;
   ZxRequest request;
   uint32_t slot; /* of the node events */
-  uint32_t at;   /* number of the node */
-  double began;
 } ZxBeside;
 
 typedef struct ZxLook ZxLook;

@@ -194,7 +194,6 @@ static void join(ZxEngine *e, uint32_t i) {
     }
     e->node = x.node;
     zx_end_collective(e, &x);
-    zx_trace_node(e, x.at, zp_node_bytes(x.segment, x.node), x.began, zb_now());
   }
   e->nbeside = left;
 }
@@ -208,17 +207,16 @@ static void poll(ZxEngine *e) {
   zx_poll(e);
 }
 
-/* Whether compute goes on while node i is under way: not where somebody looks at every call. */
+/* Whether compute goes on while node i is under way: not where somebody looks at every call. Nor where steps
+ * are traced, which is on the host's memory alone: plans for that have nothing beside. */
 static bool goes_on(const ZxEngine *e, const ZpNode *n, uint32_t i) {
   return zp_goes_beside(n) && n->until > i + 1 && !e->o.times && !e->look;
 }
 
-static void begin_beside(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, uint32_t i) {
+static void begin_beside(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c) {
   ZB_ASSERT(e->nbeside < ZP_MOST_BESIDE);
   ZxBeside x;
   zx_begin_collective(e, s, n, c, &x);
-  x.at = i;
-  x.began = zb_now();
   e->beside_calls[e->nbeside++] = x;
 }
 
@@ -254,14 +252,14 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     if (c->op == ZG_OP_ROUND && !rounds) first = i, round = 0, rounds = zx_count_rounds(e, n, c);
     if (n->rounds) set_round(n, c, round, l->nodes[first].call.opt[1]);
     bool beside = goes_on(e, n, i);
-    if (beside) begin_beside(e, s, n, c, i);
+    if (beside) begin_beside(e, s, n, c);
     else run_node(e, s, n, c, &e->calls[segment].cut[phase][i], f);
     if (e->look) zx_look_node(e, s, n, c, phase, f);
     poll(e);
     double now = zb_now();
     e->times[c->op] += now - t;
     bool again = n->rounds && round > 0;
-    if (e->tracing && zp_sends(n) && !beside) zx_trace_node(e, i, moved(e, s, n, again), t, now);
+    if (e->tracing && zp_sends(n)) zx_trace_node(e, i, moved(e, s, n, again), t, now);
     zx_profile_node(e, segment, phase, i, c->accumulate, again, now - t);
     t = now;
     bool last = n->rounds && (i + 1 == l->n || l->nodes[i + 1].rounds != n->rounds);

@@ -334,3 +334,21 @@ Test(optimizers, what_a_step_reads) {
   job_close(&j);
   model_close(&m);
 }
+
+/* What states have in place of a gradient is no part of its norm. */
+#define WITH(state)                                                                                          \
+  "model S { axis batch, a = 4\n  input x: real[batch, a]\n  param w[a] ~ normal(1)\n" state                 \
+  "  loss dot[a](x, w) * dot[a](x, w) per samples() }\n"
+Test(optimizers, norm_without_states) {
+  double norm[2];
+  for (int with = 0; with < 2; with++) {
+    Model m = job_model(
+        NULL, with ? WITH("  state s[a] = 1\n  update s = s + 3 * mean[batch](x)\n") : WITH(""), NULL);
+    Job j = job_of(&m, "bind batch = 4 micro 2 optimizer sgd(lr = 0.01)", "", &zx_device_cpu, (ZpOptions){0});
+    job_play(&j, job_train);
+    norm[with] = j.player[0].step[1].grad_norm;
+    job_close(&j);
+    model_close(&m);
+  }
+  cr_expect(norm[0] > 0 && norm[0] == norm[1], "%g, %g", norm[0], norm[1]);
+}

@@ -29,6 +29,9 @@ static void two_steps(Player *p) {
   job_steps(p, 2, 3);
   for (int i = 0; i < ZG_OP_COUNT + 1; i++) sum += zx_engine_times(p->e)[i];
   cr_expect(sum > 0 && sum <= zb_now() - began, "%g s", sum);
+  for (int i = 0; p->job->o.times && i < ZG_OP_COUNT; i++)
+    cr_expect((zx_engine_times(p->e)[i] > 0) == (zx_engine_work(p->e)[i].bytes > 0), "%s",
+              zg_op_info[i].text);
   if (p->ok) look(p->e);
 }
 
