@@ -19,15 +19,19 @@ static void mark(bool *used, const ZgType *t) {
   if (t->elem == ZG_INDEX) used[t->of] = true;
 }
 
-/* By axis: whether some tensor has it. What nothing comes of is not in the graph, as are experts without
- * readers, and nobody has to say how large it is. */
+/* By axis: whether some tensor has it, or some node names it. What nothing comes of is not in the graph, as
+ * are experts without readers, and nobody has to say how large it is. */
 static bool *used_axes(const ZpPlan *p) {
   const ZgGraph *g = p->graph;
   bool *used = ZB_NEWN(p->arena, bool, g->naxes + 1);
   for (uint32_t i = 0; i < g->nparams; i++) mark(used, &g->params[i].type);
   for (uint32_t i = 0; i < g->ninputs; i++) mark(used, &g->inputs[i].type);
-  for (uint32_t i = 0; i < g->nsegments; i++)
-    for (uint32_t v = 0; v < g->segments[i].nvalues; v++) mark(used, &g->segments[i].values[v].type);
+  for (uint32_t i = 0; i < g->nsegments; i++) {
+    const ZgSegment *s = &g->segments[i];
+    for (uint32_t v = 0; v < s->nvalues; v++) mark(used, &s->values[v].type);
+    for (uint32_t k = 0; k < s->nnodes; k++)
+      for (int a = 0; a < s->nodes[k].nax; a++) used[s->nodes[k].ax[a]] = true;
+  }
   return used;
 }
 

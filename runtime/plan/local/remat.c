@@ -29,7 +29,7 @@ typedef struct {
   uint32_t *copied; /* old forward value -> its copy in backward, or ZG_NONE */
   uint32_t *stamp, now;
   bool *needs, *pending; /* of narrowest */
-  bool *follows;         /* per old value: made again where what it was selected from is */
+  bool *follows;         /* per old value, a node's first: is made again with what it was selected from */
   bool *again;
   uint32_t nagain;
 } Remat;
@@ -58,8 +58,7 @@ static bool shifts_here(const Remat *r, const ZgNode *n) {
   return true;
 }
 static bool is_free(const Remat *r, const ZgNode *n) {
-  if (n->nout && is_brief(r, n->out)) return true;
-  if (n->nout && r->follows[n->out] && !r->b->recompute[n->region]) return is_free(r, maker(r->s, n->in[0]));
+  if (n->nout && (is_brief(r, n->out) || r->follows[n->out])) return true;
   return zg_op_info[n->op].kind == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
          shifts_here(r, n) || r->b->recompute[n->region];
 }
@@ -67,28 +66,34 @@ static bool is_free(const Remat *r, const ZgNode *n) {
 /* ---- what is compared with what was selected from it ---- */
 static bool selects(uint16_t op) {
   return op == ZG_OP_PEAK || op == ZG_OP_TOPK || op == ZG_OP_SLICE || op == ZG_OP_PART || op == ZG_OP_MERGE ||
-         op == ZG_OP_RENAME || op == ZG_OP_BROADCAST || op == ZG_OP_STOP || op == ZG_OP_NEG;
+         op == ZG_OP_RENAME || op == ZG_OP_BROADCAST || op == ZG_OP_STOP || op == ZG_OP_NEG ||
+         op == ZG_OP_CAST;
 }
 
-/* Marks y, and what is between x and y, if y is selected from x. */
+/* Marks y, and what is between x and y, if y is selected from x. Elementwise steps on the way are made again
+ * anyway. */
 static void follow(Remat *r, uint32_t x, uint32_t y) {
   enum { FAR = 16 };
   uint32_t v = y, left = FAR;
   while (v != x && left-- && selects(maker(r->s, v)->op)) v = maker(r->s, v)->in[0];
   if (v != x) return;
-  for (v = y; v != x; v = maker(r->s, v)->in[0]) r->follows[maker(r->s, v)->out] = true;
+  for (v = y; v != x; v = maker(r->s, v)->in[0])
+    r->follows[maker(r->s, v)->out] = zg_op_info[maker(r->s, v)->op].kind != ZG_EW;
 }
 
 /* The largest of x is found again where it is equal to that: by the gradient of peak, by masks. What is made
  * again need not have the same bits, as a function of elements rounds otherwise with other steps in it. So
- * where x is made again, what was selected from it is, too, from the same x. */
+ * where x may be made again, what was selected from it is, too, from the same x. */
 static void find_followers(Remat *r) {
-  for (uint32_t i = 0; i < r->s->nnodes; i++) {
-    const ZgNode *n = &r->s->nodes[i];
+  const ZgSegment *s = r->s;
+  for (uint32_t i = 0; i < s->nnodes; i++) {
+    const ZgNode *n = &s->nodes[i];
     if (n->op != ZG_OP_EQUAL && n->op != ZG_OP_LESS) continue;
     follow(r, n->in[0], n->in[1]);
     follow(r, n->in[1], n->in[0]);
   }
+  for (uint32_t v = 0; v < s->nvalues; v++) /* operands come first */
+    r->follows[v] = r->follows[v] && is_free(r, maker(s, maker(s, v)->in[0]));
 }
 
 /* Counts the values that would have to be kept anew if v were made again; marks them with `mark`. */
@@ -147,7 +152,7 @@ static void decide(Remat *r, uint32_t v) {
     r->decided[v] = KEEP;
     return;
   }
-  if (r->follows[n->out] && zg_op_info[n->op].kind != ZG_EW) {
+  if (r->follows[n->out]) {
     decide(r, n->in[0]);
     r->decided[v] = AGAIN;
     return;
