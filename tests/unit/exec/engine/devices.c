@@ -422,6 +422,11 @@ Test(devices, ways) {
   expect_ways(&m, "precision compute bf16", "");
   cluster = &fast;
   expect_ways(&m, "", PRODUCTS("0.544 ms", "0.272 ms", "0.136 ms"));
+  ZlCluster part = {.flops_f32 = 2e6}, rest = {.flops_tf32 = 4e6, .flops_bf16 = 8e6};
+  cluster = &part; /* what it does not say is the device's */
+  expect_ways(&m, "", PRODUCTS("0.544 ms", "0.544 ms", "0.272 ms"));
+  cluster = &rest;
+  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.272 ms", "0.136 ms"));
   cluster = NULL;
   slow_op = ZG_OP_DOT;
   way = (ZkWay){.what = "by hand", .work = 2};

@@ -352,3 +352,29 @@ Test(optimizers, norm_without_states) {
   }
   cr_expect(norm[0] > 0 && norm[0] == norm[1], "%g, %g", norm[0], norm[1]);
 }
+
+/* Moments of 8 bits of a bucket that is updated in several ranges are those of one that is in one. */
+Test(optimizers, codes_of_ranges) {
+  static const char *const bodies[] = {"", "decay 1e-30 for q", "rate 1.000001 for p, r",
+                                       "decay 1e-30 for q mesh d = 2 split batch over d shard states over d"};
+  Model m =
+      job_model(NULL,
+                "model M { axis batch, a = 512\n  input x: real[batch, a]\n  param p[a], q[a] ~ normal(1)\n"
+                "  param r[a] ~ normal(1)\n  loss sum[a](x * p * q * r) per samples() }\n",
+                NULL);
+  Job one = {0};
+  char path[2][400];
+  for (int i = 0; i < 4; i++) {
+    Job j = job_of(&m, "bind batch = 4 micro 2",
+                   zb_printf(m.c.a, "optimizer adamw(lr = 0.01, bits = 8) %s", bodies[i]), &zx_device_cpu,
+                   (ZpOptions){0});
+    snprintf(path[i > 0], sizeof *path, "%s", scratch(i ? "other" : "one"));
+    j.save = path[i > 0];
+    j.steps = 4;
+    job_play(&j, job_train);
+    if (i) job_compare(&one, &j, i == 3 ? 1e-5 : 1e-6, bodies[i]), job_close(&j);
+    else one = j;
+  }
+  job_close(&one);
+  model_close(&m);
+}
