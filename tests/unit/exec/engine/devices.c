@@ -229,6 +229,8 @@ Test(devices, prepares) {
     cr_assert(zx_prepare_calls(e, &err), "%s", err.text);
     cr_expect(count(ZG_OP_ATTEND, false) == 1 && count(ZG_OP_ATTEND, true) == 1);
     cr_expect(count(ZG_OP_ATTEND_GRAD, false) == 1 && count(ZG_OP_ATTEND_GRAD, true) == 1);
+    for (int i = 0; i < nprepared; i++)
+      if (prepared[i].op == ZG_OP_COPY) cr_expect(prepared[i].nin == 1 && prepared[i].nout == 1);
     zk_pool_free(env.pool);
     world_free(w);
     job_close(&j);

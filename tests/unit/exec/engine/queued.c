@@ -58,6 +58,7 @@ static void do_op(const void *args) {
 
 static ZxRequest queue(ZxComm *c, Op o) {
   o.world = of(c)->world;
+  ZB_ASSERT(o.g >= 0); /* was made */
   if (!o.g) o.g = of(c)->all;
   threads_push(of(c)->env, do_op, &o, sizeof o);
   return -1;

@@ -257,10 +257,20 @@ Test(streams, queued_anew_by_one) {
 }
 
 /* The first step is queued; what is captured in the second is played in it and in all that follow. */
-static int captures, replays;
+static int captures, replays, fed;
+static uint32_t pinned_event; /* that inputs were read: who captures a step does not feed it */
+static bool noting;
 static bool capture_and_count(ZkEnv *env, ZbErr *err) {
   captures++;
-  return zx_devices[0]->capture(env, err);
+  return noting = zx_devices[0]->capture(env, err);
+}
+static bool end_and_count(ZkEnv *env, ZbErr *err) {
+  noting = false;
+  return zx_devices[0]->end_capture(env, err);
+}
+static void record_and_count(const ZkEnv *env, uint32_t event) {
+  fed += noting && event == pinned_event;
+  zx_devices[0]->record(env, event);
 }
 static void replay_and_count(const ZkEnv *env) {
   replays++;
@@ -270,9 +280,14 @@ Test(streams, captured_in_the_second_step) {
   Model m = job_model(NULL, job_line, NULL);
   ZxDeviceTable counting = *zx_devices[0];
   counting.capture = capture_and_count;
+  counting.end_capture = end_and_count;
+  counting.record = record_and_count;
   counting.replay = replay_and_count;
+  Job j = job_of(&m, LINE, "", &counting, (ZpOptions){0});
+  pinned_event = j.p->stages[0].prog.ninstrs;
+  job_close(&j);
   same_on(&counting, &m, LINE, "", CAPTURED);
-  cr_expect(captures == 1 && replays == STEPS - 1, "%d, %d", captures, replays);
+  cr_expect(captures == 1 && replays == STEPS - 1 && fed == 0, "%d, %d, %d", captures, replays, fed);
   model_close(&m);
 }
 
