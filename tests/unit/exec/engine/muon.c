@@ -185,3 +185,33 @@ Test(muon, room) {
   }
   model_close(&m);
 }
+
+/* A square matrix, which is neither wide nor tall: one step by the formula. */
+static const char square[] = "model Q { axis batch, a = 4, b = 4\n  input x: real[batch, a]\n"
+                             "  param w[a, b] ~ normal(0.5)\n  y = dot[a](x, w)\n"
+                             "  loss dot[b](y, y) per samples() }\n";
+Test(muon, square) {
+  double w[A][A], g[LONGEST][A] = {{0}};
+  for (uint64_t i = 0; i < A * A; i++) w[i / A][i % A] = 0.5 * zb_random_normal(7, zb_stream("w"), i);
+  for (uint64_t s = 0; s < BATCH; s++)
+    for (int b = 0; b < A; b++) {
+      double y = 0;
+      for (uint64_t a = 0; a < A; a++) y += (double)job_real("x", s, a) * w[a][b];
+      for (uint64_t a = 0; a < A; a++) g[b][a] += 2 * (double)job_real("x", s, a) * y / BATCH;
+    }
+  orthogonal(g, A, 5);
+  Model m = job_model(NULL, square, NULL);
+  Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) optimizer muon(lr = 0.02) for w", "",
+                 &zx_device_cpu, (ZpOptions){0});
+  uint64_t n;
+  j.steps = 1;
+  j.save = zb_strdup(j.q.a, scratch("w"));
+  job_play(&j, job_train);
+  float *p = job_saved("w", &n);
+  cr_assert_eq(n, A * A);
+  for (int i = 0; i < A * A; i++)
+    cr_expect_float_eq((double)p[i], w[i / A][i % A] - LR * g[i % A][i / A], 1e-5, "w[%d]", i);
+  free(p);
+  job_close(&j);
+  model_close(&m);
+}
