@@ -80,6 +80,24 @@ Test(profile, work_by_hand) {
   run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_work);
 }
 
+/* Of a large table the rows that are asked for. */
+static void expect_rows(const ZxEngine *e) {
+  const ZxWork *w = zx_engine_work(e);
+  double x = 4 * N * 8;
+  NEAR(w[ZG_OP_LOOKUP].bytes, TIMES * (x + 4 * N + x));
+  NEAR(w[ZG_OP_LOOKUP_GRAD].bytes, TIMES * (x + 4 * N + 2 * x));
+}
+Test(profile, rows_of_a_table) {
+  static const char large[] = "model W {\n"
+                              "  axis batch, seq, vocab = 1000, a = 8\n"
+                              "  param e[vocab, a] ~ normal(0.1)\n"
+                              "  input tokens: index(vocab)[batch, seq]\n"
+                              "  y = lookup(e, tokens)\n"
+                              "  loss dot[a](y, y) per known(tokens)\n"
+                              "}\n";
+  run(large, "bind seq = 16", true, (ZxPeaks){0}, expect_rows);
+}
+
 static void expect_calls(const ZxEngine *e) {
   ZxCallTime c[64];
   const double *t = zx_engine_times(e);
