@@ -19,8 +19,8 @@ static void mark(bool *used, const ZgType *t) {
   if (t->elem == ZG_INDEX) used[t->of] = true;
 }
 
-/* By axis: whether some tensor has it, or some node names it. What nothing comes of is not in the graph, as
- * are experts without readers, and nobody has to say how large it is. */
+/* By axis: whether some tensor has it, or some node names it. The compiler drops what no loss reads; an axis
+ * that only such tensors had needs no size. `slot` of experts that nothing reads is one. */
 static bool *used_axes(const ZpPlan *p) {
   const ZgGraph *g = p->graph;
   bool *used = ZB_NEWN(p->arena, bool, g->naxes + 1);

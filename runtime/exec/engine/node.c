@@ -207,8 +207,8 @@ static void poll(ZxEngine *e) {
   zx_poll(e);
 }
 
-/* Whether compute goes on while node i is under way: not where somebody looks at every call. Nor where steps
- * are traced, which is on the host's memory alone: plans for that have nothing beside. */
+/* Whether compute goes on while node i is under way. It waits where somebody looks at every call. A traced
+ * step has none of these: only devices whose memory is the host's trace, and their plans have none. */
 static bool goes_on(const ZxEngine *e, const ZpNode *n, uint32_t i) {
   return zp_goes_beside(n) && n->until > i + 1 && !e->o.times && !e->look;
 }

@@ -138,7 +138,7 @@ static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   zx_await_event(e, e->call_event);
 }
 
-/* Of no rows none, which is played as one. */
+/* No rows take 0 rounds; zx_run_list plays a region once at least. */
 static int64_t rounds_for(const ZxRows *r, int64_t rows) { return (rows + r->each - 1) / r->each; }
 
 int64_t zx_count_rounds(ZxEngine *e, const ZpNode *n, const ZkCall *c) {

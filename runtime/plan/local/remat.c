@@ -70,8 +70,8 @@ static bool selects(uint16_t op) {
          op == ZG_OP_CAST;
 }
 
-/* Marks y, and what is between x and y, if y is selected from x. Elementwise steps on the way are made again
- * anyway. */
+/* If y is selected from x, marks y and every step between them. Elementwise steps need no mark: backward
+ * recomputes those anyway. */
 static void follow(Remat *r, uint32_t x, uint32_t y) {
   enum { FAR = 16 };
   uint32_t v = y, left = FAR;
@@ -81,9 +81,10 @@ static void follow(Remat *r, uint32_t x, uint32_t y) {
     r->follows[maker(r->s, v)->out] = zg_op_info[maker(r->s, v)->op].kind != ZG_EW;
 }
 
-/* The largest of x is found again where it is equal to that: by the gradient of peak, by masks. What is made
- * again need not have the same bits, as a function of elements rounds otherwise with other steps in it. So
- * where x may be made again, what was selected from it is, too, from the same x. */
+/* The gradient of peak finds the largest element of x by comparing x with the peak; masks do the same. A
+ * recomputed x may differ in its last bits, since a fused function rounds otherwise than the one of forward,
+ * and then no element is equal. So where backward recomputes x, it recomputes from that x what was selected
+ * from x. */
 static void find_followers(Remat *r) {
   const ZgSegment *s = r->s;
   for (uint32_t i = 0; i < s->nnodes; i++) {

@@ -394,7 +394,7 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
   }
 }
 
-/* As people have written it. */
+/* The name of an operation in the language: `rope` becomes one of two operations. */
 static const char *said(uint16_t op) { return op == ZG_OP_ROTATE ? "rope" : zg_op_info[op].text; }
 
 /* `never_split` axes cannot be split by name: they would be gathered at every use. */

@@ -192,6 +192,10 @@ static int count(int op, bool adds) {
     n += prepared[i].op == op && prepared[i].adds == adds && prepared[i].aligned;
   return n;
 }
+static void expect_copies_of_one(void) {
+  for (int i = 0; i < nprepared; i++)
+    if (prepared[i].op == ZG_OP_COPY) cr_expect(prepared[i].nin == 1 && prepared[i].nout == 1);
+}
 
 Test(devices, prepares) {
   Model m = job_model(NULL, job_line, NULL);
@@ -229,8 +233,7 @@ Test(devices, prepares) {
     cr_assert(zx_prepare_calls(e, &err), "%s", err.text);
     cr_expect(count(ZG_OP_ATTEND, false) == 1 && count(ZG_OP_ATTEND, true) == 1);
     cr_expect(count(ZG_OP_ATTEND_GRAD, false) == 1 && count(ZG_OP_ATTEND_GRAD, true) == 1);
-    for (int i = 0; i < nprepared; i++)
-      if (prepared[i].op == ZG_OP_COPY) cr_expect(prepared[i].nin == 1 && prepared[i].nout == 1);
+    expect_copies_of_one();
     zk_pool_free(env.pool);
     world_free(w);
     job_close(&j);
@@ -252,8 +255,7 @@ static void expect_one_tensor(Job j) {
   job_play(&j, one_step);
   cr_expect(copies > 0 && copies == copies_of_one, "%d, %d", copies, copies_of_one);
   cr_expect(count(ZG_OP_COPY, false) > 0);
-  for (int i = 0; i < nprepared; i++)
-    if (prepared[i].op == ZG_OP_COPY) cr_expect(prepared[i].nin == 1 && prepared[i].nout == 1);
+  expect_copies_of_one();
   job_close(&j);
 }
 Test(devices, packs_one_tensor) {

@@ -62,13 +62,12 @@ Test(inputs, numbers_that_bf16_rounds) {
   play(&m, "", 3, 2, 257, 1, false);
   play(&m, HALF, 3, 2, 257, 1, true);
   model_close(&m);
-  /* Once, though two segments read it. */
+  /* Once, though it is read as a part and as a whole. */
   m = job_model(NULL,
-                "model In { axis batch, a = 3, b = 2\n  input x: real[batch, a, b]\n  param w[a] = 1\n"
-                "  y = x * w\n  repeat 2 as layer { param v[a] = 1  y = y * v }\n"
-                "  loss sum[a, b](y * x) per samples() }\n",
+                "model In { axis batch, a = 4, b = 2\n  input x: real[batch, a]\n  param w[a], v[b] = 1\n"
+                "  loss sum[a](x * w) + sum[b](slice[a, b](x, start = 1) * v) per samples() }\n",
                 NULL);
-  play(&m, HALF, 0, 0, 257, 1, false);
+  play(&m, HALF "mesh t = 2 split a over t", 0, 0, 257, 1, false);
   cr_expect_stderr_eq_str(SAID("257", "256") SAID("-259", "-260") SAID("16777215", "16777216")
                               SAID("257", "256"));
   model_close(&m);

@@ -148,8 +148,8 @@ Test(layouts, resplit) {
         NAMES("one", "vocab_2", "hd_2", "both_4", "zero_4"));
 }
 
-/* Sums that stay partial along one dimension, and so are padded along another: in place, and where the whole
- * is needed after it; of a whole value and of parts. */
+/* A sum that stays partial along one dimension of the mesh has its other operand padded along another. The
+ * operand is a whole value or a part; it is padded in place, or is needed as it was. */
 static const char sums[] = "model Sums {\n"
                            "  axis batch, a = 8, k = 4, j = 4\n"
                            "  input x: real[batch, a]\n"
@@ -180,13 +180,10 @@ static const char capped[] = "model Capped {\n"
                              "  loss xent[vocab](z, targets) + 0.1 * top * top per known(targets)\n"
                              "}\n";
 Test(layouts, capped) {
-  static const char *const base = "bind batch = 8, seq = 8 micro 4 optimizer sgd(lr = 0.1) ";
+#define PLAIN "bind batch = 8, seq = 8 micro 4 optimizer sgd(lr = 0.1) "
   for (int half = 0; half < 2; half++)
     alike(&(Alike){NULL, capped, NULL, .saves = true, .tolerance = half ? 5e-3 : 1e-5,
-                   .base =
-                       half
-                           ? "precision compute bf16 bind batch = 8, seq = 8 micro 4 optimizer sgd(lr = 0.1) "
-                           : base},
+                   .base = half ? PLAIN "precision compute bf16 " : PLAIN},
           NAMES("", "chunk vocab = 4", "mesh t = 2 split vocab over t",
                 "mesh t = 2 split vocab over t chunk vocab = 4", "mesh t = 2 split embed over t",
                 "mesh c = 2 split seq over c chunk vocab = 2"));

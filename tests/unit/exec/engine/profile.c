@@ -98,6 +98,18 @@ Test(profile, rows_of_a_table) {
   run(large, "bind seq = 16", true, (ZxPeaks){0}, expect_rows);
 }
 
+/* What the lines of an operation come to. */
+static ZxCallTime sum_of(const ZxCallTime *c, uint32_t n, int op) {
+  ZxCallTime x = {.op = op};
+  for (uint32_t i = 0; i < n; i++) {
+    if (c[i].op != op) continue;
+    x.calls += c[i].calls, x.seconds += c[i].seconds;
+    x.work.flops += c[i].work.flops, x.work.bytes += c[i].work.bytes, x.work.bound += c[i].work.bound;
+    x.work.bound_by_flops += c[i].work.bound_by_flops, x.work.predicted += c[i].work.predicted;
+  }
+  return x;
+}
+
 static void expect_calls(const ZxEngine *e) {
   ZxCallTime c[64];
   const double *t = zx_engine_times(e);
@@ -114,12 +126,10 @@ static void expect_calls(const ZxEngine *e) {
   }
   cr_expect(forward == 2 && backward == 2 && count > 0, "%u %u %u", forward, backward, count);
   for (int op = 0; op < ZG_OP_COUNT; op++) {
-    double seconds = 0, flops = 0, bytes = 0;
-    for (uint32_t i = 0; i < n; i++)
-      if (c[i].op == op) seconds += c[i].seconds, flops += c[i].work.flops, bytes += c[i].work.bytes;
-    cr_expect(fabs(seconds - t[op]) <= 1e-9, "%s: %g s of %g", zg_op_info[op].text, seconds, t[op]);
-    NEAR(flops, w[op].flops);
-    NEAR(bytes, w[op].bytes);
+    ZxCallTime x = sum_of(c, n, op);
+    cr_expect(fabs(x.seconds - t[op]) <= 1e-9, "%s: %g s of %g", zg_op_info[op].text, x.seconds, t[op]);
+    NEAR(x.work.flops, w[op].flops);
+    NEAR(x.work.bytes, w[op].bytes);
   }
   ZxCallTime few[2], behind = {.op = -7};
   few[1] = behind;
@@ -135,13 +145,11 @@ static void expect_bounds(const ZxEngine *e) {
   uint32_t n = zx_engine_calls(e, c, 64);
   bool by_flops = false, by_bytes = false;
   for (int op = 0; op < ZG_OP_COUNT; op++) {
-    double bound = 0, flops = 0;
-    for (uint32_t i = 0; i < n; i++)
-      if (c[i].op == op) bound += c[i].work.bound, flops += c[i].work.bound_by_flops;
-    NEAR(bound, w[op].bound);
-    NEAR(flops, w[op].bound_by_flops);
-    by_flops |= flops > 0;
-    by_bytes |= bound > flops;
+    ZxWork x = sum_of(c, n, op).work;
+    NEAR(x.bound, w[op].bound);
+    NEAR(x.bound_by_flops, w[op].bound_by_flops);
+    by_flops |= x.bound_by_flops > 0;
+    by_bytes |= x.bound > x.bound_by_flops;
   }
   cr_expect(by_flops && by_bytes);
 }
@@ -155,11 +163,10 @@ static void expect_predictions(const ZxEngine *e) {
   const ZxWork *w = zx_engine_work(e);
   uint32_t n = zx_engine_calls(e, c, 64);
   for (int op = 0; op < ZG_OP_COUNT; op++) {
-    double predicted = 0, calls = 0;
-    for (uint32_t i = 0; i < n; i++)
-      if (c[i].op == op) predicted += c[i].work.predicted, calls += (double)c[i].calls;
-    NEAR(predicted, w[op].predicted);
-    if (op == ZG_OP_DOT) cr_expect(calls > 0 && predicted > 1e-6 * calls, "each is started");
+    ZxCallTime x = sum_of(c, n, op);
+    NEAR(x.work.predicted, w[op].predicted);
+    if (op == ZG_OP_DOT)
+      cr_expect(x.calls > 0 && x.work.predicted > 1e-6 * (double)x.calls, "each is started");
   }
 }
 static const ZlCluster *small(ZbArena *a) {
@@ -197,27 +204,21 @@ static void expect_merged(const ZxEngine *e) {
   const double *t = zx_engine_times(e);
   uint32_t n = zx_engine_calls(e, c, 200), merged = 0;
   cr_assert_lt(n, 200);
-  for (uint32_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < n; i++) {
+    merged += c[i].op == ZG_OP_POINTWISE && c[i].calls == 4 * TIMES && *c[i].phase == 'f';
     for (uint32_t k = 0; k < i; k++)
       cr_expect(c[i].op != c[k].op || c[i].loc != c[k].loc || c[i].phase != c[k].phase ||
                     c[i].fused != c[k].fused || !zg_type_eq(c[i].type, c[k].type),
                 "%s in two lines", zg_op_info[c[i].op].text);
+  }
   for (int op = 0; op < ZG_OP_COUNT; op++) {
-    ZxWork x = {0};
-    double seconds = 0;
-    for (uint32_t i = 0; i < n; i++) {
-      if (c[i].op != op) continue;
-      merged += op == ZG_OP_POINTWISE && c[i].calls == 4 * TIMES && *c[i].phase == 'f';
-      seconds += c[i].seconds;
-      x.flops += c[i].work.flops, x.bytes += c[i].work.bytes, x.bound += c[i].work.bound;
-      x.bound_by_flops += c[i].work.bound_by_flops, x.predicted += c[i].work.predicted;
-    }
-    NEAR(x.flops, w[op].flops);
-    NEAR(x.bytes, w[op].bytes);
-    NEAR(x.bound, w[op].bound);
-    NEAR(x.bound_by_flops, w[op].bound_by_flops);
-    NEAR(x.predicted, w[op].predicted);
-    cr_expect(fabs(seconds - t[op]) <= 1e-9, "%s: %g s of %g", zg_op_info[op].text, seconds, t[op]);
+    ZxCallTime x = sum_of(c, n, op);
+    NEAR(x.work.flops, w[op].flops);
+    NEAR(x.work.bytes, w[op].bytes);
+    NEAR(x.work.bound, w[op].bound);
+    NEAR(x.work.bound_by_flops, w[op].bound_by_flops);
+    NEAR(x.work.predicted, w[op].predicted);
+    cr_expect(fabs(x.seconds - t[op]) <= 1e-9, "%s: %g s of %g", zg_op_info[op].text, x.seconds, t[op]);
   }
   cr_expect_eq(merged, 1);
 }

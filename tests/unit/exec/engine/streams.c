@@ -130,14 +130,14 @@ Test(streams, experts) {
   Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   static const char base[] = "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ";
   same(&m, base, "", "each step is queued anew: hosts must know how many rows experts have; that is about ");
-  same(&m, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
+  static const char two[] = "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
+                    anew[] = "each step is queued anew: hosts must know how many rows experts have";
+  same(&m, base, "bind slot = 0.3", anew);
   /* All rows are those of the last expert. */
   Model hot =
       job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1");
-  same(&hot, base, "bind slot = 0.3", "each step is queued anew: hosts must know how many rows experts have");
+  same(&hot, base, "bind slot = 0.3", anew);
   model_close(&hot);
-  static const char two[] = "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
-                    anew[] = "each step is queued anew: hosts must know how many rows experts have";
   same(&m, base, two, anew);
   same_on(queued_device(), &m, base, two, anew);
   model_close(&m);
@@ -292,12 +292,11 @@ Test(streams, captured_in_the_second_step) {
 }
 
 /* Where inputs of all micro-batches have no room at once a block is filled again when it has been read. */
-static void wait_long(const void *unused) {
-  (void)unused;
-  nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+static void nap(const void *ms) {
+  nanosleep(&(struct timespec){.tv_nsec = 1000000L * *(const int *)ms}, NULL);
 }
 static void upload_late(const ZkEnv *env, void *to, const void *from, size_t bytes) {
-  threads_push(env, wait_long, &(char){0}, 1);
+  threads_push(env, nap, &(int){5}, sizeof(int));
   zx_devices[0]->upload(env, to, from, bytes);
 }
 Test(streams, blocks_of_inputs) {
@@ -323,12 +322,8 @@ Test(streams, blocks_of_inputs) {
 
 /* A call that is timed takes as long as the device has to do with it. */
 enum { WORK_MS = 2 };
-static void work_long(const void *args) {
-  (void)args;
-  nanosleep(&(struct timespec){.tv_nsec = WORK_MS * 1000000}, NULL);
-}
 static void run_long(const ZkEnv *env, const ZkCall *c) {
-  threads_push(env, work_long, &(char){0}, 1);
+  threads_push(env, nap, &(int){WORK_MS}, sizeof(int));
   zx_devices[0]->run(env, c);
 }
 static void step_with_times(Player *p) {

@@ -9,8 +9,8 @@ TestSuite(traces, .init = scratch_make, .fini = scratch_remove);
 
 enum { FROM = 2, TO = 3 };
 
-/* Of spans [at, n) those of this step and instruction: with the node, or ZP_NONE, of which each lies within
- * [begin, end]. */
+/* Counts the spans of a node in an instruction of a step, and adds up their bytes. Each lies in the span of
+ * the instruction, `within`. */
 static uint64_t count(const ZxEngine *e, int64_t step, uint32_t instr, uint32_t node, const ZpSpan *within,
                       uint64_t *bytes) {
   uint64_t n, found = 0;
@@ -82,7 +82,7 @@ static void train_and_look(Player *p) {
     }
   cr_expect_eq(all, found);
   cr_expect_eq(most, e->spans_most, "room for %d, of %d", (int)e->spans_most, (int)most);
-  for (uint64_t i = 0; i < all; i++) { /* of collectives that computation goes on beside as they end */
+  for (uint64_t i = 0; i < all; i++) { /* instructions in the order in which they began */
     cr_expect(s[i].node != ZP_NONE || s[i].begin >= last);
     if (s[i].node == ZP_NONE) last = s[i].begin;
   }
