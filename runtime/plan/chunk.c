@@ -468,5 +468,5 @@ const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *byte
       axis = p->graph->axes[n->call.ax[0]].name;
     }
   }
-  return axis;
+  return 3 * st->prog.live * *bytes > st->ledger.bytes[ZP_L_ACTIVATIONS] ? axis : NULL;
 }

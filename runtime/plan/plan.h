@@ -706,8 +706,8 @@ bool zp_check_segments(const ZpPlan *p, ZbErr *err);
 bool zp_prove(const ZpPlan *p, ZlDiags *d);
 
 /* ---- chunk.c ------------------------------------------------------------------------------------------- */
-/* The axis of the largest logits that the stage keeps of a micro-batch, and their bytes; NULL: it keeps none,
- * or the recipe has chunks. */
+/* The axis of the largest logits that the stage keeps of a micro-batch, and their bytes; NULL: it keeps none
+ * that are more than a third of its activations, or the recipe has chunks. */
 const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *bytes);
 
 /* ---- muon.c -------------------------------------------------------------------------------------------- */

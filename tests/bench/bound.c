@@ -75,9 +75,11 @@ static bool ask_device(const Options *o, ZpOptions *po) {
 /* ---- a step of rank 0, counted and not played ---------------------------------------------------------- */
 static uint64_t count_nodes(ZxEngine *e, uint32_t segment, ZpPhase phase, bool first) {
   const ZpList *l = &e->p->segments[segment].list[phase];
-  for (uint32_t i = 0; i < l->n; i++)
-    zx_profile_node(e, segment, phase, i, l->nodes[i].overwrites ? !first : l->nodes[i].call.accumulate,
-                    false, 0);
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    uint64_t sent = zp_sends(n) ? zp_node_bytes(&e->p->segments[segment], n) : 0;
+    zx_profile_node(e, segment, phase, i, n->overwrites ? !first : n->call.accumulate, false, sent, 0);
+  }
   return l->n;
 }
 

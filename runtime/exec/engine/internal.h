@@ -337,9 +337,10 @@ void zx_muon(ZxEngine *e, const ZpInstr *in);
 
 /* ---- profile.c: where calls are timed, adds what one had to do ---- */
 void zx_profile_open(ZxEngine *e);
-/* Node i of a segment's list; adds: its call accumulates; again: in another round than the first. */
+/* Node i of a segment's list; adds: its call accumulates; again: in another round than the first; sent: bytes
+ * of a collective. */
 void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, bool again,
-                     double seconds);
+                     uint64_t sent, double seconds);
 void zx_profile_norm(ZxEngine *e);
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h);
 void zx_profile_muon(ZxEngine *e, const ZpInstr *in); /* MOMENTUM, ORTHOGONALIZE */

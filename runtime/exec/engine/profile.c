@@ -73,13 +73,12 @@ void zx_profile_open(ZxEngine *e) {
 }
 
 void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, bool again,
-                     double seconds) {
+                     uint64_t sent, double seconds) {
   if (!e->o.times) return;
   const ZpSegment *s = &e->p->segments[segment];
   const ZpNode *n = &s->list[phase].nodes[i];
   bool sends = zp_sends(n); /* its bound is not known here */
-  bool once = n->call.op == ZG_OP_ROUND || n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
-  double bytes = !sends ? moved_by(s, n, adds) : again && once ? 0 : (double)zp_node_bytes(s, n);
+  double bytes = sends ? (double)sent : moved_by(s, n, adds);
   uint32_t which = e->timed_at[segment * ZP_PHASES + phase] + i;
   ZxCallTime *c = &e->timed[which];
   c->op = n->call.op;

@@ -35,10 +35,9 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   uint64_t logits;
   const char *classes = zp_chunk_proposal(e->p, e->st, &logits);
   const char *chunk = classes ? zb_printf(e->a, "`chunk %s = 8`, or a smaller `micro`", classes) : NULL;
-  bool large = logits > b[ZP_L_ACTIVATIONS] / e->st->prog.live / 3;
   Remedy r[] = {{b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES],
                  "`shard params, grads, states`, or more pipeline ranks"},
-                {b[ZP_L_ACTIVATIONS], chunk && large ? chunk : "`recompute` a block, or a smaller `micro`"},
+                {b[ZP_L_ACTIVATIONS], chunk ? chunk : "`recompute` a block, or a smaller `micro`"},
                 {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
                 {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "`prefetch 0`, or more tensor ranks"}};
   by_size(r, 4);
@@ -55,6 +54,7 @@ static void note_memory(ZxEngine *e, int when) {
 /* Room on the host for the largest. */
 static bool open_outputs(ZxEngine *e, ZbErr *err) {
   uint64_t most = 1;
+  if (!e->p->outputs || e->dev->host) return true;
   for (uint32_t i = 0; i < e->st->ninsts; i++) {
     const ZpSegment *s = &e->p->segments[e->st->insts[i].segment];
     const ZpList *l = &s->list[ZP_FWD];
@@ -62,7 +62,6 @@ static bool open_outputs(ZxEngine *e, ZbErr *err) {
       if (l->nodes[k].call.op == ZG_OP_OUTPUT && s->values[l->nodes[k].in[0]].bytes > most)
         most = s->values[l->nodes[k].in[0]].bytes;
   }
-  if (!e->p->outputs || e->dev->host) return true;
   return (e->output_room = e->dev->pinned(e->env, most, err)) != NULL;
 }
 

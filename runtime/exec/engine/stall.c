@@ -53,9 +53,14 @@ static void add_what(const ZxEngine *e, ZxRequest r, ZbText *out) {
   }
 }
 
+/* Before the first step there is none. */
+static void add_step(const ZxEngine *e, ZbText *out) {
+  if (e->step) zb_text_add(out, "step %lld: ", (long long)e->step);
+}
+
 static void stalled(ZxEngine *e, ZxRequest r) {
   ZbText where = {0}, what = {0}, t = {0};
-  if (e->step) zb_text_add(&where, "step %lld: ", (long long)e->step);
+  add_step(e, &where);
   if (e->at != ZP_NONE) zb_text_add(&where, "%s ", instr_text(e, e->at, &t));
   add_what(e, r, &what);
   const char *in = where.s ? where.s : "";
@@ -68,17 +73,24 @@ static void stalled(ZxEngine *e, ZxRequest r) {
   zb_text_free(&t);
 }
 
+static void goes_on(const ZxEngine *e) {
+  ZbText t = {0};
+  add_step(e, &t);
+  zx_say((int)e->rank, "note: %sit goes on", t.s ? t.s : "");
+  zb_text_free(&t);
+}
+
 void zx_relax(ZxEngine *e, ZxWait *w, ZxRequest r) {
   if (e->c->t->progress) e->c->t->progress(e->c);
   switch (zx_pause(w, e->c)) {
   case ZX_WAITS: break;
   case ZX_STALLS: stalled(e, r); break;
-  case ZX_GOES_ON: zx_say((int)e->rank, "note: step %lld: it goes on", (long long)e->step); break;
+  case ZX_GOES_ON: goes_on(e); break;
   }
 }
 
 void zx_moved(ZxEngine *e, ZxWait *w) {
-  if (w->told) zx_say((int)e->rank, "note: step %lld: it goes on", (long long)e->step);
+  if (w->told) goes_on(e);
   *w = (ZxWait){0};
   zx_watch_moved();
 }

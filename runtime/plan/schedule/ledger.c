@@ -95,7 +95,7 @@ void zp_report_limit(ZpBuild *b) {
     uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = arena - acts;
     uint64_t logits, live = p->stages[s].prog.live;
     const char *classes = zp_chunk_proposal(p, &p->stages[s], &logits);
-    if (acts > stored && classes && logits > acts / live / 3)
+    if (acts > stored && classes)
       zl_help(e, "`chunk %s = 8`: logits are %s of that; or a smaller `micro`", classes,
               zb_bytes(x, logits * live));
     else if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");

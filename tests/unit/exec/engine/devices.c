@@ -1,9 +1,8 @@
-/* What an engine needs of a device before the first step, and what it says when that is not had; and what
- * people are told of how a device does its calls. Devices are the CPU's, with some of it replaced. */
+/* What an engine needs of a device before the first step, and what it says when that is not had; what it asks
+ * of one in a step. Devices are the CPU's, with some of it replaced. */
 #include "tests/unit/exec/engine/job.h"
 
 #include <criterion/criterion.h>
-#include <criterion/redirect.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,35 +72,52 @@ Test(devices, lacks_something) {
 }
 
 /* A step that the device has not done fails, and may be tried again. */
-static int finishes;
-static bool finish_later(const ZkEnv *env, ZbErr *err) {
+static int finishes; /* once this many have, one does not */
+static bool finish_but_once(const ZkEnv *env, ZbErr *err) {
   (void)env;
-  return finishes-- > 0 || zb_fail(err, "", "it has failed");
+  return finishes-- != 0 || zb_fail(err, "", "it has failed");
 }
 static void fail_in_step(Player *p) {
+  finishes = -1;
   p->ok = zx_engine_init(p->e, &p->err);
-  finishes = 0;
+  finishes = p->job->steps;
   p->ok = p->ok && !zx_engine_step(p->e, 1, &p->step[1], &p->err) && p->err.passing && !p->step[1].unfed;
 }
 Test(devices, fails_in_a_step) {
   Model m = job_model(NULL, job_line, NULL);
   device = zx_device_cpu;
-  device.finish = finish_later;
-  finishes = 100;
-  Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
-  job_play(&j, fail_in_step);
-  cr_expect_str_eq(j.player[0].err.text, "it has failed");
-  job_close(&j);
+  device.finish = finish_but_once;
+  for (int at = 0; at < 2; at++) { /* at the end of a step; when its sums are read */
+    Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
+    finishes = -1;
+    j.steps = at;
+    job_play(&j, fail_in_step);
+    cr_expect_str_eq(j.player[0].err.text, "it has failed");
+    job_close(&j);
+  }
   model_close(&m);
 }
 
 /* What the arena holds, and the remedies for what is most of it: of four the first three that are a
  * twentieth. */
+typedef struct {
+  uint64_t bytes[ZP_LEDGER_LINES], all;
+  const char *text, *help;
+} Room;
+static void expect_remedies(const Model *m, const Room *room) {
+  device = zx_device_cpu;
+  device.alloc = no_arena;
+  Job j = job_of(m, BASE, "", &device, (ZpOptions){0});
+  ZpLedger *l = &j.q.p->stages[0].ledger;
+  memcpy(l->bytes, room->bytes, sizeof l->bytes);
+  l->total[ZP_DEVICE] = room->all;
+  job_try(&j, nothing);
+  cr_expect(!j.player[0].e);
+  cr_expect_str_eq(j.player[0].err.text, zb_printf(m->c.a, "no room; stage 0 needs %s", room->text));
+  cr_expect_str_eq(j.player[0].err.help, room->help, "'%s', not '%s'", j.player[0].err.help, room->help);
+  job_close(&j);
+}
 Test(devices, no_room) {
-  typedef struct {
-    uint64_t bytes[ZP_LEDGER_LINES], all;
-    const char *text, *help;
-  } Room;
 #define MORE_RANKS "`shard params, grads, states`, or more pipeline ranks"
 #define MICRO "a smaller `micro`"
 #define AGAIN "`recompute` a block, or a smaller `micro`"
@@ -147,20 +163,22 @@ Test(devices, no_room) {
        AGAIN " (for 53 B); " MORE_RANKS " (for 52 B); " MICRO " (for 52 B)"},
       {{0}, 1000, "nothing", ""}};
   Model m = job_model(NULL, job_line, NULL);
-  device = zx_device_cpu;
-  device.alloc = no_arena;
-  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
-    Job j = job_of(&m, BASE, "", &device, (ZpOptions){0});
-    ZpLedger *l = &j.q.p->stages[0].ledger;
-    memcpy(l->bytes, rooms[i].bytes, sizeof l->bytes);
-    l->total[ZP_DEVICE] = rooms[i].all;
-    job_try(&j, nothing);
-    cr_expect(!j.player[0].e);
-    cr_expect_str_eq(j.player[0].err.text, zb_printf(m.c.a, "no room; stage 0 needs %s", rooms[i].text));
-    cr_expect_str_eq(j.player[0].err.help, rooms[i].help, "'%s', not '%s'", j.player[0].err.help,
-                     rooms[i].help);
-    job_close(&j);
-  }
+  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) expect_remedies(&m, &rooms[i]);
+  model_close(&m);
+}
+/* Logits of 4 samples and 32 words are 512 bytes: more than a third of what is kept, or just that. */
+Test(devices, no_room_for_logits) {
+  Model m = job_model(NULL,
+                      "model M { axis batch, a = 16, v = 32\n  input x: real[batch, a]\n"
+                      "  input t: index(v)[batch]\n  param w[a, v] ~ normal(1)\n"
+                      "  loss xent[v](dot[a](x, w), t) per samples() }\n",
+                      NULL);
+  expect_remedies(&m, &(Room){{[ZP_L_ACTIVATIONS] = 1535},
+                              4000,
+                              "activations 1.5 kB",
+                              "`chunk v = 8`, or a smaller `micro` (for 1.5 kB)"});
+  expect_remedies(&m,
+                  &(Room){{[ZP_L_ACTIVATIONS] = 1536}, 4000, "activations 1.5 kB", AGAIN " (for 1.5 kB)"});
   model_close(&m);
 }
 
@@ -335,7 +353,7 @@ static void choose(const ZkEnv *env, const void *list, uint32_t n) {
   snprintf(choosing[rank].taken, sizeof choosing[rank].taken, "%.*s", (int)(3 * n), (const char *)list);
   choosing[rank].left = 0;
 }
-static bool counts(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+static bool prepare_all(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
   return (void)env, (void)c, (void)err, true;
 }
 
@@ -345,7 +363,7 @@ Test(devices, agree_on_choices) {
   device.open = open_rank;
   device.choices = choices;
   device.choose = choose;
-  device.prepare = counts;
+  device.prepare = prepare_all;
   for (chooser = 0; chooser < 2; chooser++) {
     Job j = job_of(&m, BASE, TWO, &device, (ZpOptions){0});
     job_play(&j, nothing);
@@ -368,116 +386,5 @@ Test(devices, events) {
   Job j = job_of(&m, BASE, TWO, &zx_device_cpu, (ZpOptions){0});
   job_play(&j, look_at_events);
   job_close(&j);
-  model_close(&m);
-}
-
-/* ---- slower ways ---- */
-static ZkWay way;
-static int slow_op;
-static bool way_of(const ZkEnv *env, const ZkCall *c, ZkWay *out) {
-  (void)env;
-  *out = way;
-  if (c->op == ZG_OP_DOT) out->why = c->out[0].rank == 2 ? "they are matrices" : "they are none";
-  return c->op == slow_op;
-}
-static ZkRates rates;
-static void rates_of(const ZkEnv *env, ZkRates *out) { (void)env, *out = rates; }
-
-static const ZlCluster *cluster;
-static char ways_said[2048];
-static void tell_ways(Player *p) {
-  ZbText t = {0}, u = {0};
-  zx_engine_ways(p->e, cluster, &t);
-  zx_plan_ways(p->job->p, 0, &device, &p->env, cluster, &u);
-  snprintf(ways_said, sizeof ways_said, "%s", t.s ? t.s : "");
-  p->ok = !strcmp(ways_said, u.s ? u.s : "");
-  zb_text_free(&t);
-  zb_text_free(&u);
-}
-
-static void expect_ways(const Model *m, const char *recipe, const char *want) {
-  Job j = job_of(m, BASE, recipe, &device, (ZpOptions){0});
-  job_play(&j, tell_ways);
-  cr_expect_str_eq(ways_said, want, "%s%s", ways_said, want);
-  job_close(&j);
-}
-
-static bool makes_biases(const ZkCall *c) { return c->op == ZG_OP_DOT_BIAS_GRAD; }
-static size_t no_scratch(const ZkCall *c, int threads) { return (void)c, (void)threads, 0; }
-
-/* 544 FLOPs a micro-batch, of which there are two; 784 bytes go in and out: 320, 144 and 320. */
-Test(devices, ways) {
-  Model m = job_model(NULL, job_line, NULL);
-  ZlCluster fast = {.flops_f32 = 2e6, .flops_tf32 = 4e6, .flops_bf16 = 8e6, .hbm = 2e12};
-  device = zx_device_cpu;
-  expect_ways(&m, "", "");
-  device.way = way_of;
-  device.rates = rates_of;
-  rates = (ZkRates){.bf16 = 4e6, .tf32 = 2e6, .f32 = 1e6, .bytes = 1e12, .link = 1};
-  slow_op = -1;
-#define PRODUCTS(f32, tf32, bf16)                                                                            \
-  "note: products in f32 take at least " f32 " a step; with `precision compute tf32` " tf32                  \
-  ", with `bf16` " bf16 "\n"
-  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
-  expect_ways(&m, "micro 8", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
-  expect_ways(
-      &m, "precision compute tf32",
-      "note: products in tf32 take at least 0.544 ms a step; with `precision compute bf16` 0.272 ms\n");
-  expect_ways(&m, "precision compute bf16", "");
-  cluster = &fast;
-  expect_ways(&m, "", PRODUCTS("0.544 ms", "0.272 ms", "0.136 ms"));
-  ZlCluster part = {.flops_f32 = 2e6}, rest = {.flops_tf32 = 4e6, .flops_bf16 = 8e6};
-  cluster = &part; /* what it does not say is the device's */
-  expect_ways(&m, "", PRODUCTS("0.544 ms", "0.544 ms", "0.272 ms"));
-  cluster = &rest;
-  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.272 ms", "0.136 ms"));
-  cluster = NULL;
-  slow_op = ZG_OP_DOT;
-  way = (ZkWay){.what = "by hand", .work = 2};
-#define DONE(n, why) "note: " n " `dot` a step are done by hand: " why "; "
-  expect_ways(&m, "",
-              PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms")
-                  DONE("4", "they are matrices") "at least 2.05 ms instead of 1.02 ms\n" DONE(
-                      "2", "they are none") "at least 0.128 ms instead of 0.064 ms\n");
-  way = (ZkWay){.what = "by hand", .unknown = true};
-  expect_ways(
-      &m, "",
-      PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms")
-          DONE("4", "they are matrices") "1.02 ms at best, and so takes several times as long, which no "
-                                         "bound tells\n" DONE(
-                                             "2", "they are none") "0.064 ms at best, and so takes several "
-                                                                   "times as long, which no bound tells\n");
-  rates.bytes = 1e6;
-  way = (ZkWay){.what = "by hand", .bytes = 100, .unknown = true};
-  expect_ways(
-      &m, "",
-      PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms")
-          DONE("4", "they are matrices") "at least 1.68 ms instead of 1.28 ms, and more than this bound "
-                                         "tells\n" DONE(
-                                             "2", "they are none") "at least 0.488 ms instead of 0.288 ms, "
-                                                                   "and more than this bound tells\n");
-  rates.bytes = 1e12;
-  way = (ZkWay){.what = "by hand", .scalar = true, .work = 3};
-  expect_ways(&m, "precision compute bf16",
-              DONE("4", "they are matrices") "at least 3.07 ms instead of 0.256 ms\n" DONE(
-                  "2", "they are none") "at least 0.192 ms instead of 0.016 ms\n");
-  rates = (ZkRates){0};
-  expect_ways(&m, "",
-              PRODUCTS("0 ms", "0 ms", "0 ms") DONE("4", "they are matrices") "0 ms at best\n" DONE(
-                  "2", "they are none") "0 ms at best\n");
-  model_close(&m);
-  /* A bias's gradient, which is made with the product's, is no other. */
-  m = job_model(NULL,
-                "model Bias { axis batch, a = 8, b = 4\n  input x: real[batch, a]\n"
-                "  param w[a, b], c[b] ~ normal(0.1)\n  y = dot[a](x, w) + c\n"
-                "  loss dot[b](y, y) per samples() }\n",
-                NULL);
-  rates = (ZkRates){.bf16 = 4e6, .tf32 = 2e6, .f32 = 1e6};
-  slow_op = -1;
-  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
-  device.supports = makes_biases;
-  device.scratch = no_scratch;
-  device.prepare = counts;
-  expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
   model_close(&m);
 }

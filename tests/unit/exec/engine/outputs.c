@@ -136,6 +136,10 @@ static void *count_rooms(const ZkEnv *env, size_t bytes, ZbErr *err) {
   rooms += bytes == 2 * 50 * sizeof(float); /* z of a micro-batch */
   return zx_devices[0]->pinned(env, bytes, err);
 }
+static void *count_host_rooms(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  rooms++;
+  return zx_device_cpu.pinned(env, bytes, err);
+}
 /* What is brought are other numbers than what the device has: who reads its memory has those. */
 static int brought;
 static void bring_negative(const ZkEnv *env, void *to, const void *from, size_t bytes) {
@@ -170,6 +174,15 @@ Test(outputs, room_for_the_largest) {
     if (written) expect("two", "z", 2, (const int64_t[]){50}, negative, 1e-5);
     job_close(&j);
   }
+  /* Nor is there where they are the host's. */
+  ZxDeviceTable host = zx_device_cpu;
+  host.pinned = count_host_rooms;
+  rooms = 0;
+  Job at_home = job_of(&m, "bind batch = 4 micro 2 optimizer sgd(lr = 1)", "", &host,
+                       (ZpOptions){.forward_only = true, .outputs = true});
+  job_play(&at_home, step_alone);
+  cr_expect_eq(rooms, 0);
+  job_close(&at_home);
   /* Where nobody takes them they are not brought. */
   brought = 0;
   Job j = job_of(&m, "bind batch = 4 micro 2 optimizer sgd(lr = 1)", "", &device,
@@ -351,5 +364,50 @@ Test(outputs, beside_training) {
   m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   look_in(&m, "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ",
           "mesh ep = 2 split batch, expert over ep bind slot = 0.5", &zx_device_cpu, 1e-6);
+  model_close(&m);
+}
+
+/* What is chosen by time for its calls is settled, too, before the first one. */
+static uint32_t choices_left;
+static uint32_t choices(const ZkEnv *env, void *out, uint32_t most, size_t *bytes) {
+  (void)env, (void)most;
+  *bytes = 1;
+  if (out) *(char *)out = 'x';
+  return choices_left;
+}
+static void choose(const ZkEnv *env, const void *list, uint32_t n) {
+  (void)env;
+  cr_expect(n == 1 && *(const char *)list == 'x');
+  choices_left = 0;
+}
+static bool prepares;
+static bool prepare_all(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+  return (void)env, (void)c, prepares || zb_fail(err, "", "no such call");
+}
+static void settle(Player *p) {
+  ZxEngineOptions o = {.data = p->data, .order = ZX_ORDER_SEQUENTIAL};
+  cr_expect_eq(choices_left, 0);
+  choices_left = 1;
+  ZxEngine *x = zx_engine_beside(p->e, &o, &p->err);
+  cr_expect(x && choices_left == 0);
+  zx_engine_free(x);
+  prepares = false;
+  x = zx_engine_beside(p->e, &o, &p->err);
+  cr_expect(!x && !strcmp(p->err.text, "no such call (test.zug:6)"), "%s", p->err.text);
+}
+Test(outputs, beside_training_settled) {
+  Model m = job_model(NULL, job_line, NULL);
+  ZxDeviceTable device = zx_device_cpu;
+  device.prepare = prepare_all;
+  device.choices = choices;
+  device.choose = choose;
+  choices_left = 1;
+  prepares = true;
+  Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0.1)", "", &device, (ZpOptions){0});
+  Plan also = beside_of(&m, &j, &device);
+  j.also = also.p;
+  job_play(&j, settle);
+  plan_close(&also);
+  job_close(&j);
   model_close(&m);
 }

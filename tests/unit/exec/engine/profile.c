@@ -299,6 +299,45 @@ Test(profile, rounds) { /* 2 samples of 4 places with two choices are 16 rows, a
   }
 }
 
+/* Between ranks, too, rows and their counts are sent once, in as many rounds as they take; rows that are to be
+ * computed with are there once a round. */
+static _Atomic int more_rounds;
+static void expect_sent(const ZxEngine *e) {
+  static const int ops[] = {ZG_OP_ROUND, ZG_OP_DISPATCH, ZG_OP_COMBINE};
+  for (int k = 0; k < 3; k++) {
+    double once = 0;
+    uint64_t calls = 0;
+    for (uint32_t i = 0; i < e->st->ninsts; i++) {
+      const ZpSegment *s = &e->p->segments[e->st->insts[i].segment];
+      for (int phase = 0; phase < ZP_PHASES; phase++)
+        for (uint32_t j = 0; j < s->list[phase].n; j++) {
+          const ZpNode *n = &s->list[phase].nodes[j];
+          if (n->call.op != ops[k]) continue;
+          cr_expect(zp_sends(n));
+          once += 2 * e->p->nmicro * (double)zp_node_bytes(s, n);
+          calls += 2 * e->p->nmicro;
+        }
+    }
+    ZxCallTime c[400];
+    cr_expect(once > 0);
+    NEAR(zx_engine_work(e)[ops[k]].bytes, once);
+    more_rounds += sum_of(c, zx_engine_calls(e, c, 400), ops[k]).calls > calls;
+  }
+}
+Test(profile, sent_in_rounds) {
+  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  static const char *const recipes[] = {"experts_2", "experts_4"};
+  for (int i = 0; i < 2; i++) {
+    Job j = job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0});
+    j.o.times = true;
+    j.ctx = (void *)(uintptr_t)expect_sent;
+    job_play(&j, two_steps);
+    job_close(&j);
+  }
+  cr_expect_gt(more_rounds, 0);
+  model_close(&m);
+}
+
 /* Moments of 8 bits: of each element a byte and a 64th more, twice, read and written; with gradient and
  * parameter. */
 static const char many[] = "model M { axis batch, a = 512\n  input x: real[batch, a]\n"

@@ -122,6 +122,16 @@ static void check(const Bad *c, const char *layout) { check_on(&zx_device_cpu, c
 
 #define UNKNOWN                                                                                              \
   "every step needs data of which something is known: look at the targets, or `bind` a larger batch"
+#define WHOLE_FIRST                                                                                          \
+  "model Line {\n"                                                                                           \
+  "  axis batch, a = 4, b = 4\n"                                                                             \
+  "  input t: index(a)[batch]\n"                                                                             \
+  "  input x: real[batch, a]\n"                                                                              \
+  "  param e[a, b], first[a, b] ~ normal(0.5)\n"                                                             \
+  "  h = lookup(e, t) + dot[a](x, first)\n"                                                                  \
+  "  repeat 2 as layer { param w[b] = 0.5  h = h * w }\n"                                                    \
+  "  loss dot[b](h, h) per known(t)\n"                                                                       \
+  "}\n"
 #define LOWER "lower lr, raise warmup, or add `clip 1.0`"
 Test(soundness, why) {
   static const Bad cases[] = {
@@ -138,6 +148,7 @@ Test(soundness, why) {
        "finite: all 4 parameters; "
        "input `x` of sample 13 of the run is not finite: record 13 of records",
        NULL},
+      {WHOLE_FIRST, BASE, bad, 2, ZX_SKIPPED, "; input `x` of sample 13 of the run is not finite", NULL},
       {LINE("", "samples()"), BASE, first, 1, ZX_SKIPPED,
        "; input `x` of sample 0 of the run is not finite: record 0 of records", NULL},
       {LINE("", "samples()"), BASE, infinite, 2, ZX_SKIPPED,
@@ -162,9 +173,45 @@ Test(soundness, why) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int k = 0; k < LAYOUTS; k++) {
       check(&cases[i], layouts[k]);
-      if (k == 0 || (k == 3 && i == 7))
+      if (k == 0 || (k == 3 && i == 8))
         check_on(zx_devices[0], &cases[i], layouts[k]); /* by way of the host */
     }
+}
+
+/* The first of two NaNs, whoever makes it: by micro-batch, by stage, by where it is in the program. One is made
+ * at the end of forward, one at its beginning; or in backward, by the gradient of a root of 0. */
+#define ROOTS(begin, end)                                                                                    \
+  "model Roots {\n"                                                                                          \
+  "  axis batch, a = 4, b = 4, c = 4\n"                                                                      \
+  "  input x: real[batch, a]\n"                                                                              \
+  "  input weight: real[batch, b]\n"                                                                         \
+  "  param first[a, b] ~ normal(0.5)  param u[b], v[b] = 1\n"                                                \
+  "  h = dot[a](x, first) * sqrt(" begin ")\n"                                                               \
+  "  repeat 6 as layer {\n"                                                                                  \
+  "    param turn[b, c] ~ normal(0.5)\n"                                                                     \
+  "    h = h + rename[c, b](dot[b](h, turn))\n"                                                              \
+  "  }\n"                                                                                                    \
+  "  param last[b] = 0.5\n"                                                                                  \
+  "  h = h * sqrt(" end ")\n"                                                                                \
+  "  loss dot[b](h, last) * dot[b](h, last) per samples()\n"                                                 \
+  "}\n"
+static float weights(const char *name, uint64_t s, float of_first, uint64_t other, float of_other) {
+  return *name != 'w' ? 1 : s == 0 ? of_first : s == other ? of_other : 1;
+}
+static float in_second(const char *n, uint64_t s, uint64_t i) { return (void)i, weights(n, s, 4, 4, -1); }
+static float in_first(const char *n, uint64_t s, uint64_t i) { return (void)i, weights(n, s, 4, 2, -1); }
+static float zero(const char *n, uint64_t s, uint64_t i) { return (void)i, weights(n, s, 0, 0, 0); }
+#define FIRST(line, pass) "the first NaN is made by *test.zug:" line " in " pass "(*mb 0"
+Test(soundness, the_first_of_two) {
+  static const char *const rows[] = {"", "mesh p = 2 stages over p = [1, 5]",
+                                     "mesh d = 2 split batch over d micro 2"};
+  static const Bad cases[] = {
+      {ROOTS("weight", "3 - weight"), BASE, in_second, 1, ZX_SKIPPED, FIRST("12", "FWD"), NULL},
+      {ROOTS("weight", "3 - weight"), BASE, in_first, 1, ZX_SKIPPED, FIRST("6", "FWD"), NULL},
+      {ROOTS("u * weight", "v * weight"), BASE, zero, 1, ZX_SKIPPED, FIRST("12", "BWD"), NULL}};
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 3; k++)
+      if (i != 0 || k != 2) check(&cases[i], rows[k]); /* there each rank has one, in micro-batch 0 */
 }
 
 /* Which of the parameters, where it is not all of them; and of several losses which. */

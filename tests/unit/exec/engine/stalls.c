@@ -125,6 +125,23 @@ Test(stalls, on_a_device_captured) {
                    "[rank 0] note: step 2: it goes on\n");
 }
 
+/* Before the first step, though data were looked at. */
+static void begin_slowly(Player *p) {
+  impatient = true;
+  p->ok = zx_engine_try_data(p->e, 1, &p->err);
+  threads_push(&p->env, linger, &(char){0}, 1);
+  p->ok = p->ok && zx_engine_init(p->e, &p->err);
+}
+Test(stalls, before_the_first_step) {
+  Model m = job_model(NULL, text, NULL);
+  Job j = job_of(&m, "bind batch = 4 micro 2 optimizer sgd(lr = 0.01)", "", zx_devices[0], (ZpOptions){0});
+  cr_redirect_stderr();
+  job_play(&j, begin_slowly);
+  cr_expect_stderr_eq_str("[rank 0] note: has waited 0 s for the device\n[rank 0] note: it goes on\n");
+  job_close(&j);
+  model_close(&m);
+}
+
 /* Where nobody has to wait nothing is said. */
 Test(stalls, nobody) {
   slow_step = 3; /* played as it was captured in the second */
