@@ -45,7 +45,10 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   x->c = e->c;
   x->in_order = e->in_order;
   share_groups(x, e);
-  zx_open_rows(x);
+  if (!zx_agree(e->world, zx_open_rows(x, err))) {
+    zx_close_rows(x);
+    return NULL;
+  }
   x->capture = ZX_CAPTURE_NEVER;
   x->no_capture_reason = "it is an evaluation";
   return x;

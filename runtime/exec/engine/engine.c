@@ -57,7 +57,6 @@ static void make_groups(ZxEngine *e) {
     }
   for (uint32_t i = 0; i < p->nbuckets; i++)
     make_group(e, e->group, p->buckets[i].shard); /* zx_publish_initial */
-  zx_open_rows(e);
   e->tied = ZB_NEWN(e->a, ZxGroup, p->ntied + 1);
   for (uint32_t i = 0; i < p->ntied; i++) {
     bool in = false;
@@ -169,7 +168,7 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   zx_open_inputs(e);
   bool ready = zx_agree(c, zx_trace_room(e, err) && zx_prepare(e, err));
   if (ready) zx_settle(e);
-  if (!ready || !zx_agree(c, zx_open_memory(e, err) && zx_open_events(e, err))) {
+  if (!ready || !zx_agree(c, zx_open_memory(e, err) && zx_open_rows(e, err) && zx_open_events(e, err))) {
     close_engine(e);
     return NULL;
   }

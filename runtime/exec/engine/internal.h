@@ -293,7 +293,7 @@ void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *cal
 bool zx_prepare_ring(ZxEngine *e, const ZkCall *call, ZbErr *err); /* the calls that it will make */
 
 /* ---- rows.c: rounds, dispatch and combine over mesh dims ---- */
-void zx_open_rows(ZxEngine *e); /* at set-up, for all of them */
+bool zx_open_rows(ZxEngine *e, ZbErr *err); /* at set-up, for all of them; false: no room */
 void zx_close_rows(ZxEngine *e);
 /* Before the first round, by its ROUND with pointers: how many rounds all rows take; one if there are none,
  * which makes zeros. */

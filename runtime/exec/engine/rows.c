@@ -86,34 +86,34 @@ static void look_at_node(ZxEngine *e, const ZpNode *n, Most *most) {
 }
 
 /* Memory that the device can reach, for what goes up and comes down. */
-static void open_tables(ZxEngine *e, const Most *m) {
+static bool open_tables(ZxEngine *e, const Most *m, ZbErr *err) {
   ZxRows *r = e->rows;
-  ZbErr err = {0};
   uint64_t all = m->members * m->experts, table = m->rows + m->each + 1;
-  if (!(r->pinned = e->dev->pinned(e->env, (all + m->experts + 2 * table) * sizeof(int32_t), &err)))
-    zx_die(e->world, "%s", err.text);
+  r->pinned = e->dev->pinned(e->env, (all + m->experts + 2 * table) * sizeof(int32_t), err);
+  if (!r->pinned) return false;
   r->ends = (int32_t *)(void *)r->pinned;
   r->now = r->ends + all;
   for (int home = 0; home < 2; home++) {
     r->tables[home].packed = r->now + m->experts + (uint64_t)home * table;
     r->tables[home].map = r->tables[home].packed + m->rows;
   }
+  return true;
 }
 
-void zx_open_rows(ZxEngine *e) {
+bool zx_open_rows(ZxEngine *e, ZbErr *err) {
   Most most = {0};
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++)
     for (int k = 0; k < ZP_PHASES; k++)
       for (uint32_t j = 0; j < e->p->segments[i].list[k].n; j++)
         look_at_node(e, &e->p->segments[i].list[k].nodes[j], &most);
   ZxRows *r = e->rows;
-  if (!r) return;
-  open_tables(e, &most);
+  if (!r) return true;
   r->count = ZB_NEWN(e->a, int32_t, most.members * most.experts);
   r->first = ZB_NEWN(e->a, int64_t, most.members * most.experts);
   r->end = ZB_NEWN(e->a, int64_t, most.experts);
   r->message = ZB_NEWN(e->a, ZxMessage, 2 * most.members);
   r->request = ZB_NEWN(e->a, ZxRequest, 2 * most.members);
+  return open_tables(e, &most, err);
 }
 
 void zx_close_rows(ZxEngine *e) {

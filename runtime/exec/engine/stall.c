@@ -63,11 +63,9 @@ static void stalled(ZxEngine *e, ZxRequest r) {
   add_step(e, &where);
   if (e->at != ZP_NONE) zb_text_add(&where, "%s ", instr_text(e, e->at, &t));
   add_what(e, r, &what);
-  const char *in = where.s ? where.s : "";
-  zx_say((int)e->rank, "note: %shas waited %.0f s for %s", in, zx_stall_after(), what.s);
-  t.len = 0;
-  zb_text_add(&t, "%sfor %s", in, what.s);
-  zx_watch_waits(t.s);
+  zx_say((int)e->rank, "note: %shas waited %.0f s for %s", where.s ? where.s : "", zx_stall_after(), what.s);
+  zb_text_add(&where, "for %s", what.s);
+  zx_watch_waits(where.s);
   zb_text_free(&where);
   zb_text_free(&what);
   zb_text_free(&t);

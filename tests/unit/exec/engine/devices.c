@@ -71,6 +71,29 @@ Test(devices, lacks_something) {
   model_close(&m);
 }
 
+/* Nor room for tables of rows, on one of several ranks; the others learn it. */
+static void *none_on_second(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  if (env->device) return no_pinned(env, bytes, err);
+  return zx_device_cpu.pinned(env, bytes, err);
+}
+static bool mark_second(ZkEnv *env, int node_rank, ZbErr *err) {
+  (void)err;
+  env->device = node_rank ? env : NULL;
+  return true;
+}
+Test(devices, lacks_room_for_rows) {
+  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  device = zx_device_cpu;
+  device.open = mark_second;
+  device.pinned = none_on_second;
+  Job j = job_named(&m, "experts_2", &device, (ZpOptions){0});
+  job_try(&j, nothing);
+  for (int r = 0; r < 2; r++) cr_expect(!j.player[r].ok && !j.player[r].e);
+  cr_expect_str_eq(j.player[1].err.text, "nothing is pinned");
+  job_close(&j);
+  model_close(&m);
+}
+
 /* A step that the device has not done fails, and may be tried again. */
 static int finishes; /* once this many have, one does not */
 static bool finish_but_once(const ZkEnv *env, ZbErr *err) {
@@ -185,7 +208,7 @@ Test(devices, no_room_for_logits) {
 /* ---- what is prepared: each call as it will be made, and what writes gradients also as it adds to them
  * ---- */
 typedef struct {
-  int op, nin, nout;
+  int op, nin, nout, made; /* type of the first result */
   bool adds, aligned;
 } Prepared;
 static Prepared prepared[400];
@@ -200,7 +223,7 @@ static bool note(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
   }
   pthread_mutex_lock(&noting);
   ZB_ASSERT(nprepared < 400);
-  prepared[nprepared++] = (Prepared){c->op, c->nin, c->nout, c->accumulate, aligned};
+  prepared[nprepared++] = (Prepared){c->op, c->nin, c->nout, c->out[0].elem, c->accumulate, aligned};
   pthread_mutex_unlock(&noting);
   return true;
 }
@@ -252,6 +275,9 @@ Test(devices, prepares) {
     cr_expect(count(ZG_OP_ATTEND, false) == 1 && count(ZG_OP_ATTEND, true) == 1);
     cr_expect(count(ZG_OP_ATTEND_GRAD, false) == 1 && count(ZG_OP_ATTEND_GRAD, true) == 1);
     expect_copies_of_one();
+    for (int i = 0; i < nprepared; i++)
+      if (prepared[i].op == ZG_OP_ATTEND || prepared[i].op == ZG_OP_ATTEND_GRAD)
+        cr_expect_eq(prepared[i].made, ZK_F32);
     zk_pool_free(env.pool);
     world_free(w);
     job_close(&j);

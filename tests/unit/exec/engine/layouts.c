@@ -73,6 +73,10 @@ Test(layouts, gpt2) {
               "mesh pipe = 2, data = 2, tensor = 2 split batch over data split head, ffn, vocab over tensor "
               "else seq stages over pipe by "
               "cost micro 1 " ZERO3));
+  /* The table is the first stage's and the last one's. */
+  alike(&(Alike){"examples/gpt2.zug", NULL, "-D layers=3 -D heads=2 -D width=8 -D context=8 -D words=11",
+                 .saves = true, .tolerance = 1e-5, .base = SGD "pad vocab to 4 "},
+        NAMES("", "mesh pipe = 3 stages over pipe = [1, 1, 1] micro 2"));
 }
 
 /* ... with tables that are not tied to the output, and layers of other kinds. */
@@ -100,6 +104,25 @@ Test(layouts, one_expert) {
                  "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1 -D shared=1", .named = true,
                  .tolerance = 1e-5},
         NAMES("one", "few", "experts_4", "two_4"));
+}
+
+/* One behind the other, with rounds of their own. */
+Test(layouts, experts_of_experts) {
+  static const char text[] =
+      "model X {\n"
+      "  axis batch, s = 4, a = 4, b = 4, expert = 4, choice = 2, slot\n"
+      "  input x: real[batch, s, a]\n"
+      "  param r[a, expert], q[a, expert] ~ normal(1)  param u[expert, a, b], v[expert, b, a] ~ normal(1)\n"
+      "  w, e = topk[expert, choice](softmax[expert](f32(dot[a](x, r))))\n"
+      "  y = combine[expert, slot, choice](dot[a](dispatch[expert, slot](x, e), u), e, w)\n"
+      "  g, f = topk[expert, choice](softmax[expert](f32(dot[a](x, q))))\n"
+      "  z = combine[expert, slot, choice](dot[b](tanh(dispatch[expert, slot](y, f)), v), f, g)\n"
+      "  loss dot[a](z, z) per samples()\n"
+      "}\n";
+  alike(&(Alike){NULL, text, NULL, .saves = true, .tolerance = 1e-5,
+                 .base = "bind batch = 8 micro 4 optimizer sgd(lr = 0.1, momentum = 0.9) "},
+        NAMES("bind slot = 4", "bind slot = 1", "bind slot = 0.25",
+              "mesh ep = 2 split batch, expert over ep micro 2 bind slot = 0.5"));
 }
 
 /* Windows, caps, biases, documents, sinks, a prefix, a second sequence. */

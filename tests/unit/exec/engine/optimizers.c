@@ -287,8 +287,10 @@ static void expect_rounded(Player *p) {
     }
   }
 }
+#define PLAIN " decay 0.1 except plain"
 Test(optimizers, rounded_copies) {
-  static const char *const by[] = {"sgd(lr = 0.1)", "adamw(lr = 0.1)", "lion(lr = 0.1)"},
+  static const char *const by[] = {"sgd(lr = 0.1)" PLAIN, "adamw(lr = 0.1)" PLAIN, "lion(lr = 0.1)" PLAIN,
+                                   "sgd(lr = 0.1) optimizer muon(lr = 0.1) for p, q"},
                            *const layouts[] = {
                                "", "mesh d = 2 split batch over d shard states over d",
                                "mesh d = 2 split batch over d shard params, grads, states over d"};
@@ -298,15 +300,20 @@ Test(optimizers, rounded_copies) {
                 "  param r[a] ~ normal(1) tag plain\n  param s[a] ~ normal(1)\n"
                 "  loss sum[a](x * p * q * r * s) per samples() }\n",
                 NULL);
-  for (int i = 0; i < 3; i++)
+  Model o = job_model(NULL,
+                      "model M { axis batch, a = 24, b = 4\n  input x: real[batch, a]\n"
+                      "  param p[a, b], q[a, b] ~ normal(1)\n"
+                      "  loss sum[b](dot[a](x, p) * dot[a](x, q)) per samples() }\n",
+                      NULL);
+  for (int i = 0; i < 4; i++)
     for (int k = 0; k < 3; k++) {
-      Job j = job_of(&m, "bind batch = 4 micro 2 precision compute bf16 ",
-                     zb_printf(m.c.a, "optimizer %s decay 0.1 except plain %s", by[i], layouts[k]),
-                     &zx_device_cpu, (ZpOptions){0});
+      Job j = job_of(i < 3 ? &m : &o, "bind batch = 4 micro 2 precision compute bf16 ",
+                     zb_printf(m.c.a, "optimizer %s %s", by[i], layouts[k]), &zx_device_cpu, (ZpOptions){0});
       job_play(&j, expect_rounded);
       job_close(&j);
     }
   model_close(&m);
+  model_close(&o);
 }
 
 /* What devices read of a step from memory: its number, and of each optimizer the rate, for AdamW as it is

@@ -97,6 +97,7 @@ Test(outputs, in_every_layout) {
       "mesh tensor = 3 split r over tensor",
       "mesh data = 2, tensor = 2 split batch over data split c over tensor micro 1",
       "mesh data = 2 split batch over data shard states over data",
+      "mesh copy = 2, data = 2 split batch over copy, data micro 1 shard states over data",
       "mesh data = 2 split batch over data shard params, grads, states over data",
       "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost"};
   Model m = job_model(NULL, text, NULL);
@@ -407,6 +408,33 @@ Test(outputs, beside_training_settled) {
   Plan also = beside_of(&m, &j, &device);
   j.also = also.p;
   job_play(&j, settle);
+  plan_close(&also);
+  job_close(&j);
+  model_close(&m);
+}
+
+/* Nor is there one if a rank has no room for its tables of rows. */
+static _Thread_local bool no_room;
+static void *pinned_if_room(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  if (!no_room) return zx_device_cpu.pinned(env, bytes, err);
+  zb_fail(err, "", "nothing is pinned");
+  return NULL;
+}
+static void look_without_room(Player *p) {
+  ZxEngineOptions o = {.data = p->data, .order = ZX_ORDER_SEQUENTIAL};
+  no_room = p->rank == 1;
+  cr_expect(!zx_engine_beside(p->e, &o, &p->err));
+  cr_expect_str_eq(p->err.text, p->rank ? "nothing is pinned" : "");
+}
+Test(outputs, beside_training_without_room) {
+  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  ZxDeviceTable device = zx_device_cpu;
+  device.pinned = pinned_if_room;
+  Job j = job_of(&m, "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ",
+                 "mesh ep = 2 split batch, expert over ep", &device, (ZpOptions){0});
+  Plan also = beside_of(&m, &j, &device);
+  j.also = also.p;
+  job_play(&j, look_without_room);
   plan_close(&also);
   job_close(&j);
   model_close(&m);

@@ -168,6 +168,7 @@ static void expect_predictions(const ZxEngine *e) {
     if (op == ZG_OP_DOT)
       cr_expect(x.calls > 0 && x.work.predicted > 1e-6 * (double)x.calls, "each is started");
   }
+  cr_expect_geq(w[ZG_OP_COUNT].predicted, w[ZG_OP_COUNT].bytes / 10e9);
 }
 static const ZlCluster *small(ZbArena *a) {
   static const char text_of[] =

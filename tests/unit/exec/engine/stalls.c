@@ -37,7 +37,7 @@ static void explain(ZxComm *c, ZxRequest r, ZbText *out) {
   zb_text_add(out, r >= 0 ? "somebody" : "nobody");
 }
 
-static bool explains;
+static bool explains, waits;
 static void step_slowly(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
   if (!p->rank) table = *p->e->c->t, table.explain = explain, table.stall_hint = "ask it";
@@ -49,12 +49,13 @@ static void step_slowly(Player *p) {
   double before = zx_engine_times(p->e)[ZG_OP_COUNT + 1];
   job_steps(p, slow_step, slow_step);
   double waited = zx_engine_times(p->e)[ZG_OP_COUNT + 1] - before;
-  if (!p->rank && p->job->ranks > 1) cr_expect(waited > 0.8 && waited < 60, "%g s", waited);
+  if (!p->rank && waits) cr_expect(waited > 0.8 && waited < 60, "%g s", waited);
 }
 
 static void stands(const Model *m, const char *layout, const ZxDeviceTable *dev, const char *want) {
   Job j = job_of(m, "bind batch = 4 micro 2 optimizer sgd(lr = 0.01)", layout, dev, (ZpOptions){0});
   j.steps = slow_step;
+  waits = *want != 0;
   cr_redirect_stderr();
   job_play(&j, step_slowly);
   cr_expect_stderr_eq_str(want);

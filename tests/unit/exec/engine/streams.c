@@ -372,4 +372,11 @@ Test(streams, what_the_link_carries) {
           4 * 8 * 4 + 8);                                  /* gradients, and what is after `per` */
   carries(&m, "mesh t = 2 split a over t", 2 * 4 * 4 * 4); /* y, of both micro-batches */
   model_close(&m);
+  /* The sum that is after `per`; it is counted before forward, which has it once more. */
+  m = job_model(NULL,
+                "model M { axis batch, a = 8, b = 4\n  input x: real[batch, a]\n  param w[b] ~ normal(1)\n"
+                "  loss spread[batch](dot[b](w, w)) per exp(dot[a](x, x)) }\n",
+                NULL);
+  carries(&m, "mesh t = 2 split a over t", 2 * 4 * 4);
+  model_close(&m);
 }
