@@ -25,10 +25,8 @@ void zx_widen(ZxEngine *e, const uint16_t *half, float *x, uint64_t n) {
     e->dev->from_bf16(e->env, (int64_t)n, half, x);
     return;
   }
-  uint64_t from = 1;
-  while (2 * from < n) from *= 2;
-  for (uint64_t to = n; to > 0; to = from, from = from / 2) {
-    from = least(from, to - 1); /* of one element: 0 */
+  uint64_t from = 0; /* the largest power of two below n; of one element 0 */
+  for (uint64_t k = 1; k < n; k *= 2) from = k;
+  for (uint64_t to = n; to > 0; to = from, from /= 2)
     e->dev->from_bf16(e->env, (int64_t)(to - from), half + from, x + from);
-  }
 }

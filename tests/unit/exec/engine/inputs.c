@@ -64,8 +64,10 @@ Test(inputs, numbers_that_bf16_rounds) {
   model_close(&m);
   /* Once, though it is read as a part and as a whole. */
   m = job_model(NULL,
-                "model In { axis batch, a = 4, b = 2\n  input x: real[batch, a]\n  param w[a], v[b] = 1\n"
-                "  loss sum[a](x * w) + sum[b](slice[a, b](x, start = 1) * v) per samples() }\n",
+                "model In { axis batch, a = 4, b = 2\n  input f: index(a)[batch]\n"
+                "  input x: real[batch, a]\n  param e[a], w[a], v[b] = 1\n"
+                "  loss lookup(e, f) + sum[a](x * w) + sum[b](slice[a, b](x, start = 1) * v) per samples() "
+                "}\n",
                 NULL);
   play(&m, HALF "mesh t = 2 split a over t", 0, 0, 257, 1, false);
   cr_expect_stderr_eq_str(SAID("257", "256") SAID("-259", "-260") SAID("16777215", "16777216")

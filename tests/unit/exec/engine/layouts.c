@@ -246,6 +246,23 @@ Test(layouts, many) {
               "mesh pipe = 2 stages over pipe = [1, 1]"));
 }
 
+/* Numbers that are drawn for places, of which a rank has two pieces. */
+Test(layouts, pieces) {
+  static const char text[] = "use std.nn as nn\n"
+                             "model Drops {\n"
+                             "  axis batch, seq, embed = 8, vocab = 12\n"
+                             "  input tokens: index(vocab)[batch, seq]\n"
+                             "  input targets: index(vocab)[batch, seq]\n"
+                             "  param wte[vocab, embed] ~ normal(0.5)\n"
+                             "  x = nn.dropout(lookup(wte, tokens), p = 0.3)\n"
+                             "  y = attend[seq, embed](x, x, x, mask = causal)\n"
+                             "  loss xent[vocab](dot[embed](y, wte), targets) per known(targets)\n"
+                             "}\n";
+  alike(&(Alike){NULL, text, NULL, .saves = true, .tolerance = 1e-5, .base = SGD},
+        NAMES("", "mesh context = 2 split seq over context zigzag",
+              "mesh context = 4 split seq over context contiguous"));
+}
+
 /* In bf16: what is rounded is the same but for partial sums (tests/mpi/precision.sh). */
 Test(layouts, bf16) {
   alike(&(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 5e-3,
@@ -261,9 +278,9 @@ Test(layouts, bf16) {
 }
 
 /* Gradients that travel in bf16 are rounded once each. */
-Test(layouts, narrow) {
-  alike(
-      &(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 5e-3, .base = SGD},
+static void narrow_on(const ZxDeviceTable *device) {
+  alike_on(
+      device, &(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 5e-3, .base = SGD},
       NAMES("", "precision reduce bf16 mesh data = 2 split batch over data micro 2",
             "precision reduce bf16 mesh data = 2 split batch over data micro 2 shard states over data",
             "precision reduce bf16 mesh data = 2 split batch over data micro 2 shard grads, states over data",
@@ -271,6 +288,22 @@ Test(layouts, narrow) {
             "precision reduce bf16 mesh replica = 2, data = 2 split batch over replica, data micro 1 " ZERO3,
             "precision reduce bf16 mesh pipe = 2, data = 2 split batch over data stages over pipe by cost "
             "micro 1 " ZERO3));
+}
+/* What one call makes narrow or wide it may do in any order. */
+static void to_bf16_from_last(const ZkEnv *env, int64_t n, const float *x, uint16_t *y) {
+  cr_expect_gt(n, 0);
+  while (n--) zx_device_cpu.to_bf16(env, 1, x + n, y + n);
+}
+static void from_bf16_from_first(const ZkEnv *env, int64_t n, const uint16_t *x, float *y) {
+  cr_expect_gt(n, 0);
+  for (int64_t i = 0; i < n; i++) zx_device_cpu.from_bf16(env, 1, x + i, y + i);
+}
+Test(layouts, narrow) {
+  ZxDeviceTable otherwise = zx_device_cpu;
+  otherwise.to_bf16 = to_bf16_from_last;
+  otherwise.from_bf16 = from_bf16_from_first;
+  narrow_on(&zx_device_cpu);
+  narrow_on(&otherwise);
 }
 
 /* Muon on matrices that several ranks have, or own. */
