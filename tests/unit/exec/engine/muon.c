@@ -215,3 +215,36 @@ Test(muon, square) {
   job_close(&j);
   model_close(&m);
 }
+
+/* The average follows what was updated so, too: it begins with the parameters. */
+static void expect_average(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  const ZpStageBucket *h = NULL;
+  for (uint32_t i = 0; i < p->e->st->nheld; i++)
+    if (zp_is_muon(p->e->p, &p->e->p->buckets[p->e->st->held[i].bucket])) h = &p->e->st->held[i];
+  cr_assert(h);
+  const float *w = zx_master(p->e, h),
+              *average = zx_state(p->e, h, zp_states(p->e->p, &p->e->p->buckets[h->bucket]) - 1);
+  float before[A * A];
+  uint64_t from, to;
+  zx_owned_shard(p->e, h, &from, &to);
+  cr_assert_leq(to - from, A * A);
+  memcpy(before, w, (to - from) * sizeof *w);
+  job_steps(p, 1, 1);
+  for (uint64_t i = 0; i < to - from; i++) {
+    cr_expect(from + i >= A * A || w[i] != before[i]);
+    cr_expect_float_eq((double)average[i], 0.75 * (double)before[i] + 0.25 * (double)w[i], 1e-6);
+  }
+}
+Test(muon, average) {
+  static const char *const layouts[] = {"", "mesh d = 2 split batch over d micro 2 shard states over d"};
+  Model m = job_model(NULL, square, NULL);
+  for (int i = 0; i < 2; i++) {
+    Job j = job_of(
+        &m, "bind batch = 8 micro 4 average 0.75 optimizer sgd(lr = 0) optimizer muon(lr = 0.02) for w",
+        layouts[i], &zx_device_cpu, (ZpOptions){0});
+    job_play(&j, expect_average);
+    job_close(&j);
+  }
+  model_close(&m);
+}
