@@ -298,6 +298,22 @@ static void from_bf16_from_first(const ZkEnv *env, int64_t n, const uint16_t *x,
   cr_expect_gt(n, 0);
   for (int64_t i = 0; i < n; i++) zx_device_cpu.from_bf16(env, 1, x + i, y + i);
 }
+Test(layouts, narrow_and_wide_in_place) {
+  ZxDeviceTable otherwise = zx_device_cpu;
+  otherwise.to_bf16 = to_bf16_from_last;
+  otherwise.from_bf16 = from_bf16_from_first;
+  ZkEnv env = {.pool = zk_pool_new(1)};
+  ZxEngine e = {.dev = &otherwise, .env = &env};
+  for (uint64_t n = 0; n <= 9; n++) {
+    float x[9];
+    for (uint64_t i = 0; i < n; i++) x[i] = 1 + (float)i / 512;
+    zx_narrow(&e, x, n);
+    zx_widen(&e, (const uint16_t *)(const void *)x, x, n);
+    for (uint64_t i = 0; i < n; i++)
+      cr_expect_eq(x[i], zb_bf16_to_f32(zb_f32_to_bf16(1 + (float)i / 512)), "%d of %d", (int)i, (int)n);
+  }
+  zk_pool_free(env.pool);
+}
 Test(layouts, narrow) {
   ZxDeviceTable otherwise = zx_device_cpu;
   otherwise.to_bf16 = to_bf16_from_last;

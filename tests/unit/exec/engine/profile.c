@@ -189,24 +189,31 @@ Test(profile, predictions_of_calls) {
 
 /* A block's calls are at one place wherever it is used: one line, with what they did in all segments. */
 static const char twice[] = "block Mix[a](y: real[.., a], w: real[a]) -> real[.., a] { return tanh(y * w) }\n"
+                            "block Turn[a, b](y: real[.., a], w: real[a, b]) -> real[.., b] {\n"
+                            "  return dot[a](y, w)\n"
+                            "}\n"
                             "model Twice {\n"
-                            "  axis batch, seq, a = 8, vocab = 12\n"
+                            "  axis batch, seq, a = 8, b = 4, vocab = 12\n"
                             "  param e[vocab, a] ~ normal(0.1)\n"
                             "  param u[a], v[a] ~ normal(1)\n"
                             "  input tokens: index(vocab)[batch, seq]\n"
                             "  x = Mix[a](lookup(e, tokens), u)\n"
                             "  repeat 2 as layer { param w[a] ~ normal(1)  x = Mix[a](x, w) }\n"
                             "  x = Mix[a](x, v)\n"
-                            "  loss dot[a](x, x) per known(tokens)\n"
+                            "  param s[a, b], t[a, b] ~ normal(1)\n"
+                            "  z = Turn[a, b](x, s) * Turn[a, b](tanh(x), t)\n"
+                            "  loss dot[a](x, x) + dot[b](z, z) per known(tokens)\n"
                             "}\n";
 static void expect_merged(const ZxEngine *e) {
   ZxCallTime c[200];
   const ZxWork *w = zx_engine_work(e);
   const double *t = zx_engine_times(e);
-  uint32_t n = zx_engine_calls(e, c, 200), merged = 0;
+  uint32_t n = zx_engine_calls(e, c, 200), merged = 0, products = 0;
   cr_assert_lt(n, 200);
   for (uint32_t i = 0; i < n; i++) {
     merged += c[i].op == ZG_OP_POINTWISE && c[i].calls == 4 * TIMES && *c[i].phase == 'f';
+    products +=
+        c[i].op == ZG_OP_DOT && c[i].calls == 2 * TIMES && *c[i].phase == 'f' && c[i].work.bound_by_flops > 0;
     for (uint32_t k = 0; k < i; k++)
       cr_expect(c[i].op != c[k].op || c[i].loc != c[k].loc || c[i].phase != c[k].phase ||
                     c[i].fused != c[k].fused || !zg_type_eq(c[i].type, c[k].type),
@@ -221,7 +228,7 @@ static void expect_merged(const ZxEngine *e) {
     NEAR(x.work.predicted, w[op].predicted);
     cr_expect(fabs(x.seconds - t[op]) <= 1e-9, "%s: %g s of %g", zg_op_info[op].text, x.seconds, t[op]);
   }
-  cr_expect_eq(merged, 1);
+  cr_expect(merged == 1 && products == 1, "%u, %u", merged, products);
 }
 Test(profile, calls_of_a_block) {
   ZbArena *a = zb_arena_new();
