@@ -350,17 +350,18 @@ Test(profile, sent_in_rounds) {
  * parameter. */
 static const char many[] = "model M { axis batch, a = 512\n  input x: real[batch, a]\n"
                            "  param w[a] ~ normal(1)\n  loss dot[a](x, w) per samples() }\n";
-static double states; /* bytes of those of an element */
+static double more; /* bytes of an element */
 static void expect_update(const ZxEngine *e) {
-  NEAR(zx_engine_work(e)[ZG_OP_COUNT].bytes, 2 * 512 * (4 + 4 + 8 + 2 * states));
+  NEAR(zx_engine_work(e)[ZG_OP_COUNT].bytes, 2 * 512 * (4 + 4 + 8 + more));
 }
 Test(profile, states) {
   static const char *const by[] = {"optimizer adamw(lr = 1)", "optimizer adamw(lr = 1, bits = 8)",
                                    "optimizer adamw(lr = 1, bits = 8) average 0.5", "optimizer sgd(lr = 1)",
-                                   "optimizer lion(lr = 1) average 0.5"};
-  static const double bytes[] = {8, 2 * (1 + 4.0 / 256), 4 + 2 * (1 + 4.0 / 256), 0, 8};
-  for (int i = 0; i < 5; i++) {
-    states = bytes[i];
+                                   "optimizer lion(lr = 1) average 0.5",
+                                   "optimizer sgd(lr = 1) precision compute bf16"}; /* a copy is written */
+  static const double bytes[] = {16, 4 * (1 + 4.0 / 256), 8 + 4 * (1 + 4.0 / 256), 0, 16, 2};
+  for (int i = 0; i < 6; i++) {
+    more = bytes[i];
     run(many, by[i], true, (ZxPeaks){0}, expect_update);
   }
 }
