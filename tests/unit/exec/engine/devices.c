@@ -208,7 +208,7 @@ Test(devices, no_room_for_logits) {
 /* ---- what is prepared: each call as it will be made, and what writes gradients also as it adds to them
  * ---- */
 typedef struct {
-  int op, nin, nout, made; /* type of the first result */
+  int op, nin, nout, read, made; /* types of the first operand and result */
   bool adds, aligned;
 } Prepared;
 static Prepared prepared[400];
@@ -223,7 +223,8 @@ static bool note(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
   }
   pthread_mutex_lock(&noting);
   ZB_ASSERT(nprepared < 400);
-  prepared[nprepared++] = (Prepared){c->op, c->nin, c->nout, c->out[0].elem, c->accumulate, aligned};
+  prepared[nprepared++] =
+      (Prepared){c->op, c->nin, c->nout, c->in[0].elem, c->out[0].elem, c->accumulate, aligned};
   pthread_mutex_unlock(&noting);
   return true;
 }
@@ -233,9 +234,11 @@ static int count(int op, bool adds) {
     n += prepared[i].op == op && prepared[i].adds == adds && prepared[i].aligned;
   return n;
 }
+/* Of one tensor, whose type they keep. */
 static void expect_copies_of_one(void) {
   for (int i = 0; i < nprepared; i++)
-    if (prepared[i].op == ZG_OP_COPY) cr_expect(prepared[i].nin == 1 && prepared[i].nout == 1);
+    if (prepared[i].op == ZG_OP_COPY)
+      cr_expect(prepared[i].nin == 1 && prepared[i].nout == 1 && prepared[i].read == prepared[i].made);
 }
 
 Test(devices, prepares) {

@@ -362,6 +362,10 @@ Test(outputs, beside_training) {
   look_in(&m, SGD, layouts[1], zx_devices[0], 1e-6);
   look_in(&m, SGD "precision compute bf16 ", layouts[1], &zx_device_cpu, 5e-3);
   model_close(&m);
+  m = job_model(NULL, job_line, NULL); /* whose inputs are rounded */
+  look_in(&m, "bind batch = 8 micro 2 optimizer sgd(lr = 0.1) precision compute bf16 ",
+          "mesh data = 2 split batch over data", &zx_device_cpu, 5e-3);
+  model_close(&m);
   m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   look_in(&m, "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ",
           "mesh ep = 2 split batch, expert over ep bind slot = 0.5", &zx_device_cpu, 1e-6);
