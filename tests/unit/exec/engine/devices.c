@@ -252,6 +252,11 @@ Test(devices, prepares) {
   cr_expect_eq(count(ZG_OP_LOSS_NUM, false) + count(ZG_OP_LOSS_DEN, false), 0);
   cr_expect_eq(untouched, j.player[0].planned + ZK_CPU_ROOM);
   job_close(&j);
+  j = job_of(&m, BASE, "", &device, (ZpOptions){.checkpoints = true});
+  uint64_t on_host = j.q.p->stages[0].ledger.total[ZP_HOST];
+  job_play(&j, one_step);
+  cr_expect(on_host > 0 && untouched == j.player[0].planned + on_host + ZK_CPU_ROOM);
+  job_close(&j);
   /* What is packed and unpacked is copied: of one tensor, which may be any. */
   nprepared = 0;
   j = job_of(&m, BASE, "mesh t = 2 split a over t", &device, (ZpOptions){0});

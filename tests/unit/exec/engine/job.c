@@ -148,6 +148,7 @@ static void play(void *arg) {
   if (p->ok) tell(p);
   if (p->ok) act(p);
   if (p->e) zx_engine_free(p->e);
+  cr_expect(!p->env.step_state); /* which was the engine's */
   j->dev->close(&p->env);
   zk_pool_free(p->env.pool);
   zx_mix_close(p->data);

@@ -157,6 +157,16 @@ Test(profile, bounds_of_calls) { /* some are bounded by the one, some by the oth
   run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e8, .bytes = 1e9}, expect_bounds);
 }
 
+/* Where one of the peaks is not known there are no bounds. */
+static void expect_no_bounds(const ZxEngine *e) {
+  for (int i = 0; i < ZG_OP_COUNT + 1; i++)
+    cr_expect(zx_engine_work(e)[i].bound == 0 && zx_engine_work(e)[i].bound_by_flops == 0);
+}
+Test(profile, one_peak) {
+  run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e9}, expect_no_bounds);
+  run(text, "bind seq = 16", true, (ZxPeaks){.bytes = 1e9}, expect_no_bounds);
+}
+
 /* What is predicted of calls is what is predicted of their op. */
 static void expect_predictions(const ZxEngine *e) {
   ZxCallTime c[64];
@@ -329,6 +339,7 @@ static void expect_sent(const ZxEngine *e) {
     ZxCallTime c[400];
     cr_expect(once > 0);
     NEAR(zx_engine_work(e)[ops[k]].bytes, once);
+    cr_expect_eq(zx_engine_work(e)[ops[k]].bound, 0); /* that of links is not known here */
     more_rounds += sum_of(c, zx_engine_calls(e, c, 400), ops[k]).calls > calls;
   }
 }
@@ -339,6 +350,7 @@ Test(profile, sent_in_rounds) {
     Job j = job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0});
     j.o.times = true;
     j.ctx = (void *)(uintptr_t)expect_sent;
+    peak = (ZxPeaks){.flops = 1e9, .bytes = 1e9};
     job_play(&j, two_steps);
     job_close(&j);
   }
@@ -355,8 +367,10 @@ static void expect_update(const ZxEngine *e) {
   NEAR(zx_engine_work(e)[ZG_OP_COUNT].bytes, 2 * 512 * (4 + 4 + 8 + more));
 }
 Test(profile, states) {
-  static const char *const by[] = {"optimizer adamw(lr = 1)", "optimizer adamw(lr = 1, bits = 8)",
-                                   "optimizer adamw(lr = 1, bits = 8) average 0.5", "optimizer sgd(lr = 1)",
+  static const char *const by[] = {"optimizer adamw(lr = 1)",
+                                   "optimizer adamw(lr = 1, bits = 8)",
+                                   "optimizer adamw(lr = 1, bits = 8) average 0.5",
+                                   "optimizer sgd(lr = 1)",
                                    "optimizer lion(lr = 1) average 0.5",
                                    "optimizer sgd(lr = 1) precision compute bf16"}; /* a copy is written */
   static const double bytes[] = {16, 4 * (1 + 4.0 / 256), 8 + 4 * (1 + 4.0 / 256), 0, 16, 2};

@@ -143,6 +143,16 @@ Test(streams, experts) {
   model_close(&m);
 }
 
+/* Memory of a device is there when it is given. */
+static void look_untouched(Player *p) { cr_expect_eq(zx_engine_untouched(p->e), 0); }
+Test(streams, untouched) {
+  Model m = job_model(NULL, job_line, NULL);
+  Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0.1)", "", zx_devices[0], (ZpOptions){0});
+  job_play(&j, look_untouched);
+  job_close(&j);
+  model_close(&m);
+}
+
 /* Where a device cannot say what its memory has nothing is said of it. */
 Test(streams, of_unknown_memory) {
   Model m = job_model(NULL, job_line, NULL);
