@@ -138,9 +138,9 @@ Test(muon, by_formula) {
   model_close(&m);
 }
 
-/* Each matrix once, with no more rows than columns, at an aligned place, and room behind it that is, too. */
+/* Each matrix once, by the rank that owns it, with no more rows than columns, at an aligned place, and room behind it that is, too. */
 static int64_t rows_of, cols_of;
-static int made;
+static _Atomic int made;
 static void look_at_matrix(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *room) {
   cr_expect(rows == rows_of && cols == cols_of && steps == 5);
   cr_expect((uintptr_t)x % 64 == 0 && (uintptr_t)room % 64 == 0 && room - x >= rows * cols);
@@ -155,14 +155,16 @@ Test(muon, matrices) {
   Model m = job_model(NULL, net, NULL);
   ZxDeviceTable device = zx_device_cpu;
   device.orthogonalize = look_at_matrix;
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) ",
-                   zb_printf(m.c.a, "optimizer muon(lr = 0.02%s) for w", shapes[i].body), &device,
-                   (ZpOptions){0});
-    rows_of = shapes[i].rows, cols_of = shapes[i].cols, made = 0;
+  static const char *const layouts[] = {"", "mesh d = 2 split batch over d micro 2 shard states over d"};
+  for (size_t i = 0; i < 2 * (sizeof shapes / sizeof *shapes); i++) {
+    Job j =
+        job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) ",
+               zb_printf(m.c.a, "optimizer muon(lr = 0.02%s) for w %s", shapes[i / 2].body, layouts[i % 2]),
+               &device, (ZpOptions){0});
+    rows_of = shapes[i / 2].rows, cols_of = shapes[i / 2].cols, made = 0;
     j.steps = 2;
     job_play(&j, job_train);
-    cr_expect_eq(made, 2 * shapes[i].n);
+    cr_expect_eq(made, 2 * shapes[i / 2].n, "%d", made);
     job_close(&j);
   }
   model_close(&m);

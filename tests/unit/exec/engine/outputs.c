@@ -264,6 +264,27 @@ Test(outputs, given_up) {
   model_close(&m);
 }
 
+/* Who does not take one ends the step, and is asked for no other. */
+static int asked;
+static bool refuse_output(ZxEngine *e, const ZxOutput *x) {
+  (void)x, asked++;
+  return zb_fail(e->err, "", "nobody takes it");
+}
+static void take_none(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  p->e->take_output = refuse_output;
+  p->ok = p->ok && !zx_engine_step(p->e, 1, &p->step[1], &p->err);
+  cr_expect_str_eq(p->err.text, "nobody takes it");
+}
+Test(outputs, not_taken) {
+  Model m = job_model(NULL, text, NULL);
+  Job j = job_of(&m, BASE, "", &zx_device_cpu, (ZpOptions){.forward_only = true, .outputs = true});
+  job_play(&j, take_none);
+  cr_expect_eq(asked, 1);
+  job_close(&j);
+  model_close(&m);
+}
+
 /* ---- beside training ---- */
 typedef struct {
   double loss[WORLD_MOST][3], aux[WORLD_MOST][3];

@@ -80,6 +80,13 @@ Test(profile, work_by_hand) {
   run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_work);
 }
 
+/* A gradient that is larger than what it is summed from: read and written whole where it is added to. */
+static void expect_whole(const ZxEngine *e) {
+  double x = 4 * 2 * 8, w = 4 * 8 * 4, y = 4 * 2 * 4, s = 4 * 2; /* of two samples */
+  NEAR(zx_engine_work(e)[ZG_OP_DOT].bytes, TIMES * ((x + w + y) + (y + s) + (x + y + 1.5 * w)));
+}
+Test(profile, large_gradient) { run(job_line, "", true, (ZxPeaks){0}, expect_whole); }
+
 /* Of a large table the rows that are asked for. */
 static void expect_rows(const ZxEngine *e) {
   const ZxWork *w = zx_engine_work(e);
