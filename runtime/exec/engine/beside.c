@@ -38,17 +38,16 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *x = zx_engine_of(e->a, e->o.also, e->world, &own);
   x->beside = e;
   zx_open_inputs(x);
-  if (!zx_agree(e->world, zx_prepare_calls(x, err))) return NULL;
+  if (!zx_agree(e->world, zx_prepare_calls(x, err) && zx_open_rows(x, err))) {
+    zx_engine_free(x);
+    return NULL;
+  }
   zx_settle(x);
   share_memory(x, e);
   zx_engine_room(x);
   x->c = e->c;
   x->in_order = e->in_order;
   share_groups(x, e);
-  if (!zx_agree(e->world, zx_open_rows(x, err))) {
-    zx_close_rows(x);
-    return NULL;
-  }
   x->capture = ZX_CAPTURE_NEVER;
   x->no_capture_reason = "it is an evaluation";
   return x;

@@ -259,8 +259,9 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     double now = zb_now();
     e->times[c->op] += now - t;
     bool again = n->rounds && round > 0;
-    uint64_t sent = zp_sends(n) ? moved(e, s, n, again) : 0;
-    if (e->tracing && zp_sends(n)) zx_trace_node(e, i, sent, t, now);
+    bool told = (e->tracing || e->o.times) && zp_sends(n);
+    uint64_t sent = told ? moved(e, s, n, again) : 0;
+    if (told && e->tracing) zx_trace_node(e, i, sent, t, now);
     zx_profile_node(e, segment, phase, i, c->accumulate, again, sent, now - t);
     t = now;
     bool last = n->rounds && (i + 1 == l->n || l->nodes[i + 1].rounds != n->rounds);

@@ -34,10 +34,11 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   t.len = 0;
   uint64_t logits;
   const char *classes = zp_chunk_proposal(e->p, e->st, &logits);
-  const char *chunk = classes ? zb_printf(e->a, "`chunk %s = 8`, or a smaller `micro`", classes) : NULL;
+  const char *fewer = classes ? zb_printf(e->a, "`chunk %s = 8`, or a smaller `micro`", classes)
+                              : "`recompute` a block, or a smaller `micro`";
   Remedy r[] = {{b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES],
                  "`shard params, grads, states`, or more pipeline ranks"},
-                {b[ZP_L_ACTIVATIONS], chunk ? chunk : "`recompute` a block, or a smaller `micro`"},
+                {b[ZP_L_ACTIVATIONS], fewer},
                 {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
                 {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "`prefetch 0`, or more tensor ranks"}};
   by_size(r, 4);

@@ -71,7 +71,7 @@ Test(devices, lacks_something) {
   model_close(&m);
 }
 
-/* Nor room for tables of rows, on one of several ranks; the others learn it. */
+/* One of two ranks has no room for tables of rows. Neither has an engine. */
 static void *none_on_second(const ZkEnv *env, size_t bytes, ZbErr *err) {
   if (env->device) return no_pinned(env, bytes, err);
   return zx_device_cpu.pinned(env, bytes, err);
@@ -387,9 +387,6 @@ static void choose(const ZkEnv *env, const void *list, uint32_t n) {
   snprintf(choosing[rank].taken, sizeof choosing[rank].taken, "%.*s", (int)(3 * n), (const char *)list);
   choosing[rank].left = 0;
 }
-static bool prepare_all(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
-  return (void)env, (void)c, (void)err, true;
-}
 
 Test(devices, agree_on_choices) {
   Model m = job_model(NULL, job_line, NULL);
@@ -397,7 +394,7 @@ Test(devices, agree_on_choices) {
   device.open = open_rank;
   device.choices = choices;
   device.choose = choose;
-  device.prepare = prepare_all;
+  device.prepare = job_prepares;
   for (chooser = 0; chooser < 2; chooser++) {
     Job j = job_of(&m, BASE, TWO, &device, (ZpOptions){0});
     job_play(&j, nothing);

@@ -187,6 +187,10 @@ void job_train(Player *p) {
   job_save(p);
 }
 
+bool job_prepares(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+  return (void)env, (void)c, (void)err, true;
+}
+
 /* ---- comparing ---- */
 float *job_saved(const char *name, uint64_t *n) {
   size_t all;

@@ -73,4 +73,7 @@ float *job_saved(const char *name, uint64_t *n);
 /* Both jobs were trained alike: losses, norms and what they saved, up to so much of the largest value. */
 void job_compare(const Job *one, const Job *other, double tolerance, const char *what);
 
+/* A device's `prepare` that takes every call. */
+bool job_prepares(const ZkEnv *env, const ZkCall *c, ZbErr *err);
+
 #endif

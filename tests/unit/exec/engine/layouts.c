@@ -106,7 +106,7 @@ Test(layouts, one_expert) {
         NAMES("one", "few", "experts_4", "two_4"));
 }
 
-/* One behind the other, with rounds of their own. */
+/* Two regions of experts in one segment. Each has rounds of its own. */
 Test(layouts, experts_of_experts) {
   static const char text[] =
       "model X {\n"
@@ -246,7 +246,7 @@ Test(layouts, many) {
               "mesh pipe = 2 stages over pipe = [1, 1]"));
 }
 
-/* Numbers that are drawn for places, of which a rank has two pieces. */
+/* Dropout along an axis that is split zigzag: a rank has two pieces of it, each with its own positions. */
 Test(layouts, pieces) {
   static const char text[] = "use std.nn as nn\n"
                              "model Drops {\n"
@@ -289,7 +289,7 @@ static void narrow_on(const ZxDeviceTable *device) {
             "precision reduce bf16 mesh pipe = 2, data = 2 split batch over data stages over pipe by cost "
             "micro 1 " ZERO3));
 }
-/* What one call makes narrow or wide it may do in any order. */
+/* A device may convert the elements of one call in any order: this one in the worst. */
 static void to_bf16_from_last(const ZkEnv *env, int64_t n, const float *x, uint16_t *y) {
   cr_expect_gt(n, 0);
   while (n--) zx_device_cpu.to_bf16(env, 1, x + n, y + n);
@@ -298,12 +298,16 @@ static void from_bf16_from_first(const ZkEnv *env, int64_t n, const uint16_t *x,
   cr_expect_gt(n, 0);
   for (int64_t i = 0; i < n; i++) zx_device_cpu.from_bf16(env, 1, x + i, y + i);
 }
+static ZxDeviceTable converts_in_the_worst_order(void) {
+  ZxDeviceTable d = zx_device_cpu;
+  d.to_bf16 = to_bf16_from_last;
+  d.from_bf16 = from_bf16_from_first;
+  return d;
+}
 Test(layouts, narrow_and_wide_in_place) {
-  ZxDeviceTable otherwise = zx_device_cpu;
-  otherwise.to_bf16 = to_bf16_from_last;
-  otherwise.from_bf16 = from_bf16_from_first;
+  ZxDeviceTable worst = converts_in_the_worst_order();
   ZkEnv env = {.pool = zk_pool_new(1)};
-  ZxEngine e = {.dev = &otherwise, .env = &env};
+  ZxEngine e = {.dev = &worst, .env = &env};
   for (uint64_t n = 0; n <= 9; n++) {
     float x[9];
     for (uint64_t i = 0; i < n; i++) x[i] = 1 + (float)i / 512;
@@ -315,11 +319,9 @@ Test(layouts, narrow_and_wide_in_place) {
   zk_pool_free(env.pool);
 }
 Test(layouts, narrow) {
-  ZxDeviceTable otherwise = zx_device_cpu;
-  otherwise.to_bf16 = to_bf16_from_last;
-  otherwise.from_bf16 = from_bf16_from_first;
+  ZxDeviceTable worst = converts_in_the_worst_order();
   narrow_on(&zx_device_cpu);
-  narrow_on(&otherwise);
+  narrow_on(&worst);
 }
 
 /* Muon on matrices that several ranks have, or own. */

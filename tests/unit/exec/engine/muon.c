@@ -138,7 +138,11 @@ Test(muon, by_formula) {
   model_close(&m);
 }
 
-/* Each matrix once, by the rank that owns it, with no more rows than columns, at an aligned place, and room behind it that is, too. */
+/* One rank, and two that own halves. */
+static const char *const owners[] = {"", "mesh d = 2 split batch over d micro 2 shard states over d"};
+
+/* The rank that owns a matrix orthogonalises it, once. It has no more rows than columns. The matrix and the
+ * room behind it lie at aligned places. */
 static int64_t rows_of, cols_of;
 static _Atomic int made;
 static void look_at_matrix(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *room) {
@@ -155,11 +159,10 @@ Test(muon, matrices) {
   Model m = job_model(NULL, net, NULL);
   ZxDeviceTable device = zx_device_cpu;
   device.orthogonalize = look_at_matrix;
-  static const char *const layouts[] = {"", "mesh d = 2 split batch over d micro 2 shard states over d"};
   for (size_t i = 0; i < 2 * (sizeof shapes / sizeof *shapes); i++) {
     Job j =
         job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) ",
-               zb_printf(m.c.a, "optimizer muon(lr = 0.02%s) for w %s", shapes[i / 2].body, layouts[i % 2]),
+               zb_printf(m.c.a, "optimizer muon(lr = 0.02%s) for w %s", shapes[i / 2].body, owners[i % 2]),
                &device, (ZpOptions){0});
     rows_of = shapes[i / 2].rows, cols_of = shapes[i / 2].cols, made = 0;
     j.steps = 2;
@@ -175,11 +178,10 @@ static const char large[] = "model L { axis batch, a = 96, b = 64\n  input x: re
                             "  param w[a, b] ~ normal(1)\n  y = dot[a](x, w)\n"
                             "  loss dot[b](y, y) per samples() }\n";
 Test(muon, room) {
-  static const char *const layouts[] = {"", "mesh d = 2 split batch over d micro 2 shard states over d"};
   Model m = job_model(NULL, large, NULL);
   for (int i = 0; i < 2; i++) {
     Job j = job_of(&m, "bind batch = 8 micro 4 optimizer sgd(lr = 0) optimizer muon(lr = 0.02) for w",
-                   layouts[i], &zx_device_cpu, (ZpOptions){0});
+                   owners[i], &zx_device_cpu, (ZpOptions){0});
     j.steps = 1;
     job_play(&j, job_train);
     for (int r = 0; r < j.ranks; r++) cr_expect_eq(j.player[r].step[1].used_bytes, j.player[r].planned);
@@ -218,7 +220,7 @@ Test(muon, square) {
   model_close(&m);
 }
 
-/* The average follows what was updated so, too: it begins with the parameters. */
+/* The average begins as the parameters, and follows what Muon makes of them. */
 static void expect_average(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
   const ZpStageBucket *h = NULL;
@@ -239,12 +241,11 @@ static void expect_average(Player *p) {
   }
 }
 Test(muon, average) {
-  static const char *const layouts[] = {"", "mesh d = 2 split batch over d micro 2 shard states over d"};
   Model m = job_model(NULL, square, NULL);
   for (int i = 0; i < 2; i++) {
     Job j = job_of(
         &m, "bind batch = 8 micro 4 average 0.75 optimizer sgd(lr = 0) optimizer muon(lr = 0.02) for w",
-        layouts[i], &zx_device_cpu, (ZpOptions){0});
+        owners[i], &zx_device_cpu, (ZpOptions){0});
     job_play(&j, expect_average);
     job_close(&j);
   }

@@ -175,7 +175,7 @@ Test(outputs, room_for_the_largest) {
     if (written) expect("two", "z", 2, (const int64_t[]){50}, negative, 1e-5);
     job_close(&j);
   }
-  /* Nor is there where they are the host's. */
+  /* On the host no room is pinned for them. */
   ZxDeviceTable host = zx_device_cpu;
   host.pinned = count_host_rooms;
   rooms = 0;
@@ -393,7 +393,7 @@ Test(outputs, beside_training) {
   model_close(&m);
 }
 
-/* What is chosen by time for its calls is settled, too, before the first one. */
+/* An evaluation has calls of its own. Ranks agree on how they are done before the first one. */
 static uint32_t choices_left;
 static uint32_t choices(const ZkEnv *env, void *out, uint32_t most, size_t *bytes) {
   (void)env, (void)most;
@@ -407,8 +407,8 @@ static void choose(const ZkEnv *env, const void *list, uint32_t n) {
   choices_left = 0;
 }
 static bool prepares;
-static bool prepare_all(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
-  return (void)env, (void)c, prepares || zb_fail(err, "", "no such call");
+static bool prepare_if(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+  return prepares ? job_prepares(env, c, err) : zb_fail(err, "", "no such call");
 }
 static void settle(Player *p) {
   ZxEngineOptions o = {.data = p->data, .order = ZX_ORDER_SEQUENTIAL};
@@ -424,7 +424,7 @@ static void settle(Player *p) {
 Test(outputs, beside_training_settled) {
   Model m = job_model(NULL, job_line, NULL);
   ZxDeviceTable device = zx_device_cpu;
-  device.prepare = prepare_all;
+  device.prepare = prepare_if;
   device.choices = choices;
   device.choose = choose;
   choices_left = 1;
@@ -438,7 +438,7 @@ Test(outputs, beside_training_settled) {
   model_close(&m);
 }
 
-/* Nor is there one if a rank has no room for its tables of rows. */
+/* If one rank has no room for its tables of rows, no rank has an engine beside. */
 static _Thread_local bool no_room;
 static void *pinned_if_room(const ZkEnv *env, size_t bytes, ZbErr *err) {
   if (!no_room) return zx_device_cpu.pinned(env, bytes, err);

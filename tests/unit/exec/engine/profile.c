@@ -324,8 +324,8 @@ Test(profile, rounds) { /* 2 samples of 4 places with two choices are 16 rows, a
   }
 }
 
-/* Between ranks, too, rows and their counts are sent once, in as many rounds as they take; rows that are to be
- * computed with are there once a round. */
+/* Rows of experts go to other ranks in rounds. Over all rounds each row, and each count of rows, is sent
+ * once. */
 static _Atomic int more_rounds;
 static void expect_sent(const ZxEngine *e) {
   static const int ops[] = {ZG_OP_ROUND, ZG_OP_DISPATCH, ZG_OP_COMBINE};

@@ -183,8 +183,8 @@ Test(soundness, why) {
     }
 }
 
-/* The first of two NaNs, whoever makes it: by micro-batch, by stage, by where it is in the program. One is made
- * at the end of forward, one at its beginning; or in backward, by the gradient of a root of 0. */
+/* Of two NaNs the first is named: by micro-batch, then stage, then place in the program. One comes from the
+ * beginning of forward, one from its end. The gradient of a root of 0 makes some in backward. */
 #define ROOTS(begin, end)                                                                                    \
   "model Roots {\n"                                                                                          \
   "  axis batch, a = 4, b = 4, c = 4\n"                                                                      \

@@ -143,7 +143,7 @@ Test(streams, experts) {
   model_close(&m);
 }
 
-/* Memory of a device is there when it is given. */
+/* A device's memory needs no first touch. */
 static void look_untouched(Player *p) { cr_expect_eq(zx_engine_untouched(p->e), 0); }
 Test(streams, untouched) {
   Model m = job_model(NULL, job_line, NULL);

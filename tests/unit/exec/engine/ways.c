@@ -42,9 +42,6 @@ static void expect_ways(const Model *m, const char *recipe, const char *want) {
 
 static bool makes_biases(const ZkCall *c) { return c->op == ZG_OP_DOT_BIAS_GRAD; }
 static size_t no_scratch(const ZkCall *c, int threads) { return (void)c, (void)threads, 0; }
-static bool prepare_all(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
-  return (void)env, (void)c, (void)err, true;
-}
 
 /* 544 FLOPs a micro-batch, of which there are two; 784 bytes go in and out: 320, 144 and 320. */
 Test(ways, of_products) {
@@ -118,7 +115,7 @@ Test(ways, of_products) {
   expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
   device.supports = makes_biases;
   device.scratch = no_scratch;
-  device.prepare = prepare_all;
+  device.prepare = job_prepares;
   expect_ways(&m, "", PRODUCTS("1.09 ms", "0.544 ms", "0.272 ms"));
   model_close(&m);
 }
