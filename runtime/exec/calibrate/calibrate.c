@@ -69,7 +69,10 @@ static void add_level(ZbText *t, const char *name, const ZxLinkRates *r) {
   if (r->burst > 0) zb_text_add(t, "burst %.4g KB, ", r->burst / 1e3);
   zb_text_add(t, "steal %.3g, beside %.3g # all-gather and all-reduce of five sizes, messages of 64 bytes; ",
               r->steal, r->beside);
-  zb_text_add(t, "the last two: products and an all-reduce\n");
+  zb_text_add(t, "the last two: products and an all-reduce%s\n",
+              r->hidden ? "; larger ones took no longer: what else runs on this machine hides their times, "
+                          "calibrate again without it"
+                        : "");
 }
 
 /* What a rank may have of its node's memory. */

@@ -8,11 +8,13 @@
 /* Bytes of a message; of a whole tensor: the smallest, and the largest of SIZES more, each four times the one
  * before. */
 enum { MESSAGE = 64, SMALL = 1024, LARGE = 16 << 20, SIZES = 4, ROUNDS = 9 };
-#define MOST 0.05 /* seconds of an exchange: on slow links the largest is smaller than LARGE */
+#define LEAST 1e-8 /* seconds of a latency or a start */
+#define MOST 0.05  /* seconds of an exchange: on slow links the largest is smaller than LARGE */
 
 typedef struct {
   const ZxMeasure *m;
   ZxGroup group; /* -1: this rank is in none */
+  bool far;      /* between nodes */
   double steps;  /* of each of two ways of a small all-reduce */
   size_t drain;  /* of a gather after which a token bucket is empty; 0: there is none */
   char *part, *whole;
@@ -75,18 +77,33 @@ static size_t large(const Link *l) {
 }
 
 /* A token bucket limits the links of containers and of rented machines (tc-tbf(8)). An exchange after a pause
- * is sooner than the next one then, by so many seconds. 0 if the difference is small, or not always there. */
-static double time_burst(const Link *l, size_t bytes) {
-  double sooner[ROUNDS], second[ROUNDS];
+ * is sooner than the next one then, by so many seconds. 0 if that is little, or if the slower of the first ones
+ * and the faster of the next ones are not apart: beside other work a part of the rounds are neither full at the
+ * beginning nor empty then. */
+typedef struct {
+  double sooner, next;
+} Burst;
+static Burst time_burst(const Link *l, size_t bytes) {
+  enum { SLOW = 2 * ROUNDS / 3, FAST = ROUNDS - 1 - SLOW };
+  double first[ROUNDS], next[ROUNDS];
   for (int r = 0; r < ROUNDS; r++) {
     pause_links(l);
-    double first = time_exchange(l, GATHER, bytes, 1), from = zb_now();
+    double one = time_exchange(l, GATHER, bytes, 1), from = zb_now();
     if (l->group >= 0) exchange(l, GATHER, bytes);
-    second[r] = l->group >= 0 ? zb_now() - from : 0;
-    sooner[r] = second[r] - first;
+    double other = l->group >= 0 ? zb_now() - from : 0;
+    first[r] = zx_measured(l->m, one);
+    next[r] = zx_measured(l->m, other);
   }
-  double half = zx_median(sooner, ROUNDS), all = zx_median(second, ROUNDS); /* sorted from now on */
-  return zx_measured(l->m, half > .03 * all && sooner[1] > half / 2 ? half : 0);
+  double before = zx_median(first, ROUNDS), after = zx_median(next, ROUNDS), sooner = after - before;
+  bool apart = first[SLOW] < next[FAST]; /* they are sorted */
+  return (Burst){apart && sooner > .03 * after ? sooner : 0, after};
+}
+
+/* Of a large exchange and a quarter of it, of which a small bucket is a larger part. That one says nothing where
+ * the bucket had enough for a second one, too. */
+static double sooner_by_burst(const Link *l, size_t most) {
+  Burst quarter = time_burst(l, most / 4), all = time_burst(l, most);
+  return quarter.next > all.next / 8 ? fmax(quarter.sooner, all.sooner) : all.sooner;
 }
 
 typedef struct {
@@ -117,17 +134,24 @@ static void time_exchanges(const Link *l, int size, size_t most, Exchanges *x) {
     x->seconds[i % KINDS][i / KINDS] = zx_measured(l->m, zx_median(round[i], ROUNDS));
 }
 
-/* Of t = fixed + x + 2 sqrt(ramp x), x = moved / rate; `passes`: bytes that are moved for one of the tensor. */
-static void fit(const Exchanges *e, Kind kind, double passes, double fixed, double *rate, double *ramp) {
+/* Of t = fixed + x + 2 sqrt(ramp x), x = moved / rate; `passes`: bytes that are moved for one of the tensor.
+ * False: by sizes there is no rate, as where other work on the machine takes longer than any exchange. It is
+ * the largest one's then. */
+static bool fit(const Exchanges *e, Kind kind, double passes, double fixed, double *rate, double *ramp) {
   ZxFit f = {.x = 0};
-  double a, b;
+  double a, b, moved_most = passes * (double)e->bytes[SIZES];
   for (int i = 1; i <= SIZES; i++) {
     double moved = passes * (double)e->bytes[i];
-    zx_fit_row(&f, moved, 2 * sqrt(moved), fmax(1e-9, e->seconds[kind][i] - fixed));
+    /* Where `fixed` is little surer than nothing, not too much is taken for it. */
+    double t = e->seconds[kind][i];
+    zx_fit_row(&f, moved, 2 * sqrt(moved), fmax(t / 10, t - fixed));
   }
   zx_fit(&f, &a, &b);
-  *rate = 1 / fmax(a, 1e-15);
+  bool by_size = a > 0 && e->seconds[kind][SIZES] > 2 * e->seconds[kind][0];
+  if (!by_size) a = e->seconds[kind][SIZES] / moved_most, b = 0;
+  *rate = 1 / a;
   *ramp = fmax(1e-9, b * b * *rate);
+  return by_size;
 }
 
 /* So many calls, and an exchange beside them: until the calls were done, and until the exchange was. As the
@@ -174,16 +198,19 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   Exchanges x;
   double message = time_message(l, peer, first), ring = size - 1, moved = ring / size, nothing;
   size_t most = large(l);
-  double sooner = fmax(time_burst(l, most / 4), time_burst(l, most));
+  double sooner = l->far ? sooner_by_burst(l, most) : 0;
   if (sooner > 0) l->drain = most;
   time_exchanges(l, size, most, &x);
-  r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * l->steps - 1));
-  r.start = fmax(1e-8, message - r.latency);
+  double sum = x.seconds[SUMS][0]; /* a start and 2 steps latencies; a message is a start and a latency */
+  r.latency = fmax(LEAST, (sum - message) / (2 * l->steps - 1));
+  r.start = message - r.latency;
+  if (r.start < LEAST) r.start = LEAST, r.latency = fmax(LEAST, (sum - LEAST) / (2 * l->steps));
   /* While nothing moves a bucket fills: of exchanges one behind another that is what they are sooner by. */
   double gather = r.start + ring * r.latency, sums = r.start + 2 * l->steps * r.latency;
-  fit(&x, GATHER, moved, l->drain ? 0 : gather, &r.link, &r.ramp);
-  fit(&x, SUMS, 2 * moved, l->drain ? 0 : sums, &r.sums, &nothing);
-  r.burst = l->drain ? (sooner + gather) * r.link : 0;
+  bool by_size = fit(&x, GATHER, moved, l->drain ? 0 : gather, &r.link, &r.ramp);
+  by_size &= fit(&x, SUMS, 2 * moved, l->drain ? 0 : sums, &r.sums, &nothing);
+  r.hidden = !by_size;
+  r.burst = l->drain && by_size ? (sooner + gather) * r.link : 0;
   share(l, t, product, most, &r);
   l->drain = 0;
   return r;
@@ -220,6 +247,7 @@ void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]) {
   level[0] = measure(&l, t, product, size, peer, first);
   size = count(m, true, &peer, &first);
   l.group = c->t->split(c, node[rank] == rank ? 0 : -1);
+  l.far = true;
   l.steps = log2(size);
   level[1] = measure(&l, t, product, size, peer, first);
   free(l.part);

@@ -59,24 +59,23 @@ static void expect_counts(const Exchanged *e, uint32_t n) {
 enum { GATHER = ZG_OP_ALL_GATHER, SUMS = ZG_OP_ALL_REDUCE, KB = 1024, MB = 1024 * KB };
 
 /* Ten times each, of which the first sets up: small ones 20 at once, others two. Two more of 1 MB say how
- * large the largest may be, pairs behind nine pauses whether there is a bucket. Nine sums go alone, nine
- * beside. */
+ * large the largest may be. Nine sums go alone, nine beside. */
 Test(links, node) {
   ZxLinkRates level[2];
   machine_ranks(0, 2, (int[]){0, 0});
   measure(level);
   expect_level(&level[0], 0);
   cr_expect_eq(level[1].size, 1);
-  static const Exchanged counts[] = {{1, GATHER, KB, 200},          {1, SUMS, KB, 200},
-                                     {1, GATHER, 256 * KB, 200},    {1, SUMS, 256 * KB, 200},
-                                     {1, GATHER, MB, 20 + 2},       {1, SUMS, MB, 20},
-                                     {1, GATHER, 4 * MB, 20 + 18},  {1, SUMS, 4 * MB, 20},
-                                     {1, GATHER, 16 * MB, 20 + 18}, {1, SUMS, 16 * MB, 20 + 18}};
+  static const Exchanged counts[] = {{1, GATHER, KB, 200},       {1, SUMS, KB, 200},
+                                     {1, GATHER, 256 * KB, 200}, {1, SUMS, 256 * KB, 200},
+                                     {1, GATHER, MB, 20 + 2},    {1, SUMS, MB, 20},
+                                     {1, GATHER, 4 * MB, 20},    {1, SUMS, 4 * MB, 20},
+                                     {1, GATHER, 16 * MB, 20},   {1, SUMS, 16 * MB, 20 + 18}};
   expect_counts(counts, 10);
   cr_expect_eq(machine.messages, 9 * 100);
-  cr_expect_eq(machine.naps, 18);
-  /* Ranks meet before each message's round, exchange or several, pause, and whatever goes beside. */
-  cr_expect_eq(machine.barriers, 9 + 2 + 2 * 18 + 10 * 10 + 4 * 9);
+  cr_expect_eq(machine.naps, 0);
+  /* Ranks meet before each message's round, exchange or several, and whatever goes beside. */
+  cr_expect_eq(machine.barriers, 9 + 2 + 10 * 10 + 4 * 9);
   /* Of four products, and of twice as many as the sums take, alone and beside them. */
   const ZlLevel *l = &machine.level[0];
   double x = 16 * MB / l->sums, sum = l->start + 2 * l->latency + x + 2 * sqrt(l->ramp * x);
@@ -135,6 +134,7 @@ Test(links, bucket) {
   make_slow(250e3);
   measure(level);
   expect_level(&level[1], 1);
+  /* Pairs behind nine pauses say whether there is a bucket. */
   static const Exchanged counts[] = {
       {2, GATHER, KB, 200},           {2, SUMS, KB, 200},       {2, GATHER, 16 * KB, 200},
       {2, SUMS, 16 * KB, 200},        {2, GATHER, 64 * KB, 80}, {2, SUMS, 64 * KB, 80},
@@ -214,24 +214,80 @@ Test(links, limits) {
   NEAR(level[0].beside, .05, 1e-5);
 }
 
-/* A second exchange behind a pause is later by 5 ms, in so many of nine rounds; in others by 2 ms. */
-static int late_rounds;
+/* An exchange behind a pause is later by 5 ms, in so many of nine rounds; the next one in so many others. */
+static struct { int first, next; } late_rounds;
 static double late(int op, size_t bytes) {
   static uint64_t naps;
   static int round, of_round;
   (void)bytes;
   if (machine.naps != naps) naps = machine.naps, round++, of_round = 0;
-  if (op != GATHER || !naps || ++of_round != 2) return 0;
-  return round % 9 < late_rounds ? 5e-3 : 2e-3;
+  if (op != GATHER || !naps || ++of_round > 2) return 0;
+  return of_round == 1 && round % 9 < late_rounds.first      ? 5e-3
+         : of_round == 2 && 8 - round % 9 < late_rounds.next ? 5e-3
+                                                             : 0;
 }
 
+static double burst_in_traffic(int first, int next, double burst) {
+  ZxLinkRates level[2];
+  late_rounds.first = first;
+  late_rounds.next = next;
+  machine_ranks(0, 2, (int[]){0, 1});
+  if (burst > 0) make_slow(burst);
+  machine.more = late;
+  measure(level);
+  return level[1].burst;
+}
+
+/* Whatever else is sent makes no bucket of a link without one, and hides none: up to two rounds of nine. */
 Test(links, traffic) {
-  for (late_rounds = 5; late_rounds < 10; late_rounds++) {
+  for (int n = 0; n < 10; n++) {
+    double found = burst_in_traffic(0, n, 0);
+    cr_expect_eq(found > 0, n >= 7, "%g with %d late rounds", found, n);
+    cr_expect_eq(burst_in_traffic(n, 0, 0), 0);
+  }
+  for (int n = 0; n < 3; n++) NEAR(burst_in_traffic(n, n, 250e3), 250e3, 1e-5);
+}
+
+/* A bucket that has enough for two exchanges of a quarter says nothing by these, whatever makes the second one
+ * later; here the large ones say nothing, either, since half of them find the bucket empty. */
+static double late_quarter(int op, size_t bytes) {
+  static uint64_t naps;
+  static int of_round;
+  if (machine.naps != naps) naps = machine.naps, of_round = 0;
+  if (op != GATHER || !naps || naps > 18) return 0;
+  of_round++;
+  if (bytes == 256 * KB) return of_round == 2 ? 50e-6 : 0;
+  return bytes == MB && of_round == 1 && naps % 2 ? 13e-3 : 0;
+}
+Test(links, two_in_a_bucket) {
+  ZxLinkRates level[2];
+  machine_ranks(0, 2, (int[]){0, 1});
+  make_slow(300e3);
+  machine.more = late_quarter;
+  measure(level);
+  cr_expect_eq(level[1].burst, 0, "%g", level[1].burst);
+}
+
+/* A machine on which whatever is exchanged takes 5 ms, or so: of the largest one, of 4 MB then, is known what
+ * it took, and that it says little. */
+static double slope;
+static double hides(int op, size_t bytes) {
+  double x = op == GATHER || op == SUMS ? (double)bytes / (4 * MB) : 0;
+  return x > 0 ? 5e-3 * (1 + slope * x) : 0;
+}
+Test(links, hidden) {
+  static const double slopes[] = {-.1, 0, .5, 5};
+  for (int i = 0; i < 4; i++) {
     ZxLinkRates level[2];
     machine_ranks(0, 2, (int[]){0, 0});
-    machine.more = late;
+    ZlLevel *l = &machine.level[0];
+    l->bandwidth = l->sums = 1e15, l->ramp = l->latency = l->start = 1e-9;
+    slope = slopes[i];
+    machine.more = hides;
     measure(level);
-    cr_expect_eq(level[0].burst > 0, late_rounds >= 8, "%d rounds", late_rounds);
+    cr_expect_eq(level[0].hidden, slope < 1, "%g", slope);
+    if (slope < 1) NEAR(level[0].link, 2 * MB / (5e-3 * (1 + slope)), 1e-3);
+    if (slope < 1) NEAR(level[0].sums, 4 * MB / (5e-3 * (1 + slope)), 1e-3);
   }
 }
 
