@@ -192,6 +192,25 @@ Test(layouts, sums) {
               "mesh t = 2, u = 2 split k over t split j over u"));
 }
 
+/* Of one input a rank reads a part of each sample, of others a part of the samples: whole lines of memory, so
+ * that nothing lies between them. */
+static const char uneven[] = "model Uneven {\n"
+                             "  axis batch, seq = 32, a = 16\n"
+                             "  input y: real[batch, a]\n"
+                             "  input x: real[batch, seq]\n"
+                             "  input z: real[batch, a]\n"
+                             "  param w[seq], v[a] ~ normal(0.5)\n"
+                             "  e = dot[seq](x, w) * dot[a](y, v) - dot[a](z, v)\n"
+                             "  loss e * e per samples()\n"
+                             "}\n";
+Test(layouts, uneven) {
+  alike(&(Alike){NULL, uneven, NULL, .saves = true, .tolerance = 1e-5,
+                 .base = "bind batch = 16 micro 8 optimizer sgd(lr = 0.01) "},
+        NAMES("", "mesh t = 2 split seq, batch over t micro 4",
+              "mesh t = 4 split seq, batch over t micro 2",
+              "mesh t = 2, d = 2 split batch over d split seq, batch over t micro 2"));
+}
+
 /* The largest of logits that are elementwise, also where chunks of them are made again. */
 static const char capped[] = "model Capped {\n"
                              "  axis batch, seq, embed = 8, vocab = 12\n"
