@@ -77,9 +77,9 @@ static size_t large(const Link *l) {
 }
 
 /* A token bucket limits the links of containers and of rented machines (tc-tbf(8)). An exchange after a pause
- * is sooner than the next one then, by so many seconds. 0 if that is little, or if the slower of the first ones
- * and the faster of the next ones are not apart: beside other work a part of the rounds are neither full at the
- * beginning nor empty then. */
+ * is sooner than the next one then, by so many seconds: by what it takes where nothing disturbs it, as that
+ * makes it later alone. 0 if that is little, or if the slower of the first ones and the faster of the next ones
+ * are not apart: beside other work some find a bucket that is not full, or not empty. */
 typedef struct {
   double sooner, next;
 } Burst;
@@ -94,8 +94,10 @@ static Burst time_burst(const Link *l, size_t bytes) {
     first[r] = zx_measured(l->m, one);
     next[r] = zx_measured(l->m, other);
   }
-  double before = zx_median(first, ROUNDS), after = zx_median(next, ROUNDS), sooner = after - before;
-  bool apart = first[SLOW] < next[FAST]; /* they are sorted */
+  double after = zx_median(next, ROUNDS);
+  zx_median(first, ROUNDS); /* both are sorted from now on */
+  double sooner = after - first[FAST];
+  bool apart = first[SLOW] < next[FAST];
   return (Burst){apart && sooner > .03 * after ? sooner : 0, after};
 }
 
@@ -142,8 +144,7 @@ static bool fit(const Exchanges *e, Kind kind, double passes, double fixed, doub
   double a, b, moved_most = passes * (double)e->bytes[SIZES];
   for (int i = 1; i <= SIZES; i++) {
     double moved = passes * (double)e->bytes[i];
-    /* Where `fixed` is little surer than nothing, not too much is taken for it. */
-    double t = e->seconds[kind][i];
+    double t = e->seconds[kind][i]; /* what is fixed is not known well enough to leave less than a tenth */
     zx_fit_row(&f, moved, 2 * sqrt(moved), fmax(t / 10, t - fixed));
   }
   zx_fit(&f, &a, &b);
@@ -201,7 +202,9 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   double sooner = l->far ? sooner_by_burst(l, most) : 0;
   if (sooner > 0) l->drain = most;
   time_exchanges(l, size, most, &x);
-  double sum = x.seconds[SUMS][0]; /* a start and 2 steps latencies; a message is a start and a latency */
+  /* A small sum takes a start and 2 steps latencies, a message a start and a latency; both are measured, so
+   * there may be too little left for a start. */
+  double sum = x.seconds[SUMS][0];
   r.latency = fmax(LEAST, (sum - message) / (2 * l->steps - 1));
   r.start = message - r.latency;
   if (r.start < LEAST) r.start = LEAST, r.latency = fmax(LEAST, (sum - LEAST) / (2 * l->steps));

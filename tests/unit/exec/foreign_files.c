@@ -64,10 +64,11 @@ ZgGraph *foreign_graph(ZbArena *a) {
 }
 
 void count_reads(uint64_t *calls, uint64_t *bytes) {
-  char text[512] = "", *at[2];
+  char text[512] = "";
   int fd = open("/proc/thread-self/io", O_RDONLY);
   cr_assert(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
-  cr_assert((at[0] = strstr(text, "syscr: ")) && (at[1] = strstr(text, "rchar: ")));
-  *calls = strtoull(at[0] + 7, NULL, 10);
-  *bytes = strtoull(at[1] + 7, NULL, 10);
+  const char *number = strstr(text, "syscr: "), *all = strstr(text, "rchar: ");
+  cr_assert(number && all);
+  *calls = strtoull(number + 7, NULL, 10);
+  *bytes = strtoull(all + 7, NULL, 10);
 }

@@ -325,6 +325,19 @@ static void run_one(const Case *c, const Numbers *d, Mode mode, int shuffle, int
   tear_down(&call, buf);
 }
 
+/* Sanitizers look where a kernel reaches, which takes up to ten times as long; what comes out builds without
+ * them have seen. With them a mode is in one of the orders, of one case in another than of the next. */
+bool conform_leaves_none_out;
+static bool is_left_out(const Case *c, int mode, int shuffle) {
+#ifdef __SANITIZE_ADDRESS__
+  unsigned x = (unsigned)c->op + (unsigned)c->opt[0];
+  for (const char *p = c->dims; p && *p; p++) x = 31 * x + (unsigned char)*p;
+  return !conform_leaves_none_out && (x / 7 + (unsigned)mode) % SHUFFLES != (unsigned)shuffle;
+#else
+  return (void)c, (void)mode, (void)shuffle, false;
+#endif
+}
+
 void conform(const char *file, int line, const Case *c) {
   char place[128];
   const char *base = strrchr(file, '/');
@@ -337,17 +350,20 @@ void conform(const char *file, int line, const Case *c) {
       for (int k = 0; k < ZK_MAX_OUT; k++) free(want[k]);
       run_reference(c, &d, (Mode)mode, want);
     }
-    for (int shuffle = 0; shuffle < SHUFFLES; shuffle++)
+    for (int shuffle = 0; shuffle < SHUFFLES; shuffle++) {
+      if (is_left_out(c, mode, shuffle)) continue;
       for (int way = 0; way < backend.ways; way++) run_one(c, &d, (Mode)mode, shuffle, way, want, place);
+    }
     numbers_free(&d);
   }
   for (int k = 0; k < ZK_MAX_OUT; k++) free(want[k]);
 }
 
-void each_call(const Case *c, void (*fn)(const ZkCall *, void *), void *arg) {
+static void show_calls(const Case *c, bool all, void (*fn)(const ZkCall *, void *), void *arg) {
   for (int mode = 0; mode < (c->f32_only ? 1 : MODES); mode++) {
     Numbers d = numbers_new(c, (Mode)mode);
     for (int shuffle = 0; shuffle < SHUFFLES; shuffle++) {
+      if (!all && is_left_out(c, mode, shuffle)) continue;
       ZkCall call = make_call(c);
       Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
       set_up(c, &call, &d, (Mode)mode, false, shuffle, buf);
@@ -356,4 +372,9 @@ void each_call(const Case *c, void (*fn)(const ZkCall *, void *), void *arg) {
     }
     numbers_free(&d);
   }
+}
+
+void each_call(const Case *c, void (*fn)(const ZkCall *, void *), void *arg) { show_calls(c, true, fn, arg); }
+void each_made(const Case *c, void (*fn)(const ZkCall *, void *), void *arg) {
+  show_calls(c, false, fn, arg);
 }

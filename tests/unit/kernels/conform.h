@@ -67,12 +67,15 @@ typedef struct {
 
 #define CONFORM(...) conform(__FILE__, __LINE__, &(Case){__VA_ARGS__})
 void conform(const char *file, int line, const Case *c);
+extern bool conform_leaves_none_out; /* with sanitizers, either: for tests that count */
 
 /* Runs the back end's kernel on a call whose views have their memory, in way `way`. */
 void run_call(const ZkCall *call, int way);
 
-/* Shows fn the calls that conform would make of a case, without making them. */
+/* Shows fn the calls that a case is, without making them; and those that conform makes of it, which are fewer
+ * with sanitizers. */
 void each_call(const Case *c, void (*fn)(const ZkCall *call, void *arg), void *arg);
+void each_made(const Case *c, void (*fn)(const ZkCall *call, void *arg), void *arg);
 
 /* Results of the reference kernel in f64, in declared order, from malloc. Operands as conform has them in
  * f32. */

@@ -238,7 +238,8 @@ static double burst_in_traffic(int first, int next, double burst) {
   return level[1].burst;
 }
 
-/* Whatever else is sent makes no bucket of a link without one, and hides none: up to two rounds of nine. */
+/* Whatever else is sent makes no bucket of a link without one, in up to six rounds of nine, and hides none, in up
+ * to two: what delays a first exchange lets the bucket fill meanwhile, for the next one. */
 Test(links, traffic) {
   for (int n = 0; n < 10; n++) {
     double found = burst_in_traffic(0, n, 0);

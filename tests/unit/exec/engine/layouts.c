@@ -206,8 +206,7 @@ static const char uneven[] = "model Uneven {\n"
 Test(layouts, uneven) {
   alike(&(Alike){NULL, uneven, NULL, .saves = true, .tolerance = 1e-5,
                  .base = "bind batch = 16 micro 8 optimizer sgd(lr = 0.01) "},
-        NAMES("", "mesh t = 2 split seq, batch over t micro 4",
-              "mesh t = 4 split seq, batch over t micro 2",
+        NAMES("", "mesh t = 2 split seq, batch over t micro 4", "mesh t = 4 split seq, batch over t micro 2",
               "mesh t = 2, d = 2 split batch over d split seq, batch over t micro 2"));
 }
 

@@ -3,9 +3,9 @@
 #include "tests/unit/kernels/cuda/emu.h"
 
 static struct cublasLtContext *blas;
-void emu_use_blas(struct cublasLtContext *handle) { blas = handle; }
+void emu_use_blas(struct cublasLtContext *handle) { blas = handle, conform_leaves_none_out = true; }
 static struct cudnnContext *dnn;
-void emu_use_dnn(struct cudnnContext *handle) { dnn = handle; }
+void emu_use_dnn(struct cudnnContext *handle) { dnn = handle, conform_leaves_none_out = true; }
 static bool tf32, repeatable;
 void emu_use_flags(bool tf32_now, bool repeatable_now) { tf32 = tf32_now, repeatable = repeatable_now; }
 static int arch = 90;

@@ -52,7 +52,7 @@ Test(norm_pointwise, nvrtc) {
 #endif
 
 Test(norm_pointwise, emulated) {
-  for (size_t i = 0; i < nnorm_joined; i++) each_call(&norm_fused[i], collect, NULL);
+  for (size_t i = 0; i < nnorm_joined; i++) each_made(&norm_fused[i], collect, NULL);
   cr_assert(programs_count() >= 20);
   programs_build("ZkcRows");
   for (size_t i = 0; i < nnorm_joined; i++) conform(__FILE__, (int)i, &norm_fused[i]);

@@ -98,7 +98,7 @@ static void collect(const ZkCall *call, void *arg) {
 }
 
 static void collect_all(void) {
-  for (size_t i = 0; i < CASES; i++) each_call(&cases[i], collect, NULL);
+  for (size_t i = 0; i < CASES; i++) each_made(&cases[i], collect, NULL);
   cr_assert(programs_count() >= 10);
 }
 

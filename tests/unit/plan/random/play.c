@@ -522,6 +522,11 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
     }
 }
 
+/* With sanitizers a part of the least is. */
+static bool enough(uint32_t played, uint32_t least, bool beside) {
+  return EACH > 1 && played * EACH >= least && beside;
+}
+
 /* Recipes that plan, with few ranks and in f32; unless `supports` is NULL, with nodes fused
  * to the ops before them. `more`: what is added to each recipe. beside: for a device on which collectives go
  * beside calls, where nothing of one may matter to others, whenever within its time it happens. */
@@ -530,7 +535,7 @@ static void many_with(const char *more, int m, uint32_t from, uint32_t to, uint3
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t played = 0;
   uint64_t went_beside = 0;
-  for (uint32_t i = from; i < to; i++) {
+  for (uint32_t i = from; i < to && !enough(played, least, !beside || went_beside > 10); i++) {
     ZbText t = {0};
     put_recipe(m, i, &t);
     zb_text_add(&t, "%s", more);
@@ -572,7 +577,7 @@ static void many_with(const char *more, int m, uint32_t from, uint32_t to, uint3
     zb_text_free(&t);
   }
   cr_log_info("%s: %u plans played", random_models[m].name, played);
-  cr_assert_geq(played, least);
+  cr_assert_geq(played * EACH, least);
   cr_assert(beside ? went_beside > 10 : !went_beside, "%llu", (unsigned long long)went_beside);
   model_close(&x);
 }
