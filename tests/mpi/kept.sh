@@ -3,8 +3,10 @@
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
 
+# Steps of some milliseconds: a minute of them is made again below, where other tests may keep the cores, and a wait for
+# another rank takes longer than a small step.
 cat >recipes.zug <<'END'
-recipe one { optimizer sgd(lr = 0.1)   bind batch = 4, seq = 16   micro 2 }
+recipe one { optimizer sgd(lr = 0.1)   bind batch = 512, seq = 16   micro 2 }
 recipe two from one { mesh data = 2   split batch over data }
 recipe four from one { mesh data = 4   split batch over data   micro 1 }
 END
