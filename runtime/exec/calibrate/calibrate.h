@@ -69,7 +69,7 @@ ZkCall zx_product(ZkElem elem, int64_t rows, int64_t columns, int64_t depth);
 typedef struct {
   int size;                                                      /* members; 1: nothing to measure */
   double link, sums, latency, start, ramp, burst, steal, beside; /* burst: 0 where there is none */
-  bool hidden; /* by what else the machine does: larger exchanges took no longer */
+  bool hidden; /* larger exchanges took no longer, for what else the machine does */
 } ZxLinkRates;
 /* Collective: those inside nodes, and those between them. `product`: a trial to compute beside them. */
 void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]);

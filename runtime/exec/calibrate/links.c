@@ -76,13 +76,14 @@ static size_t large(const Link *l) {
   return bytes;
 }
 
-/* A token bucket limits the links of containers and of rented machines (tc-tbf(8)). An exchange after a pause
- * is sooner than the next one then, by so many seconds: by what it takes where nothing disturbs it, as that
- * makes it later alone. 0 if that is little, or if the slower of the first ones and the faster of the next ones
- * are not apart: beside other work some find a bucket that is not full, or not empty. */
+/* A token bucket limits the links of containers and of rented machines (tc-tbf(8)). */
 typedef struct {
-  double sooner, next;
+  double sooner; /* seconds by which an exchange after a pause takes less than the next one */
+  double next;   /* seconds that this one takes */
 } Burst;
+/* An exchange after a pause finds the bucket full. Whatever disturbs it makes it later, so it is taken by what
+ * the sooner ones need. 0 if that is little, or if the slower of the first ones and the faster of the next ones
+ * are not apart: beside other work some find a bucket that is not full, or not empty. */
 static Burst time_burst(const Link *l, size_t bytes) {
   enum { SLOW = 2 * ROUNDS / 3, FAST = ROUNDS - 1 - SLOW };
   double first[ROUNDS], next[ROUNDS];

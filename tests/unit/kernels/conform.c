@@ -325,8 +325,8 @@ static void run_one(const Case *c, const Numbers *d, Mode mode, int shuffle, int
   tear_down(&call, buf);
 }
 
-/* Sanitizers look where a kernel reaches, which takes up to ten times as long; what comes out builds without
- * them have seen. With them a mode is in one of the orders, of one case in another than of the next. */
+/* Sanitizers look where a kernel reaches, and make it up to ten times as slow; results are compared in builds
+ * without them, too. With them each mode runs in one order of axes, which differs from case to case. */
 bool conform_leaves_none_out;
 static bool is_left_out(const Case *c, int mode, int shuffle) {
 #ifdef __SANITIZE_ADDRESS__

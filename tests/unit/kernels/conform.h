@@ -67,7 +67,8 @@ typedef struct {
 
 #define CONFORM(...) conform(__FILE__, __LINE__, &(Case){__VA_ARGS__})
 void conform(const char *file, int line, const Case *c);
-extern bool conform_leaves_none_out; /* with sanitizers, either: for tests that count */
+/* Builds with sanitizers leave out two of three orders of axes, but for tests that count calls. */
+extern bool conform_leaves_none_out;
 
 /* Runs the back end's kernel on a call whose views have their memory, in way `way`. */
 void run_call(const ZkCall *call, int way);

@@ -522,7 +522,7 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
     }
 }
 
-/* With sanitizers a part of the least is. */
+/* With sanitizers a third of the least that are played is. */
 static bool enough(uint32_t played, uint32_t least, bool beside) {
   return EACH > 1 && played * EACH >= least && beside;
 }
