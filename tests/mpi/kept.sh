@@ -3,8 +3,8 @@
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
 
-# Steps of some milliseconds: a minute of them is made again below, where other tests may keep the cores, and a wait for
-# another rank takes longer than a small step.
+# A step takes some milliseconds. All steps up to the stop are made again below, and a small step beside other tests takes a
+# hundred times as long as alone: it waits for a rank that has no core.
 cat >recipes.zug <<'END'
 recipe one { optimizer sgd(lr = 0.1)   bind batch = 512, seq = 16   micro 2 }
 recipe two from one { mesh data = 2   split batch over data }

@@ -41,12 +41,16 @@ static void pause_links(const Link *l) {
   nanosleep(&t, NULL);
 }
 
-/* The mean of n. Ranks of no group wait. */
-static double time_exchange(const Link *l, Kind kind, size_t bytes, int n) {
-  l->m->c->t->barrier(l->m->c);
+/* The mean of n, from now on. 0 on ranks of no group. */
+static double time_at_once(const Link *l, Kind kind, size_t bytes, int n) {
   double from = zb_now();
   for (int i = 0; i < n && l->group >= 0; i++) exchange(l, kind, bytes);
   return l->group >= 0 ? (zb_now() - from) / n : 0;
+}
+/* The same, when all ranks have come. */
+static double time_exchange(const Link *l, Kind kind, size_t bytes, int n) {
+  l->m->c->t->barrier(l->m->c);
+  return time_at_once(l, kind, bytes, n);
 }
 
 /* One way of a message between the first two of a group; peer < 0: this rank is neither. */
@@ -81,17 +85,15 @@ typedef struct {
   double sooner; /* seconds by which an exchange after a pause takes less than the next one */
   double next;   /* seconds that this one takes */
 } Burst;
-/* An exchange after a pause finds the bucket full. Whatever disturbs it makes it later, so it is taken by what
- * the sooner ones need. 0 if that is little, or if the slower of the first ones and the faster of the next ones
- * are not apart: beside other work some find a bucket that is not full, or not empty. */
+/* An exchange after a pause finds the bucket full; the next one finds it empty. What disturbs the first
+ * makes it later, so its time is that of the sooner ones. `sooner` is 0 if it is little, or if the slower
+ * first ones and the faster next ones are not apart: other work then decides what an exchange takes. */
 static Burst time_burst(const Link *l, size_t bytes) {
   enum { SLOW = 2 * ROUNDS / 3, FAST = ROUNDS - 1 - SLOW };
   double first[ROUNDS], next[ROUNDS];
   for (int r = 0; r < ROUNDS; r++) {
     pause_links(l);
-    double one = time_exchange(l, GATHER, bytes, 1), from = zb_now();
-    if (l->group >= 0) exchange(l, GATHER, bytes);
-    double other = l->group >= 0 ? zb_now() - from : 0;
+    double one = time_exchange(l, GATHER, bytes, 1), other = time_at_once(l, GATHER, bytes, 1);
     first[r] = zx_measured(l->m, one);
     next[r] = zx_measured(l->m, other);
   }
@@ -102,8 +104,8 @@ static Burst time_burst(const Link *l, size_t bytes) {
   return (Burst){apart && sooner > .03 * after ? sooner : 0, after};
 }
 
-/* Of a large exchange and a quarter of it, of which a small bucket is a larger part. That one says nothing where
- * the bucket had enough for a second one, too. */
+/* A small bucket shows more in a quarter of the largest exchange. A bucket that is not empty after two
+ * quarters does not show in them. */
 static double sooner_by_burst(const Link *l, size_t most) {
   Burst quarter = time_burst(l, most / 4), all = time_burst(l, most);
   return quarter.next > all.next / 8 ? fmax(quarter.sooner, all.sooner) : all.sooner;
@@ -137,20 +139,20 @@ static void time_exchanges(const Link *l, int size, size_t most, Exchanges *x) {
     x->seconds[i % KINDS][i / KINDS] = zx_measured(l->m, zx_median(round[i], ROUNDS));
 }
 
-/* Of t = fixed + x + 2 sqrt(ramp x), x = moved / rate; `passes`: bytes that are moved for one of the tensor.
- * False: by sizes there is no rate, as where other work on the machine takes longer than any exchange. It is
- * the largest one's then. */
+/* Of t = fixed + x + 2 sqrt(ramp x), x = moved / rate; `passes`: bytes that are moved for one of the
+ * tensor. False where larger exchanges take no longer, since other work on the machine delays all of them
+ * by more: the rate is the largest one's then. */
 static bool fit(const Exchanges *e, Kind kind, double passes, double fixed, double *rate, double *ramp) {
   ZxFit f = {.x = 0};
-  double a, b, moved_most = passes * (double)e->bytes[SIZES];
+  double a, b;
   for (int i = 1; i <= SIZES; i++) {
     double moved = passes * (double)e->bytes[i];
-    double t = e->seconds[kind][i]; /* what is fixed is not known well enough to leave less than a tenth */
+    double t = e->seconds[kind][i]; /* `fixed` is measured, too: it takes no more than nine tenths */
     zx_fit_row(&f, moved, 2 * sqrt(moved), fmax(t / 10, t - fixed));
   }
   zx_fit(&f, &a, &b);
   bool by_size = a > 0 && e->seconds[kind][SIZES] > 2 * e->seconds[kind][0];
-  if (!by_size) a = e->seconds[kind][SIZES] / moved_most, b = 0;
+  if (!by_size) a = e->seconds[kind][SIZES] / (passes * (double)e->bytes[SIZES]), b = 0;
   *rate = 1 / a;
   *ramp = fmax(1e-9, b * b * *rate);
   return by_size;
@@ -203,8 +205,8 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   double sooner = l->far ? sooner_by_burst(l, most) : 0;
   if (sooner > 0) l->drain = most;
   time_exchanges(l, size, most, &x);
-  /* A small sum takes a start and 2 steps latencies, a message a start and a latency; both are measured, so
-   * there may be too little left for a start. */
+  /* A small sum takes a start and 2 steps latencies, a message takes a start and a latency. Both are
+   * measured, so nothing may be left for a start. */
   double sum = x.seconds[SUMS][0];
   r.latency = fmax(LEAST, (sum - message) / (2 * l->steps - 1));
   r.start = message - r.latency;
@@ -212,9 +214,8 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   /* While nothing moves a bucket fills: of exchanges one behind another that is what they are sooner by. */
   double gather = r.start + ring * r.latency, sums = r.start + 2 * l->steps * r.latency;
   bool by_size = fit(&x, GATHER, moved, l->drain ? 0 : gather, &r.link, &r.ramp);
-  by_size &= fit(&x, SUMS, 2 * moved, l->drain ? 0 : sums, &r.sums, &nothing);
-  r.hidden = !by_size;
-  r.burst = l->drain && by_size ? (sooner + gather) * r.link : 0;
+  r.hidden = !fit(&x, SUMS, 2 * moved, l->drain ? 0 : sums, &r.sums, &nothing) || !by_size;
+  r.burst = l->drain && !r.hidden ? (sooner + gather) * r.link : 0;
   share(l, t, product, most, &r);
   l->drain = 0;
   return r;

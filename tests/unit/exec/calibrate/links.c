@@ -214,20 +214,24 @@ Test(links, limits) {
   NEAR(level[0].beside, .05, 1e-5);
 }
 
-/* An exchange behind a pause is later by so much, in so many of nine rounds; the next one in so many others. */
+/* Which gather it is behind a pause, from 1. 0: another exchange, or there was no pause yet. */
+static int behind_pause(int op) {
+  static uint64_t naps;
+  static int n;
+  if (machine.naps != naps) naps = machine.naps, n = 0;
+  return op == GATHER && naps ? ++n : 0;
+}
+
+/* The first exchange behind a pause is late in so many of nine rounds, the next one in so many others. */
 static struct {
   int first, next;
-  double by;
+  double by; /* seconds */
 } late_rounds;
 static double late(int op, size_t bytes) {
-  static uint64_t naps;
-  static int round, of_round;
   (void)bytes;
-  if (machine.naps != naps) naps = machine.naps, round++, of_round = 0;
-  if (op != GATHER || !naps || ++of_round > 2) return 0;
-  return of_round == 1 && round % 9 < late_rounds.first      ? late_rounds.by
-         : of_round == 2 && 8 - round % 9 < late_rounds.next ? late_rounds.by
-                                                             : 0;
+  int n = behind_pause(op), round = (int)(machine.naps % 9);
+  bool is_late = (n == 1 && round < late_rounds.first) || (n == 2 && 8 - round < late_rounds.next);
+  return is_late ? late_rounds.by : 0;
 }
 
 static double burst_in_traffic(int first, int next, double by, double burst) {
@@ -242,8 +246,8 @@ static double burst_in_traffic(int first, int next, double by, double burst) {
   return level[1].burst;
 }
 
-/* Whatever else is sent makes no bucket of a link without one, in up to six rounds of nine, and hides none, in up
- * to two: what delays a first exchange lets the bucket fill meanwhile, for the next one. */
+/* Other traffic in up to six rounds of nine makes no bucket of a link without one. In up to two it hides
+ * none: what delays a first exchange lets the bucket fill for the next one. */
 Test(links, traffic) {
   for (int n = 0; n < 10; n++) {
     double found = burst_in_traffic(0, n, 5e-3, 0);
@@ -258,16 +262,13 @@ Test(links, traffic) {
   NEAR(burst_in_traffic(6, 9, 1e-3, 250e3), 250e3, .04);
 }
 
-/* A bucket that has enough for two exchanges of a quarter says nothing by these, whatever makes the second one
- * later; here the large ones say nothing, either, since half of them find the bucket empty. */
+/* A bucket that has enough for two quarters does not show in them, whatever makes the second one later.
+ * Here it does not show in the large ones, either: half of them find it empty. */
 static double late_quarter(int op, size_t bytes) {
-  static uint64_t naps;
-  static int of_round;
-  if (machine.naps != naps) naps = machine.naps, of_round = 0;
-  if (op != GATHER || !naps || naps > 18) return 0;
-  of_round++;
-  if (bytes == 256 * KB) return of_round == 2 ? 50e-6 : 0;
-  return bytes == MB && of_round == 1 && naps % 2 ? 13e-3 : 0;
+  int n = behind_pause(op);
+  if (machine.naps > 18) return 0;
+  if (bytes == 256 * KB) return n == 2 ? 50e-6 : 0;
+  return bytes == MB && n == 1 && machine.naps % 2 ? 13e-3 : 0;
 }
 Test(links, two_in_a_bucket) {
   ZxLinkRates level[2];
@@ -278,17 +279,15 @@ Test(links, two_in_a_bucket) {
   cr_expect_eq(level[1].burst, 0, "%g", level[1].burst);
 }
 
-/* A machine on which whatever is exchanged takes 5 ms, and little more for more bytes: of 4 MB, the largest then,
- * is known what they took, and that it says little. */
+/* A machine on which every exchange takes 5 ms, and little more for more bytes. The largest is of 4 MB
+ * then, and what it took is all that is known. */
 static double slope[2];      /* of gathers and sums: by how many times that 4 MB take longer */
 static double small, second; /* seconds more of 1 KB; of the second exchange behind a pause */
 static double hides(int op, size_t bytes) {
-  static uint64_t naps;
-  static int of_round;
-  if (machine.naps != naps) naps = machine.naps, of_round = 0;
   if (op != GATHER && op != SUMS) return 0;
   double x = (double)bytes / (4 * MB) * slope[op == SUMS];
-  return 5e-3 * (1 + x) + (bytes == KB ? small : 0) + (naps && naps <= 18 && ++of_round == 2 ? second : 0);
+  bool is_second = behind_pause(op) == 2 && machine.naps <= 18;
+  return 5e-3 * (1 + x) + (bytes == KB ? small : 0) + (is_second ? second : 0);
 }
 static void measure_hidden(int of, double gather, double sums, ZxLinkRates level[2]) {
   machine_ranks(0, 2, of ? (int[]){0, 1} : (int[]){0, 0});
@@ -325,7 +324,8 @@ Test(links, hidden_bucket) {
   cr_expect(level[1].hidden && level[1].burst == 0, "%g", level[1].burst);
 }
 
-/* What is fixed is measured with small ones: where these take longer than larger ones rates are still such. */
+/* What is fixed is measured with small ones. Where these take longer than larger ones rates are near
+ * enough. */
 Test(links, slow_small_ones) {
   ZxLinkRates level[2];
   small = .6e-3;
