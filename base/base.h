@@ -146,6 +146,13 @@ void zb_text_json(ZbText *t, const char *s);
 void zb_text_json_n(ZbText *t, const char *s, size_t n); /* the same of s[0..n), without quotes */
 /* UTF-8 of a character, which is none of the surrogates; returns its bytes. */
 size_t zb_utf8(char out[4], uint32_t c);
+/* Parses text[0..n), all of which must be one JSON value. A cJSON node takes some forty times the bytes of "1,",
+ * so a value must have `sparse` bytes of text on average, some thousands of values apart. NULL with a message
+ * that begins with "it". Where memory ends, so does the program: that says nothing about the text. */
+struct cJSON *zb_json_parse(const char *text, size_t n, size_t sparse, ZbErr *err);
+/* `sparse` of files of weights and of their lists, each value of which has a name or stands beside one; and of
+ * all others. */
+enum { ZB_JSON_NAMED = 6, ZB_JSON_ANY = 2 };
 /* Whether s ends with `end`, and is longer. */
 bool zb_ends(const char *s, const char *end);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */

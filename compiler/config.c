@@ -53,7 +53,7 @@ static const char *value_text(Elab *e, const ZlConfigValue *v) {
 
 /* Whether what the file has is the value `text`. */
 static bool same_value(const cJSON *found, const char *text) {
-  cJSON *want = cJSON_Parse(text);
+  cJSON *want = zb_json_parse(text, strlen(text), ZB_JSON_ANY, NULL);
   bool same = want && cJSON_Compare(found, want, true);
   if (want && cJSON_IsNumber(want) && cJSON_IsNumber(found)) same = want->valuedouble == found->valuedouble;
   cJSON_Delete(want);
@@ -109,13 +109,11 @@ bool config_open(Elab *e) {
     if (*err.help) zl_help(d, "%s", err.help);
     return false;
   }
-  const char *end = NULL;
-  cJSON *json = cJSON_ParseWithLengthOpts(text, n, &end, false);
-  while (json && end < text + n && *end && strchr(" \t\r\n", *end)) end++;
-  if (!json || !cJSON_IsObject(json) || end != text + n) {
+  cJSON *json = zb_json_parse(text, n, ZB_JSON_ANY, &err);
+  if (!cJSON_IsObject(json)) {
+    zl_report(e->diags, ZL_Z1009, ZL_NOWHERE, "%s as a config: %s", zb_strdup(e->arena, path),
+              json ? "it is not a JSON object" : err.text);
     cJSON_Delete(json);
-    zl_report(e->diags, ZL_Z1009, ZL_NOWHERE, "%s is no JSON object%s", zb_strdup(e->arena, path),
-              end && !json ? zb_printf(e->arena, ": byte %td", end - text) : "");
     return false;
   }
   e->config = ZB_NEW(e->arena, Config);

@@ -59,14 +59,7 @@ static cJSON *parse(const char *json, size_t n, ZbErr *err) {
     zb_fail(err, NULL, "it has the character U+0000, which is not supported");
     return NULL;
   }
-  const char *end = json;
-  cJSON *root = cJSON_ParseWithLengthOpts(json, n, &end, false);
-  size_t at = (size_t)(end - json);
-  while (root && at < n && strchr(" \t\r\n", json[at])) at++;
-  if (root && at == n) return root;
-  cJSON_Delete(root);
-  zb_fail(err, NULL, "it is no JSON (byte %zu)", at);
-  return NULL;
+  return zb_json_parse(json, n, ZB_JSON_ANY, err);
 }
 
 static ZtTokenizer *refuse(const char *name, ZbErr *err) {

@@ -56,7 +56,7 @@ static bool good_step(ZvLines *l, const cJSON *o, ZbErr *err) {
 
 cJSON *zv_next(ZvLines *l, ZbErr *err) {
   if (!read_line(l, err)) return NULL;
-  cJSON *o = strlen(l->line.s) == l->line.len ? cJSON_ParseWithOpts(l->line.s, NULL, true) : NULL;
+  cJSON *o = zb_json_parse(l->line.s, l->line.len, ZB_JSON_ANY, NULL);
   if (!cJSON_IsObject(o)) wrong(l, err, o ? "no JSON object" : "no JSON");
   else if (good_step(l, o, err)) return o;
   cJSON_Delete(o);

@@ -163,7 +163,7 @@ index 's/"weight_map":{/"weight_map":7,"map":{/' &&
   wrong "$bad/model.safetensors.index.json: 'nothing' stands where 'wte' should"
 index "s/\"wpe\":\"[^\"]*\"/&,&/" && wrong "$bad/model.safetensors.index.json: 'wpe' stands where"
 index 's/"}}$/","more":"x"}}/' && wrong "$bad/model.safetensors.index.json: tensor 'more' is none of this checkpoint's"
-index 's/}$//' && wrong "$bad/model.safetensors.index.json is no JSON"
+index 's/}$//' && wrong "$bad/model.safetensors.index.json: it is not JSON"
 broken && rm $bad/optimizer.safetensors.index.json && wrong "cannot open $bad/optimizer.safetensors.index.json"
 broken && mv $bad broken/step-00000006 && bad=broken/step-00000006 &&
   wrong "$bad is by its manifest the checkpoint of step 5: a copy, or renamed"

@@ -183,13 +183,17 @@ static bool get_digest(const cJSON *x, uint64_t *out) {
 }
 
 static bool get_facts(const Reader *r, const cJSON *root, ZxManifest *m) {
-  for (const cJSON *k = member(root, "facts") ? member(root, "facts")->child : NULL; k; k = k->next)
+  const cJSON *facts = member(root, "facts");
+  if (facts && !cJSON_IsObject(facts)) return altered(r, "its `facts` is not an object");
+  for (const cJSON *k = facts ? facts->child : NULL; k; k = k->next) {
+    if (!cJSON_IsObject(k)) return altered(r, "one kind of its facts is not an object");
     for (const cJSON *x = k->child; x; x = x->next) {
-      if (!cJSON_IsString(x)) return altered(r, "one of its facts is no text");
+      if (!cJSON_IsString(x)) return altered(r, "one of its facts is not a text");
       ZxCkptFact f = {zb_strdup(r->a, k->string), zb_strdup(r->a, x->string),
                       zb_strdup(r->a, x->valuestring)};
       ZB_PUSH(r->a, m->facts, m->nfacts, f);
     }
+  }
   return true;
 }
 
@@ -313,8 +317,8 @@ ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err) {
     return NULL;
   }
   if (!check_sum(&r, text, n, &m->checksum)) return NULL;
-  cJSON *root = cJSON_ParseWithLength(text, n);
-  bool ok = root ? get_all(&r, root, m) : altered(&r, "it is no JSON");
+  cJSON *root = zb_json_parse(text, n, ZB_JSON_NAMED, &why);
+  bool ok = root ? get_all(&r, root, m) : altered(&r, why.text);
   cJSON_Delete(root);
   return ok ? m : NULL;
 }

@@ -270,12 +270,13 @@ static bool read_head(ZxWeights *w, uint64_t size, ZbErr *err) {
     return zb_fail(err, bad,
                    "%s is not a safetensors file, or truncated: a header of %" PRIu64 " bytes in %" PRIu64,
                    w->name, len, size);
-  char *text = malloc(len + 1);
-  if (!text) zb_out_of_memory(0);
-  text[len] = 0; /* a NUL inside ends the text early, which the parser takes for its end and refuses */
+  char *text = malloc(len);
+  if (!text && len) zb_out_of_memory(len);
+  ZbErr why;
   bool ok = zb_read_at(w->fd, w->name, text, len, 8, err);
-  cJSON *root = ok ? cJSON_ParseWithOpts(text, NULL, 1) : NULL;
-  if (ok && !cJSON_IsObject(root)) ok = zb_fail(err, bad, "%s: its header is no JSON object", w->name);
+  cJSON *root = ok ? zb_json_parse(text, len, ZB_JSON_NAMED, &why) : NULL;
+  if (ok && !root) ok = zb_fail(err, bad, "%s, header: %s", w->name, why.text);
+  if (ok && !cJSON_IsObject(root)) ok = zb_fail(err, bad, "%s: its header is not a JSON object", w->name);
   ok = ok && read_tensors(w, root, 8 + len, size, err);
   cJSON_Delete(root);
   free(text);

@@ -109,8 +109,9 @@ static void verify_index(Verify *v, const char *name, uint32_t from, uint32_t to
   ZbErr err = {0};
   size_t n;
   char *text = zb_read_file(v->a, path, INDEX_LIMIT, &n, &err);
-  cJSON *root = text ? cJSON_ParseWithLength(text, n) : NULL;
-  bool ok = text && (root || zb_fail(&err, NULL, "%s is no JSON", zb_show(path)));
+  ZbErr why;
+  cJSON *root = text ? zb_json_parse(text, n, ZB_JSON_NAMED, &why) : NULL;
+  bool ok = text && (root || zb_fail(&err, NULL, "%s: %s", zb_show(path), why.text));
   ok = ok && check_map(v, path, cJSON_GetObjectItemCaseSensitive(root, "weight_map"), from, to, &err);
   cJSON_Delete(root);
   if (!ok) tell_wrong(v, &err);

@@ -39,7 +39,7 @@ static const char *keep_numbers(cJSON *x, const char *s) {
 }
 
 static cJSON *parse(const char *text) {
-  cJSON *x = cJSON_ParseWithOpts(text, NULL, 1);
+  cJSON *x = zb_json_parse(text, strlen(text), ZB_JSON_ANY, NULL);
   if (x) keep_numbers(x, text);
   return x;
 }

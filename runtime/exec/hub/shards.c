@@ -60,8 +60,9 @@ static bool read_index(Index *x, ZbErr *err) {
   size_t n;
   char *text = zb_read_file(x->a, x->path, INDEX_LIMIT, &n, err);
   if (!text) return false;
-  cJSON *root = cJSON_ParseWithLength(text, n);
-  bool ok = (root || zb_fail(err, help, "%s is no JSON", zb_show(x->path))) &&
+  ZbErr why;
+  cJSON *root = zb_json_parse(text, n, ZB_JSON_NAMED, &why);
+  bool ok = (root || zb_fail(err, help, "%s: %s", zb_show(x->path), why.text)) &&
             read_map(x, cJSON_GetObjectItemCaseSensitive(root, "weight_map"), err);
   cJSON_Delete(root);
   return ok;

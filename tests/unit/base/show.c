@@ -5,6 +5,8 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static void shows(const char *s, size_t n, const char *want) { cr_expect_str_eq(zb_show_n(s, n), want); }
 #define SHOWS(literal, want) shows(literal, sizeof literal - 1, want)
@@ -95,6 +97,20 @@ Test(show, what_is_long_keeps_its_ends) {
       if (u < 3) cr_expect(!strchr(t, '\\'), "cut within a character: %s", t);
     }
   free(s);
+}
+
+/* A page that nothing may be read before ends at the text's first byte. */
+Test(show, nothing_is_read_before_the_text) {
+  long page = sysconf(_SC_PAGESIZE);
+  char *p = mmap(NULL, 2 * (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  cr_assert(p != MAP_FAILED && mprotect(p, (size_t)page, PROT_NONE) == 0);
+  char *s = p + page;
+  memset(s, 0xfe, 200);
+  for (size_t n = 1; n <= 200; n++) {
+    const char *t = zb_show_n(s, n);
+    cr_expect(strlen(t) < ZB_SHOWN && (strstr(t, "...") == NULL) == (4 * n < ZB_SHOWN), "%zu bytes: %s", n, t);
+  }
+  munmap(p, 2 * (size_t)page);
 }
 
 Test(show, eight_at_a_time) {

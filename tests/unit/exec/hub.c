@@ -79,7 +79,7 @@ Test(hub, shards_that_are_none) {
   static const struct {
     const char *index, *words;
   } cases[] = {
-      {"{", "index.json is no JSON"},
+      {"{", "index.json: it is not JSON"},
       {"[]", "has no `weight_map`"},
       {"{\"weight_map\":{}}", "has no `weight_map`"},
       {"{\"weight_map\":{\"a\":\"../x-1.safetensors\"}}", "no safetensors file beside it"},

@@ -159,10 +159,10 @@ Test(weights, damaged_files) {
   static const struct {
     const char *head, *words;
   } bad[] = {
-      {"", "its header is no JSON object"},
-      {"[1]", "its header is no JSON object"},
-      {"{", "its header is no JSON object"},
-      {"{} x", "its header is no JSON object"},
+      {"", "header: it is not JSON"},
+      {"[1]", "its header is not a JSON object"},
+      {"{", "header: it is not JSON"},
+      {"{} x", "header: it is not JSON"},
       {"{\"a\":3}", "an entry of its header is no tensor"},
       {"{" T("a", "F99", "[2]", "[0,8]") "}", "'a' has no known dtype"},
       {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", "'a' has no known dtype"},
@@ -248,7 +248,7 @@ Test(weights, files_that_are_none) {
   says(err, "it has 7 bytes");
   scratch_write("f", "\0\0\0\0\0\0\0\0", 8);
   cr_expect(!zx_weights_open(scratch("f"), false, &err));
-  says(err, "its header is no JSON object");
+  says(err, "header: it is not JSON");
   scratch_write("f", "\5\0\0\0\0\0\0\0{}  ", 12);
   cr_expect(!zx_weights_open(scratch("f"), false, &err));
   says(err, "a header of 5 bytes in 12");

@@ -14,9 +14,9 @@
 static const struct {
   const char *json, *says;
 } refused[] = {
-    {"", "it is no JSON (byte 0)"},
-    {"{\"model\": ", "it is no JSON"},
-    {"{} x", "it is no JSON (byte 3)"},
+    {"", "it is not JSON (byte 0)"},
+    {"{\"model\": ", "it is not JSON"},
+    {"{} x", "it is not JSON (byte 3)"},
     {"[]", "it is no JSON object"},
     {"{}", "it has no `model`"},
     {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {}}}", "the model WordLevel is not supported"},
