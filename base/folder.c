@@ -28,7 +28,7 @@ bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr
 }
 
 static bool cannot_remove(const char *path, ZbErr *err) {
-  return zb_fail(err, "remove it by hand", "cannot remove %s: %s", zb_show(path), strerror(errno));
+  return zb_fail_errno(err, errno, "remove it by hand", "cannot remove %s", zb_show(path));
 }
 
 bool zb_clear_folder(const char *path, bool (*ours)(const char *name), ZbErr *err) {

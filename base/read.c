@@ -94,7 +94,7 @@ static FILE *open_pipe(int fd, const char *path, const struct stat *st, ZbErr *e
   FILE *f = fcntl(fd, F_SETFL, 0) < 0 ? NULL : fdopen(fd, "r");
   if (f && got > 0) ungetc((unsigned char)first, f);
   if (f && (got > 0 || waits)) return f;
-  zb_fail(err, NULL, "cannot read %s: %s", zb_show(path), strerror(errno));
+  zb_fail_errno(err, errno, NULL, "cannot read %s", zb_show(path));
   if (f) fclose(f);
   else close(fd);
   return NULL;
@@ -107,7 +107,7 @@ FILE *zb_open_stream(const char *path, ZbErr *err) {
   if (S_ISFIFO(st.st_mode)) return open_pipe(fd, path, &st, err);
   if (!S_ISREG(st.st_mode)) return refuse(fd, path, &st, NULL, err), NULL;
   FILE *f = fdopen(fd, "r");
-  if (!f) close(fd), zb_fail(err, NULL, "cannot read %s: %s", zb_show(path), strerror(errno));
+  if (!f) zb_fail_errno(err, errno, NULL, "cannot read %s", zb_show(path)), close(fd);
   return f;
 }
 

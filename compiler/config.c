@@ -105,8 +105,7 @@ bool config_open(Elab *e) {
   const char *path = zb_show(e->opt->config),
              *text = zb_read_file(e->arena, e->opt->config, MAX_FILE, &n, &err);
   if (!text) {
-    ZlDiag *d = zl_report(e->diags, ZL_Z1009, ZL_NOWHERE, "%s", err.text);
-    if (*err.help) zl_help(d, "%s", err.help);
+    zl_report_unread(e->diags, ZL_Z1009, ZL_NOWHERE, &err);
     return false;
   }
   cJSON *json = zb_json_parse(text, n, ZB_JSON_ANY, &err);

@@ -40,6 +40,7 @@ struct ZlDiags {
   ZlDiag **at;
   uint32_t n;
   size_t errors, warnings, dropped;
+  bool passing;
 };
 
 ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s) {
@@ -56,6 +57,7 @@ const char *zl_first_error(const ZlDiags *d) {
     if (codes[d->at[i]->code].severity == ERROR) return d->at[i]->text;
   return NULL;
 }
+bool zl_passing(const ZlDiags *d) { return d->passing; }
 bool zl_full(const ZlDiags *d) { return d->n == MAX_KEPT; }
 const char *zl_code_name(ZlCode code) { return codes[code].name; }
 
@@ -116,6 +118,13 @@ ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...) {
   else d->warnings++;
   if (d->n == MAX_KEPT) d->dropped++;
   else ZB_PUSH(d->arena, d->at, d->n, g);
+  return g;
+}
+
+ZlDiag *zl_report_unread(ZlDiags *d, ZlCode code, ZlSpan span, const ZbErr *err) {
+  ZlDiag *g = zl_report(d, code, span, "%s", err->text);
+  if (*err->help) zl_help(g, "%s", err->help);
+  d->passing |= err->passing;
   return g;
 }
 

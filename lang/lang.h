@@ -43,6 +43,10 @@ ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s);
  * at the same span with the same text is reported once. */
 ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Reports that a file cannot be read, as `err` says. */
+ZlDiag *zl_report_unread(ZlDiags *d, ZlCode code, ZlSpan span, const ZbErr *err);
+/* Whether the reason of any of these may pass: a file system that fails now, not a path that is wrong. */
+bool zl_passing(const ZlDiags *d);
 /* Under the primary caret. */
 void zl_label(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Second place. */

@@ -136,8 +136,7 @@ static void resolve(Loader *l, const Entry *from, ZlUse *u) {
   }
   ZbErr err;
   if (!c.text && !(c.text = zb_read_file(l->arena, c.name, ZL_MAX_FILE, &c.n, &err))) {
-    ZlDiag *g = zl_report(l->diags, ZL_Z0004, u->path.span, "%s", err.text);
-    if (*err.help) zl_help(g, "%s", err.help);
+    zl_report_unread(l->diags, ZL_Z0004, u->path.span, &err);
     return;
   }
   u->file = load(l, &c, c.text, c.n);
@@ -210,8 +209,7 @@ ZlProgram *zl_load(ZbArena *a, ZlSources *s, ZlDiags *d, const char *path, const
   Candidate c = {.name = path, .key = real_path(a, path)};
   c.text = zb_read_file(a, path, ZL_MAX_FILE, &c.n, &err);
   if (!c.text) {
-    ZlDiag *g = zl_report(d, ZL_Z0004, ZL_NOWHERE, "%s", err.text);
-    if (*err.help) zl_help(g, "%s", err.help);
+    zl_report_unread(d, ZL_Z0004, ZL_NOWHERE, &err);
     return NULL;
   }
   return start(a, s, d, opt, &c);

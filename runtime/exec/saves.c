@@ -24,8 +24,10 @@ static bool newest(ZbArena *a, const char *dir, const char **path, ZbErr *err) {
       zb_fail(err, NULL, "%s is by its manifest the checkpoint of step %" PRId64 ": a copy, or renamed",
               zb_show(all[i].path), m->step);
     if (last) zb_fail_more(err, "; complete is %s", zb_show(last->path));
-    snprintf(err->help, sizeof err->help,
-             last ? "go on from that with --resume-from, or remove the other" : "remove it to begin anew");
+    snprintf(err->help, sizeof err->help, "%s",
+             err->passing ? ""
+             : last       ? "go on from that with --resume-from, or remove the other"
+                          : "remove it to begin anew");
     return false;
   }
   *path = last ? last->path : NULL;

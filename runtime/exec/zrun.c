@@ -77,8 +77,9 @@ static int run(ZxRun *r, int argc, char **argv) {
   r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
   zb_bytes_exactly(r->o.exact);
-  if (!zx_run_same_options(r) || !zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r))
-    return ZX_EXIT_MISTAKE;
+  r->failed = ZX_EXIT_MISTAKE;
+  if (!zx_run_same_options(r) || !zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
+  r->failed = ZX_EXIT_FAILED;
   zx_run_place(r);
   zx_run_bind(r);
   r->health.on_nan = r->o.on_nan;

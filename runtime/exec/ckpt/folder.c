@@ -66,7 +66,7 @@ uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err
   uint32_t n = 0;
   *out = NULL;
   if (!d && errno != ENOENT)
-    zb_fail(err, NULL, "cannot read the folder %s: %s", zb_show(dir), strerror(errno));
+    zb_fail_errno(err, errno, NULL, "cannot read the folder %s", zb_show(dir));
   for (struct dirent *x; d && (x = readdir(d));) {
     ZxCkptEntry e = {0};
     const char *rest = step_of(x->d_name, &e.step);
@@ -126,7 +126,7 @@ bool zx_ckpt_remove(const char *path, ZbErr *err) {
   ZbText gone = {0};
   zb_text_add(&gone, "%s.old.tmp", path);
   bool ok = rename(path, gone.s) == 0 ||
-            zb_fail(err, "remove it by hand", "cannot remove %s: %s", zb_show(path), strerror(errno));
+            zb_fail_errno(err, errno, "remove it by hand", "cannot remove %s", zb_show(path));
   ok = ok && empty(gone.s, err);
   zb_text_free(&gone);
   return ok;
@@ -167,7 +167,7 @@ bool zx_ckpt_publish(const char *tmp, const char *path, ZbErr *err) {
   bool old = false, ok = rename(tmp, path) == 0;
   if (!ok && (errno == EEXIST || errno == ENOTEMPTY)) ok = old = replace(tmp, path);
   if (!ok)
-    return zb_fail(err, NULL, "cannot rename %s to %s: %s", zb_show(tmp), zb_show(path), strerror(errno));
+    return zb_fail_errno(err, errno, NULL, "cannot rename %s to %s", zb_show(tmp), zb_show(path));
   if (!sync_parent(path, err)) return false;
   return !old || zx_ckpt_remove(tmp, err);
 }

@@ -19,6 +19,7 @@ bool zx_ckpt_look_file(const ZxManifest *m, const char *dir, uint32_t file, ZbEr
   ZbErr why = {0};
   int fd = zb_open_file(path.s, false, &size, &why);
   bool ok = fd >= 0 || zb_fail(err, help, "checkpoint %s: %s", zb_show(dir), why.text);
+  if (!ok && err) err->passing = why.passing;
   if (ok && size != f->bytes)
     ok = zb_fail(err, help, "%s has %" PRIu64 " bytes; its manifest says %" PRIu64, zb_show(path.s), size,
                  f->bytes);
@@ -36,7 +37,7 @@ bool zx_ckpt_look_file(const ZxManifest *m, const char *dir, uint32_t file, ZbEr
 /* A copy, or a file of another checkpoint: who put it there may have meant it to be read. */
 static bool look_for_others(const ZxManifest *m, const char *dir, ZbErr *err) {
   DIR *d = opendir(dir);
-  if (!d) return zb_fail(err, help, "cannot read the folder %s: %s", zb_show(dir), strerror(errno));
+  if (!d) return zb_fail_errno(err, errno, help, "cannot read the folder %s", zb_show(dir));
   bool ok = true;
   for (struct dirent *x; ok && (x = readdir(d));) {
     const char *dot = strrchr(x->d_name, '.');

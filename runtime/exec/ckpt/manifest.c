@@ -305,6 +305,7 @@ ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err) {
   char *text = zb_read_file(a, name, LIMIT, &n, &why);
   if (!text) {
     zb_fail(err, help, "%s is not a complete checkpoint: %s", zb_show(dir), why.text);
+    if (err) err->passing = why.passing;
     return NULL;
   }
   ZxManifest *m = ZB_NEW(a, ZxManifest);

@@ -54,7 +54,7 @@ ZsEnd zs_list(const ZsOptions *o, ZbArena *a, ZbErr *err) {
     if (list_one(list[i].path, a)) latest = list[i].path;
   list_unfinished(dir);
   if (n && latest) return printf("the latest that is complete: %s\n", zb_show(latest)), ZS_OK;
-  if (access(dir, F_OK) < 0) zb_fail(err, NULL, "cannot open %s: %s", zb_show(dir), strerror(errno));
+  if (access(dir, F_OK) < 0) zb_fail_errno(err, errno, NULL, "cannot open %s", zb_show(dir));
   else
     zb_fail(err, "it should be the folder that --ckpt was given", "%s holds no%s checkpoint", zb_show(dir),
             n ? " complete" : "");

@@ -89,7 +89,7 @@ ZxData *zx_data_open_folder(const char *path, ZbErr *err) {
   struct dirent **list;
   int n = scandir(path, &list, is_data, by_name);
   if (n < 0) {
-    zb_fail(err, "check its permissions", "cannot open the folder %s: %s", zb_show(path), strerror(errno));
+    zb_fail_errno(err, errno, "check its permissions", "cannot open the folder %s", zb_show(path));
     return NULL;
   }
   ZxData *d = zx_data_new(path);

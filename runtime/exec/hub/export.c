@@ -308,7 +308,7 @@ static bool may_take(const char *path, bool force, ZbErr *err) {
     return zb_fail(err, S_ISDIR(st.st_mode) ? "give another -o, or --force" : "give another -o",
                    "%s is there already", zb_show(path));
   DIR *d = opendir(path);
-  if (!d) return zb_fail(err, NULL, "cannot read the folder %s: %s", zb_show(path), strerror(errno));
+  if (!d) return zb_fail_errno(err, errno, NULL, "cannot read the folder %s", zb_show(path));
   bool ok = true;
   for (struct dirent *f; ok && (f = readdir(d));)
     if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..") && !is_ours(f->d_name))
@@ -341,8 +341,7 @@ static bool publish(const char *tmp, const char *path, int fd, ZbErr *err) {
   if (!ok && (errno == EINVAL || errno == ENOSYS)) /* a file system that cannot */
     ok = (!old || discard(path, NULL)) && rename(tmp, path) == 0;
   else if (ok && old) return discard(tmp, err);
-  return ok || zb_fail(err, "the export is complete in the former: rename it by hand",
-                       "cannot rename %s to %s: %s", zb_show(tmp), zb_show(path), strerror(errno));
+  return ok || zb_fail_errno(err, errno, "the export is complete in the former: rename it by hand", "cannot rename %s to %s", zb_show(tmp), zb_show(path));
 }
 
 bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportOptions *o, ZxExported *out,

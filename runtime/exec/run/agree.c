@@ -37,6 +37,7 @@ void zx_run_print_diags(ZxRun *r) {
 bool zx_run_agree_diags(ZxRun *r, bool ok) {
   int first = zx_run_lowest(r, !ok);
   if (first == r->rank) zx_run_print_diags(r);
+  if (first >= 0 && zx_run_lowest(r, !ok && zl_passing(r->diags)) >= 0) r->failed = ZX_EXIT_FAILED;
   return first < 0;
 }
 

@@ -40,7 +40,7 @@ static bool read_mix(ZxRun *r, const char *text, ZxFactKind kind, ZxMix **data, 
   bool ok = *data && (!held_out || zx_mix_files(*data) == 1 ||
                       zb_fail(&err, "evaluate on one after the other", "%s: an evaluation is of one file",
                               zb_show(text)));
-  return zx_run_agree(r, ok, &err) && zx_run_agree(r, zx_data_facts(f, kind, r->c, *data, note, &err), &err);
+  return zx_run_accept(r, ok, &err) && zx_run_accept(r, zx_data_facts(f, kind, r->c, *data, note, &err), &err);
 }
 
 static bool read_data(ZxRun *r, ZxFacts *f, ZbText *note) {
@@ -60,9 +60,9 @@ static bool read_init(ZxRun *r, ZxFacts *f, ZbText *note) {
     if (!r->manifest && zx_shards_list(r->a, r->o.init, &files, &n, NULL))
       snprintf(err.help, sizeof err.help, "if it holds another program's weights, give their --names, too");
     if (r->manifest) zx_fact(f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
-    return zx_run_agree(r, r->manifest, &err);
+    return zx_run_accept(r, r->manifest, &err);
   }
-  return zx_run_agree(r, zx_init_facts(f, r->c, r->o.init, note, &err), &err);
+  return zx_run_accept(r, zx_init_facts(f, r->c, r->o.init, note, &err), &err);
 }
 
 /* A run may --save into the file that it begins with, and goes on where it ended; not into a folder of
@@ -80,19 +80,19 @@ bool zx_run_read(ZxRun *r) {
   ZbText note = {0};
   ZxFacts f = {.a = r->a};
   r->graph = zg_read_file(r->a, r->o.graph, &err);
-  if (!zx_run_agree(r, r->graph, &err) || !zx_run_agree_diags(r, read_recipe(r, &err)) ||
-      !zx_run_agree(r, r->recipe, &err))
+  if (!zx_run_accept(r, r->graph, &err) || !zx_run_agree_diags(r, read_recipe(r, &err)) ||
+      !zx_run_accept(r, r->recipe, &err))
     return false;
   ZxMap names;
-  if (!zx_run_agree(r, zx_map_open(&names, r->a, r->graph, r->o.names, &err), &err)) return false;
+  if (!zx_run_accept(r, zx_map_open(&names, r->a, r->graph, r->o.names, &err), &err)) return false;
   zx_graph_facts(&f, r->graph);
   zx_recipe_facts(&f, r->recipe);
   if (r->cluster) zx_cluster_facts(&f, r->cluster);
   bool ok = r->o.dry_run || read_data(r, &f, &note);
-  if (ok) ok = zx_run_agree(r, zx_saves_find(r->a, r->c, &r->o, &r->from, &r->manifest, &err), &err);
+  if (ok) ok = zx_run_accept(r, zx_saves_find(r->a, r->c, &r->o, &r->from, &r->manifest, &err), &err);
   if (ok && r->from) zx_fact(&f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
   if (ok && r->o.init && !r->from && !r->o.dry_run) ok = read_init(r, &f, &note);
-  if (ok) ok = zx_run_agree(r, spares_inputs(r, &err), &err);
+  if (ok) ok = zx_run_accept(r, spares_inputs(r, &err), &err);
   if (ok && note.s) fputs(note.s, stdout);
   zb_text_free(&note);
   zx_fact(&f, ZX_OPTIONS, "--seed", "%" PRIu64, r->o.seed);
