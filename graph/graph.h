@@ -268,6 +268,9 @@ uint64_t zg_param_count(const ZgGraph *g);
 /* The bytes of a .zsg file into *out; deterministic. Sets g->hash. False, and nothing in *out, for a graph
  * too large to be read again. */
 bool zg_write(ZgGraph *g, ZbText *out, ZbErr *err);
+/* Returns the hash, in hexadecimal digits, of what the graph computes and of the names in it: another comment,
+ * file name or map of weights changes nothing. */
+const char *zg_hash_computed(ZbArena *a, const ZgGraph *g);
 /* Puts the checksums of the bytes of a .zsg file into its header: for tests and fuzzing, which change bytes
  * and want to get past them. */
 void zg_seal(void *bytes, size_t n);

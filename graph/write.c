@@ -17,6 +17,7 @@ typedef struct {
 
 typedef struct {
   const ZgGraph *g;
+  bool bare;
   ZbArena *tmp;
   Pool strings, types;
   ZbText section[ZSG_ALL_KINDS + 1];
@@ -70,6 +71,7 @@ static void put_number(Writer *w, int kind, int bytes, uint64_t v) {
   zb_text_put(&w->section[kind], (const char *)b, (size_t)bytes);
 }
 static void put32(Writer *w, int kind, uint64_t v) { put_number(w, kind, 4, v); }
+static uint32_t place(const Writer *w, uint32_t loc) { return w->bare ? 0 : loc; }
 static void put_f64(Writer *w, int kind, double x) {
   uint64_t v;
   memcpy(&v, &x, sizeof v);
@@ -81,7 +83,8 @@ static void put_params(Writer *w) {
   const ZgGraph *g = w->g;
   for (uint32_t i = 0; i < g->nparams; i++) {
     const ZgParam *p = &g->params[i];
-    const uint32_t words[] = {string(w, p->path), type(w, &p->type), p->tags, p->segment, p->loc, p->init};
+    const uint32_t words[] = {string(w, p->path), type(w, &p->type), p->tags, p->segment,
+                              place(w, p->loc),   p->init};
     for (int k = 0; k < 6; k++) put32(w, SEC_PARM, words[k]);
     for (int k = 0; k < ZG_MAX_AXES; k++) put_number(w, SEC_PARM, 1, k < p->type.naxes ? p->order[k] : 0);
     for (int k = 0; k < 2; k++) put_f64(w, SEC_PARM, p->num[k]);
@@ -105,7 +108,7 @@ static void put_states(Writer *w) {
 
 static void put_io(Writer *w, uint32_t kind, const ZgIo *io, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
-    const uint32_t words[] = {kind, string(w, io[i].name), type(w, &io[i].type), io[i].loc};
+    const uint32_t words[] = {kind, string(w, io[i].name), type(w, &io[i].type), place(w, io[i].loc)};
     for (int k = 0; k < 4; k++) put32(w, SEC_INOU, words[k]);
   }
 }
@@ -139,7 +142,7 @@ static void put_tables(Writer *w) {
   const ZgGraph *g = w->g;
   put32(w, SEC_META, string(w, g->model));
   put32(w, SEC_META, 0);
-  for (uint32_t i = 0; i < g->nlocs; i++) {
+  for (uint32_t i = 0; i < g->nlocs && !w->bare; i++) {
     put32(w, SEC_LOCS, string(w, g->locs[i].file));
     put32(w, SEC_LOCS, g->locs[i].line);
     put32(w, SEC_LOCS, g->locs[i].col);
@@ -161,9 +164,9 @@ static void put_tables(Writer *w) {
   put_io(w, 1, g->outputs, g->noutputs);
   for (uint32_t i = 0; i < g->nlosses; i++) {
     put32(w, SEC_LOSS, string(w, g->losses[i].name));
-    put32(w, SEC_LOSS, g->losses[i].loc);
+    put32(w, SEC_LOSS, place(w, g->losses[i].loc));
   }
-  put_foreign(w);
+  if (!w->bare) put_foreign(w);
 }
 
 /* ---- segments ------------------------------------------------------------------------------------------ */
@@ -178,7 +181,7 @@ static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
   const unsigned bytes[] = {n->nin, n->nout, n->nax, mask};
   for (int k = 0; k < 4; k++) put_number(w, SEC_NODE, 1, bytes[k]);
   put32(w, SEC_NODE, n->region);
-  put32(w, SEC_NODE, n->loc);
+  put32(w, SEC_NODE, place(w, n->loc));
   for (int k = 0; k < n->nin; k++) put32(w, SEC_OPND, n->in[k]);
   for (int k = 0; k < n->nax; k++) put_number(w, SEC_AXAR, 2, n->ax[k]);
   if (a->num) put_f64(w, SEC_ATTR, n->num[0]);
@@ -271,18 +274,33 @@ void zg_seal(void *bytes, size_t n) {
   zsg_set(p + 56, 8, XXH3_64bits(p, 56));
 }
 
-bool zg_write(ZgGraph *g, ZbText *out, ZbErr *err) {
-  Writer w = {.g = g, .tmp = zb_arena_new()};
-  size_t start = out->len;
+/* Adds the file's bytes to `out`; bare: without places in the source and without what only exchanges weights with
+ * other programs. */
+static bool write_all(const ZgGraph *g, bool bare, ZbText *out, ZbErr *err) {
+  Writer w = {.g = g, .bare = bare, .tmp = zb_arena_new()};
   put_tables(&w);
   for (uint32_t i = 0; i < g->nsegments; i++) put_segment(&w, &g->segments[i]);
   put_pools(&w);
   bool ok = fits(&w, err);
   if (ok) assemble(&w, out);
-  for (int k = 0; k < 2 && ok; k++) g->hash[k] = zsg_get((uint8_t *)out->s + start + 24 + 8 * k, 8);
   for (int k = 0; k <= ZSG_ALL_KINDS; k++) zb_text_free(&w.section[k]);
   zb_text_free(&w.strings.bytes);
   zb_text_free(&w.types.bytes);
   zb_arena_free(w.tmp);
   return ok;
+}
+
+bool zg_write(ZgGraph *g, ZbText *out, ZbErr *err) {
+  size_t start = out->len;
+  bool ok = write_all(g, false, out, err);
+  for (int k = 0; k < 2 && ok; k++) g->hash[k] = zsg_get((uint8_t *)out->s + start + 24 + 8 * k, 8);
+  return ok;
+}
+
+const char *zg_hash_computed(ZbArena *a, const ZgGraph *g) {
+  ZbText t = {0};
+  if (!write_all(g, true, &t, NULL)) ZB_BUG("a graph that was read does not fit its own format");
+  XXH128_hash_t h = XXH3_128bits(t.s, t.len);
+  zb_text_free(&t);
+  return zb_printf(a, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
 }

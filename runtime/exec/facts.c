@@ -14,9 +14,9 @@
 enum { PIECE = 256 << 10, PIECES = 64, HEAD = 16 << 20 };
 
 static bool add_bytes(XXH3_state_t *h, int fd, const char *path, uint64_t at, uint64_t n, ZbErr *err) {
-  char piece[PIECE];
+  char piece[8 << 10]; /* on the stack, which may be small */
   for (uint64_t now; n; at += now, n -= now) {
-    now = n < PIECE ? n : PIECE;
+    now = n < sizeof piece ? n : sizeof piece;
     if (!zb_read_at(fd, path, piece, now, at, err)) return false;
     XXH3_64bits_update(h, piece, now);
   }
@@ -192,7 +192,8 @@ void zx_module_facts(ZxFacts *f, const ZxDeviceTable *device) {
 /* ---- what is to be trained, and how ---- */
 void zx_graph_facts(ZxFacts *f, const ZgGraph *g) {
   zx_fact(f, ZX_GRAPH, "model", "%s", g->model);
-  zx_fact(f, ZX_GRAPH, "hash", "%016" PRIx64 "%016" PRIx64, g->hash[1], g->hash[0]);
+  zx_fact(f, ZX_GRAPH, "hash", "%s", zg_hash_computed(f->a, g));
+  zx_fact(f, ZX_GRAPH, "source", "%016" PRIx64 "%016" PRIx64, g->hash[1], g->hash[0]);
 }
 
 typedef struct {

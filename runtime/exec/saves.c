@@ -107,12 +107,19 @@ static bool is_layout(const char *name) {
   return false;
 }
 
+/* The hash of the model's file, which changes with its comments. */
+static bool is_source(const ZxCkptFact *f) { return !strcmp(f->kind, "model") && !strcmp(f->name, "source"); }
+
 bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbText *note, ZbErr *err) {
   uint32_t noted = 0;
   for (uint32_t i = 0; i < m->nfacts; i++) {
     const ZxCkptFact *f = &m->facts[i];
     const char *here = value_in(run, f);
     if (here && !strcmp(here, f->value)) continue;
+    if (is_source(f)) {
+      zb_text_add(note, "note: the model's source differs from the checkpoint's; what it computes is the same\n");
+      continue;
+    }
     if (strcmp(f->kind, "recipe")) return differs(f, path, here, err);
     if (is_layout(f->name)) continue;
     zb_text_add(note, "%s %s, was %s",
@@ -124,6 +131,7 @@ bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbT
     if (!kind || zx_manifest_fact(m, kind, run->fact[i].name)) continue;
     if (!strcmp(kind, "recipe") && is_layout(run->fact[i].name)) continue;
     ZxCkptFact f = {kind, run->fact[i].name, "none"};
+    if (is_source(&f)) continue;
     if (strcmp(kind, "recipe")) return differs(&f, path, run->fact[i].value, err);
     zb_text_add(note, "%s %s, is %s",
                 noted++ ? ";" : "note: the recipe is another than the checkpoint's:", f.name,

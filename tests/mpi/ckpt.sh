@@ -114,6 +114,13 @@ share "$(kB 'at most')" "$(kB 'read')" 2 || { cat out.txt; fail "one of two shar
 # ---- how many stay; which is the latest ----
 for steps in 2 4 6 8; do ok ./run 1 one --steps $steps --ckpt few --ckpt-keep 2 --resume; done
 [ "$(echo few/step-*)" = "few/step-00000006 few/step-00000008" ] || fail "kept are $(echo few/step-*)"
+# Another comment, and another place of the file, leave what is computed as it was.
+mkdir moved && { echo '# a comment'; cat "$ZUG_SRC/examples/gpt2.zug"; } >moved/gpt2.zug
+ok zc moved/gpt2.zug -o moved.zsg $small -D words=131
+graph=moved.zsg && export graph && ok ./run 1 one --steps 9 --ckpt few --resume
+says "^note: the model's source differs"
+says '^resumed from few/step-00000008'
+graph=gpt2.zsg
 # A run that went back to an earlier checkpoint writes later ones, and it is those that --resume takes.
 ok ./run 1 one --steps 7 --ckpt few --resume-from few/step-00000006
 ok ./run 1 one --steps 7 --ckpt few --resume

@@ -27,8 +27,8 @@ static ZgGraph *read_graph(const ZsOptions *o, const ZxManifest *m, ZbArena *a, 
     snprintf(err->help, sizeof err->help, "say with --graph where it is");
   }
   const char *hash = m ? zx_manifest_fact(m, "model", "hash") : NULL;
-  if (g && hash && strcmp(hash, zb_printf(a, "%016" PRIx64 "%016" PRIx64, g->hash[1], g->hash[0])))
-    printf("note: %s is not the very graph that %s is of\n", zb_show(path), zb_show(o->path[0]));
+  if (g && hash && strcmp(hash, zg_hash_computed(a, g)))
+    printf("note: %s does not compute what the graph of %s does\n", zb_show(path), zb_show(o->path[0]));
   return g;
 }
 

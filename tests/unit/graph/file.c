@@ -57,6 +57,23 @@ Test(file, same_bytes_again) {
   zb_arena_free(m.a);
 }
 
+/* A comment moves places, another folder renames files; neither makes another model. */
+Test(file, what_is_computed_has_its_own_hash) {
+  Make m = make_sample();
+  const char *before = zg_hash_computed(m.a, m.g);
+  for (uint32_t i = 1; i < m.g->nlocs; i++) m.g->locs[i].line += 7, m.g->locs[i].file = "other.zug";
+  m.g->params[0].loc = zg_loc_add(m.g, "lib.zug", 3, 4);
+  m.g->segments[0].nodes[0].loc = m.g->params[0].loc;
+  cr_expect_str_eq(before, zg_hash_computed(m.a, m.g));
+  m.g->params[0].num[0] += 0.5;
+  const char *init = zg_hash_computed(m.a, m.g);
+  cr_expect_str_neq(before, init);
+  m.g->segments[0].nodes[0].region = 0;
+  m.g->axes[0].name = "another";
+  cr_expect_str_neq(init, zg_hash_computed(m.a, m.g));
+  zb_arena_free(m.a);
+}
+
 /* A loss with a name needs a section; the number of a second one an attribute that the first does not write. */
 Test(file, losses) {
   Make m = make_sample();
