@@ -215,6 +215,15 @@ bool zb_clear_folder(const char *path, bool (*ours)(const char *name), ZbErr *er
 bool zb_remove_folder(const char *path, bool (*ours)(const char *name), ZbErr *err);
 /* Both are there and change names, at once. False with errno: EINVAL or ENOSYS if the file system cannot. */
 bool zb_exchange(const char *a, const char *b);
+/* ---- temporaries (tmp.c) ---- */
+/* Makes and locks a file or a folder that nobody has, NAME.MACHINE-RANDOM.tmp beside `path`. Returns a descriptor,
+ * which holds the lock, and in *tmp the name, to be freed; -1 with errno. */
+int zb_tmp_make(const char *path, bool folder, unsigned mode, char **tmp);
+/* Removes what makers of `path` that were killed left: files, or folders, which `clear` empties of what belongs
+ * there (one that is not empty then stays). Returns whether another maker is at work. */
+bool zb_tmp_remove_left(const char *path, void (*clear)(const char *folder));
+/* Returns the path of `name` in the folder of `path`, to be freed. */
+char *zb_beside(const char *path, const char *name);
 /* False, with the message for an errno of writing. */
 bool zb_out_failed(const char *path, int code, ZbErr *err);
 /* Whether writing `out` leaves alone what it is made from: a file, or a folder with its files. False with a
@@ -227,6 +236,9 @@ bool zb_close_stdout(ZbErr *err);
 /* First of all in main: a signal that ends the program removes its temporaries, a file over the limit is an
  * error of its write, and no file is opened as standard output because that was closed. */
 void zb_begin(void);
+/* Raises the limits of this thread's stack, and of those of threads to come, to what a program needs. Ends the
+ * program where the system refuses even a small one. zb_begin does so. */
+void zb_raise_stack(void);
 
 /* ---- text of others, in messages ------------------------------------------------------------------
  * Names of files and tensors, options, cells: they may hold escape codes that a terminal obeys, bytes that

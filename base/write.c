@@ -1,30 +1,18 @@
 /* Writing files so that nothing is lost. See base.h.
  *
- * A file is written into a temporary beside it, NAME.MACHINE-RANDOM.tmp, which takes its name when it is
- * whole. The temporary is made anew (O_EXCL: nothing that is there is opened, no link is followed) and locked
- * as long as its maker lives. What the maker left, because it was killed, is known by the missing lock, and
- * removed when the same file is written again. Locks of other machines may not be seen here, so MACHINE must
- * be this one. */
+ * A file is written into a temporary beside it (tmp.c), which takes its name when it is whole. */
 #include "base/base.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-  MACHINE = 8,
-  RANDOM = 8,
-  SUFFIX = 1 + MACHINE + 1 + RANDOM + 4 /* ".MACHINE-RANDOM.tmp" */,
-  HEAD = 16
-};
+enum { HEAD = 16 };
 
 struct ZbOut {
   char *path; /* links resolved */
@@ -66,6 +54,7 @@ static void on_signal(int sig) {
 }
 
 void zb_begin(void) {
+  zb_raise_stack();
   static const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU};
   for (int fd = 0; fd < 3; fd++) /* of the wrong kind, so that using it is an error as before */
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return;
@@ -77,18 +66,6 @@ void zb_begin(void) {
 }
 
 /* ---- paths ---- */
-static char *joined(const char *folder, size_t n, const char *name) {
-  ZbText t = {0};
-  zb_text_put(&t, folder, n);
-  zb_text_add(&t, "%s", name);
-  return t.s;
-}
-
-static size_t folder_bytes(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? (size_t)(slash + 1 - path) : 0;
-}
-
 char *zb_resolve(const char *path, ZbErr *err) {
   char *at = strdup(path), to[PATH_MAX];
   if (!at) zb_out_of_memory(0);
@@ -96,7 +73,8 @@ char *zb_resolve(const char *path, ZbErr *err) {
     ssize_t n = readlink(at, to, sizeof to - 1);
     if (n < 0) return at; /* no link, or not there */
     to[n] = 0;
-    char *next = joined(at, *to == '/' ? 0 : folder_bytes(at), to);
+    char *next = *to == '/' ? strdup(to) : zb_beside(at, to);
+    if (!next) zb_out_of_memory(0);
     free(at);
     at = next;
   }
@@ -106,7 +84,7 @@ char *zb_resolve(const char *path, ZbErr *err) {
 }
 
 bool zb_lies_in(const char *path, const char *folder) {
-  char *at = zb_resolve(path, NULL), *of = at ? joined(at, folder_bytes(at), ".") : NULL;
+  char *at = zb_resolve(path, NULL), *of = at ? zb_beside(at, ".") : NULL;
   bool in = of && zb_same_file(of, folder);
   free(at);
   free(of);
@@ -120,83 +98,6 @@ bool zb_spares(const char *option, const char *out, const char *in, ZbErr *err) 
                    zb_show(in));
   return !zb_lies_in(out, in) ||
          zb_fail(err, help, "%s %s lies in %s, from which it is made", option, zb_show(out), zb_show(in));
-}
-
-/* One word for the machine since it was started, the same in all its containers; "" if it has none. */
-static void machine(char out[MACHINE + 1]) {
-  char id[64] = "";
-  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? 0 : read(fd, id, sizeof id - 1);
-  if (fd >= 0) close(fd);
-  out[0] = 0;
-  if (n > MACHINE) snprintf(out, MACHINE + 1, "%08x", (unsigned)zb_mix64(zb_stream(id)));
-}
-
-/* ---- temporaries ---- */
-/* The part of a temporary's name that says of which file it is: long names are cut. */
-static char *stem_of(const char *path) {
-  const char *name = path + folder_bytes(path);
-  size_t n = strlen(name);
-  char *stem = strndup(name, n < NAME_MAX - SUFFIX ? n : NAME_MAX - SUFFIX);
-  if (!stem) zb_out_of_memory(0);
-  return stem;
-}
-
-static bool is_ours(const char *name, const char *stem, const char *here) {
-  size_t n = strlen(stem);
-  if (!*here || strlen(name) != n + SUFFIX || strncmp(name, stem, n) || name[n] != '.') return false;
-  if (strncmp(name + n + 1, here, MACHINE) || name[n + 1 + MACHINE] != '-' ||
-      strcmp(name + n + SUFFIX - 4, ".tmp"))
-    return false;
-  return strspn(name + n + 2 + MACHINE, "0123456789abcdef") == RANDOM;
-}
-
-/* A temporary that nobody has locked was left by a process that was killed. */
-static void remove_if_left(const char *tmp) {
-  struct stat st, now;
-  int fd = open(tmp, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (fd < 0) return;
-  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-      lstat(tmp, &now) == 0 && now.st_ino == st.st_ino && now.st_dev == st.st_dev)
-    unlink(tmp);
-  close(fd);
-}
-
-static void remove_left(const char *path, const char *stem, const char *here) {
-  char *folder = joined(path, folder_bytes(path), ".");
-  DIR *d = opendir(folder);
-  for (struct dirent *e; d && (e = readdir(d));) {
-    if (!is_ours(e->d_name, stem, here)) continue;
-    char *tmp = joined(path, folder_bytes(path), e->d_name);
-    remove_if_left(tmp);
-    free(tmp);
-  }
-  if (d) closedir(d);
-  free(folder);
-}
-
-/* Made and locked, or -1 with errno. Who removes what was left may have the lock for a moment and remove this
- * one too: then it has no name any more, and another is tried. */
-static int make_tmp(ZbOut *o, const char *stem, const char *here) {
-  for (int tries = 0; tries < 100; tries++) {
-    uint64_t word = 0;
-    if (getrandom(&word, sizeof word, 0) != sizeof word)
-      word = zb_mix64((uint64_t)getpid() << 32 ^ (uint64_t)tries);
-    char name[NAME_MAX + 1];
-    snprintf(name, sizeof name, "%s.%s-%08x.tmp", stem, *here ? here : "unknown.", (unsigned)word);
-    o->tmp = joined(o->path, folder_bytes(o->path), name);
-    int fd = open(o->tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, o->old ? 0600 : 0666);
-    if (fd < 0 && errno != EEXIST) return -1;
-    struct stat st;
-    if (fd >= 0 && !(flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) && fstat(fd, &st) == 0 &&
-        st.st_nlink)
-      return fd;
-    if (fd >= 0) close(fd);
-    free(o->tmp);
-    o->tmp = NULL;
-  }
-  errno = EEXIST;
-  return -1;
 }
 
 /* ---- making a file ---- */
@@ -234,13 +135,10 @@ ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err) {
   if (!*path) zb_fail(err, NULL, "a file without a name cannot be written");
   else o->path = zb_resolve(path, err);
   if (o->path && may_replace(o, kind, err)) {
-    char here[MACHINE + 1], *stem = stem_of(o->path);
-    machine(here);
-    remove_left(o->path, stem, here);
-    o->fd = make_tmp(o, stem, here);
+    zb_tmp_remove_left(o->path, NULL);
+    o->fd = zb_tmp_make(o->path, false, o->old ? 0600 : 0666, &o->tmp);
     if (o->fd < 0)
       zb_fail_errno(err, errno, "check the folder and its permissions", "cannot create %s", zb_show(o->path));
-    free(stem);
   }
   if (o->fd >= 0) note_live(o->tmp);
   else out_free(o), o = NULL;
@@ -279,7 +177,7 @@ static void take_after(const ZbOut *o) {
 
 /* A name is on the disk when its folder is. */
 static void sync_folder(const char *path) {
-  char *folder = joined(path, folder_bytes(path), ".");
+  char *folder = zb_beside(path, ".");
   int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) fsync(fd), close(fd);
   free(folder);

@@ -156,4 +156,4 @@ refuses "--start cannot be 'x'" zdata import nano.bin --format nanogpt --start x
 refuses "--vocab cannot be '0'" zdata import nano.bin --format nanogpt --vocab 0 -o x.bin
 refuses '-o nano.bin would overwrite nano.bin' zdata import nano.bin --format nanogpt -o nano.bin
 refuses '-o m.bin would overwrite m.bin' zdata import m.idx -o m.bin
-[ -z "$(ls -d x* ./*.tmp ./*.partial 2>/dev/null)" ] || fail "something is left: $(ls)"
+[ -z "$(ls -d x* ./*.tmp 2>/dev/null)" ] || fail "something is left: $(ls)"

@@ -1,5 +1,5 @@
-/* A folder of files that is there when it is whole: it is filled as NAME.partial, which takes its name at the
- * end. What a killed program left of it is known by the missing lock, and made anew. */
+/* A folder of files that is there when it is whole: it is filled as a temporary (base/tmp.c), which takes its name
+ * at the end. */
 #include "runtime/zdata/zdata.h"
 
 #include <dirent.h>
@@ -7,13 +7,13 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct ZdFolder {
   ZbArena *a;
-  const char *path, *partial;
+  const char *path;
+  char *tmp;
   int lock;
 };
 
@@ -26,10 +26,15 @@ static bool failed(const char *what, const char *path, ZbErr *err) {
 /* Only what such a folder may hold is removed; anything else stays, and so does the folder. */
 static bool may_go(const char *name) { return zb_ends(name, ".bin") || zb_ends(name, ".tmp"); }
 
-static void clear(ZbArena *a, const char *path) {
+static void clear(const char *path) {
   static const char *const inner[] = {"train", "valid"};
   zb_clear_folder(path, may_go, NULL);
-  for (int i = 0; i < 2; i++) zb_remove_folder(zb_printf(a, "%s/%s", path, inner[i]), may_go, NULL);
+  for (int i = 0; i < 2; i++) {
+    ZbText t = {0};
+    zb_text_add(&t, "%s/%s", path, inner[i]);
+    zb_remove_folder(t.s, may_go, NULL);
+    zb_text_free(&t);
+  }
 }
 
 static bool is_empty(const char *path) {
@@ -47,20 +52,16 @@ static bool begin(ZdFolder *f, ZbErr *err) {
   if (lstat(f->path, &st) == 0 && !(S_ISDIR(st.st_mode) && is_empty(f->path)))
     return zb_fail(err, "remove it, or choose another name", "%s exists and is not an empty folder",
                    zb_show(f->path));
-  if (mkdir(f->partial, 0777) < 0 && errno != EEXIST) return failed("create", f->partial, err);
-  f->lock = open(f->partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (f->lock < 0) return failed("open", f->partial, err);
-  if (flock(f->lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-    return close(f->lock), f->lock = -1,
-                           zb_fail(err, "wait for it", "another zdata makes %s", zb_show(f->path));
-  clear(f->a, f->partial);
-  return is_empty(f->partial) || zb_fail(err, "look into it and remove it",
-                                         "%s has files that zdata did not make", zb_show(f->partial));
+  if (zb_tmp_remove_left(f->path, clear))
+    return zb_fail(err, "wait for it", "another zdata makes %s", zb_show(f->path));
+  f->lock = zb_tmp_make(f->path, true, 0777, &f->tmp);
+  return f->lock >= 0 || failed("create", f->path, err);
 }
 
 static void folder_free(ZdFolder *f) {
   if (f->lock >= 0) close(f->lock);
   zb_arena_free(f->a);
+  free(f->tmp);
   free(f);
 }
 
@@ -70,24 +71,23 @@ ZdFolder *zd_folder_new(const char *path, ZbErr *err) {
   f->a = zb_arena_new();
   f->lock = -1;
   f->path = zb_strdup(f->a, path);
-  f->partial = zb_printf(f->a, "%s.partial", f->path);
   if (begin(f, err)) return f;
   folder_free(f);
   return NULL;
 }
 
-const char *zd_folder_path(const ZdFolder *f) { return f->partial; }
+const char *zd_folder_path(const ZdFolder *f) { return f->tmp; }
 
 const char *zd_folder_add(ZdFolder *f, const char *name, ZbErr *err) {
-  const char *path = zb_printf(f->a, "%s/%s", f->partial, name);
+  const char *path = zb_printf(f->a, "%s/%s", f->tmp, name);
   return mkdir(path, 0777) == 0 || (failed("create", path, err), false) ? path : NULL;
 }
 
 bool zd_folder_commit(ZdFolder *f, ZbErr *err) {
-  bool ok = rename(f->partial, f->path) == 0; /* over an empty one, too */
+  bool ok = rename(f->tmp, f->path) == 0; /* over an empty one, too */
   if (ok) folder_free(f);
   else {
-    zb_fail(err, "it is whole: rename it yourself", "cannot rename %s to %s: %s", zb_show(f->partial),
+    zb_fail(err, "it is whole: rename it yourself", "cannot rename %s to %s: %s", zb_show(f->tmp),
             zb_show(f->path), strerror(errno));
     folder_free(f);
   }
@@ -96,7 +96,7 @@ bool zd_folder_commit(ZdFolder *f, ZbErr *err) {
 
 void zd_folder_discard(ZdFolder *f) {
   if (!f) return;
-  clear(f->a, f->partial);
-  rmdir(f->partial);
+  clear(f->tmp);
+  rmdir(f->tmp);
   folder_free(f);
 }

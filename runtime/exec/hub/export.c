@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,7 +47,7 @@ typedef struct {
   const ZxMap *m;
   const ZxShards *from;
   const ZxExportOptions *o;
-  const char *tmp; /* the folder that is written */
+  char *tmp; /* the folder that is written */
   Tensor *tensor;  /* by name */
   uint32_t ntensors;
   ZbNames names;
@@ -318,17 +317,13 @@ static bool may_take(const char *path, bool force, ZbErr *err) {
   return ok;
 }
 
-/* The lock of the temporary folder goes with the process. */
-static int begin(const char *tmp, ZbErr *err) {
-  if (mkdir(tmp, 0777) < 0 && errno != EEXIST) return zb_out_failed(tmp, errno, err), -1;
-  int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return zb_out_failed(tmp, errno, err), -1;
-  if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-    zb_fail(err, "wait for its end", "another export writes to %s", zb_show(tmp));
-    close(fd);
-    return -1;
-  }
-  zb_clear_folder(tmp, is_ours, NULL); /* of one that was killed */
+static void clear(const char *tmp) { zb_clear_folder(tmp, is_ours, NULL); }
+
+static int begin(Export *x, const char *path) {
+  if (zb_tmp_remove_left(path, clear))
+    return zb_fail(x->err, "wait for its end", "another export writes %s", zb_show(path)), -1;
+  int fd = zb_tmp_make(path, true, 0777, &x->tmp);
+  if (fd < 0) zb_out_failed(path, errno, x->err);
   return fd;
 }
 
@@ -341,7 +336,8 @@ static bool publish(const char *tmp, const char *path, int fd, ZbErr *err) {
   if (!ok && (errno == EINVAL || errno == ENOSYS)) /* a file system that cannot */
     ok = (!old || discard(path, NULL)) && rename(tmp, path) == 0;
   else if (ok && old) return discard(tmp, err);
-  return ok || zb_fail_errno(err, errno, "the export is complete in the former: rename it by hand", "cannot rename %s to %s", zb_show(tmp), zb_show(path));
+  return ok || zb_fail_errno(err, errno, "the export is complete in the former: rename it by hand",
+                             "cannot rename %s to %s", zb_show(tmp), zb_show(path));
 }
 
 bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportOptions *o, ZxExported *out,
@@ -353,11 +349,10 @@ bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportO
               .from = from,
               .o = o,
               .size = o->window ? o->window : WINDOW,
-              .tmp = zb_printf(a, "%s.export.tmp", path),
               .err = err};
   if (!may_take(path, o->force, err) || !list_tensors(&x)) return false;
   cut_files(&x);
-  int fd = begin(x.tmp, err);
+  int fd = begin(&x, path);
   if (fd < 0) return false;
   x.window = malloc(x.size * sizeof *x.window);
   x.rounded = malloc(x.size * sizeof *x.window);
@@ -368,6 +363,7 @@ bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportO
   if (ok) ok = publish(x.tmp, path, fd, err);
   else discard(x.tmp, NULL);
   close(fd);
+  free(x.tmp);
   x.done.tensors = x.ntensors;
   x.done.files = x.nfiles;
   *out = x.done;

@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -347,4 +349,42 @@ Test(text, ranges) {
     cr_expect_str_eq(text.s, t[i].want);
     zb_text_free(&text);
   }
+}
+
+/* ---- stacks ---- */
+static void *uses_stack(void *ok) {
+  volatile char room[768 << 10];
+  for (size_t i = 0; i < sizeof room; i += 512) room[i] = 1;
+  *(bool *)ok = room[512] == 1;
+  return NULL;
+}
+
+/* Returns the code of a process that begins with limits of 256 KiB: the soft one, or both. */
+static int with_small_stack(bool both) {
+  pid_t child = fork();
+  if (!child) {
+    struct rlimit small;
+    bool here = false, there = false;
+    pthread_t t;
+    if (getrlimit(RLIMIT_STACK, &small)) _exit(9);
+    small.rlim_cur = 256 << 10;
+    if (both) small.rlim_max = small.rlim_cur;
+    if (setrlimit(RLIMIT_STACK, &small) || !freopen("/dev/null", "w", stderr)) _exit(9);
+    zb_raise_stack();
+    uses_stack(&here);
+    if (!pthread_create(&t, NULL, uses_stack, &there)) pthread_join(t, NULL);
+    _exit(here && there ? 0 : 8);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+Test(base, a_small_stack_is_raised_or_refused) {
+#if defined __SANITIZE_ADDRESS__
+  cr_skip_test("a sanitizer takes the stack's place as it is at the start");
+#endif
+  cr_expect_eq(with_small_stack(false), 0);
+  int code = with_small_stack(true);
+  cr_expect(code == 1 || code == 0, "code %d", code); /* 0: whoever may raise hard limits */
 }

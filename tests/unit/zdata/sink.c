@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
+#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,7 +198,13 @@ Test(sink, a_shard_that_cannot_be_made) {
   to.shard = 20;
   ZdSink *s = zd_sink_new(&to, &err);
   cr_assert(s, "%s", err.text);
-  cr_assert(mkdir(scratch("x.partial/00001.bin"), 0777) == 0);
+  glob_t tmp;
+  cr_assert(glob(scratch("x.*.tmp"), 0, NULL, &tmp) == 0 && tmp.gl_pathc == 1);
+  ZbText taken = {0};
+  zb_text_add(&taken, "%s/00001.bin", tmp.gl_pathv[0]);
+  globfree(&tmp);
+  cr_assert(mkdir(taken.s, 0777) == 0);
+  zb_text_free(&taken);
   uint16_t ids[10] = {0};
   cr_expect(zd_sink_put(s, ids, 10, true, true, &err), "%s", err.text);
   cr_expect_not(zd_sink_put(s, ids, 10, true, true, &err));
