@@ -17,11 +17,10 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The median step, of those kept, without the first, which touches all memory for the first time. */
+/* The first step touches all memory for the first time. */
 void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak) {
-  int64_t last = t->last;
-  if (last < 3) return;
-  int64_t from = last < ZX_STEPS_KEPT ? 2 : 0, n = last < ZX_STEPS_KEPT ? last - 1 : ZX_STEPS_KEPT;
+  if (t->made < 3) return;
+  int64_t from = t->made <= ZX_STEPS_KEPT, n = from ? t->made - 1 : ZX_STEPS_KEPT;
   qsort(t->ms + from, (size_t)n, sizeof *t->ms, by_size);
   double ms = t->ms[from + n / 2], flops = p->model_flops / ms * 1e3;
   printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s", ms, zx_tokens_per_step(p) / ms * 1e3,

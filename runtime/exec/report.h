@@ -9,11 +9,12 @@
 enum { ZX_STEPS_KEPT = 1000 };
 typedef struct {
   int64_t last;             /* the latest step, from 1 */
-  double ms[ZX_STEPS_KEPT]; /* of the last ones, each at its number % ZX_STEPS_KEPT */
+  int64_t made;             /* steps that this run made: one that was resumed begins later */
+  double ms[ZX_STEPS_KEPT]; /* of the last ones: step k of those made, from 0, at k % ZX_STEPS_KEPT */
   int64_t known;            /* steps after the first, and sums over them, in ms; waited < 0: not measured */
   double step, waited;
 } ZxStepTimes;
-/* The median step; `peak`: FLOP/s of all ranks together, 0: not known. Sorts the times. */
+/* Prints the median of the steps made, the first apart; `peak`: FLOP/s of all ranks together, 0: not known. Sorts the times. */
 void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak);
 /* What was predicted beside what was measured, and which part was off. */
 void zx_report_prediction(const ZxStepTimes *t, const ZpTime *predicted);

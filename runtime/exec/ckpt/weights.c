@@ -14,7 +14,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian and read as they are");
 
-enum { HEAD_LIMIT = 100 << 20, MAX_AXES = 8, PIECE = 16 << 10 /* elements converted at a time */ };
+enum { HEAD_LIMIT = 100 << 20, MAX_AXES = 8, PIECE = 4 << 10 /* elements converted at a time */ };
 
 typedef enum { F32, BF16, F16, OTHER } Type;
 
@@ -274,7 +274,9 @@ static bool read_head(ZxWeights *w, uint64_t size, ZbErr *err) {
   if (!text && len) zb_out_of_memory(len);
   ZbErr why;
   bool ok = zb_read_at(w->fd, w->name, text, len, 8, err);
-  cJSON *root = ok ? zb_json_parse(text, len, ZB_JSON_NAMED, &why) : NULL;
+  size_t n = len;
+  while (ok && n && !text[n - 1]) n--; /* some writers pad with NULs */
+  cJSON *root = ok ? zb_json_parse(text, n, ZB_JSON_NAMED, &why) : NULL;
   if (ok && !root) ok = zb_fail(err, bad, "%s, header: %s", w->name, why.text);
   if (ok && !cJSON_IsObject(root)) ok = zb_fail(err, bad, "%s: its header is not a JSON object", w->name);
   ok = ok && read_tensors(w, root, 8 + len, size, err);

@@ -172,29 +172,36 @@ static bool put_text(ZxEvents *e, const struct ZxLogText *x, int64_t step, ZbErr
 }
 
 /* ---- the file ---- */
+enum { MOST_TRIES = 1000 };
 static const char prefix[] = "events.out.tfevents.";
 
-/* TensorBoard reads files in the order of their names: later than all that there are, whatever clocks say. */
+/* TensorBoard reads files in the order of their names: returns a number later than all that there are, whatever
+ * clocks say. Numbers of more than ten digits, which no clock has made, are passed over. */
 static long long next_number(const char *dir) {
-  long long next = (long long)time(NULL), n;
+  enum { DIGITS = 10 };
+  long long next = (long long)time(NULL);
   DIR *d = opendir(dir);
-  for (struct dirent *x; d && (x = readdir(d));)
-    if (!strncmp(x->d_name, prefix, sizeof prefix - 1) &&
-        sscanf(x->d_name + sizeof prefix - 1, "%10lld", &n) == 1 && n >= next)
-      next = n + 1;
+  for (struct dirent *x; d && (x = readdir(d));) {
+    if (strncmp(x->d_name, prefix, sizeof prefix - 1)) continue;
+    char *end, *number = x->d_name + sizeof prefix - 1;
+    long long n = strtoll(number, &end, 10);
+    if (end - number <= DIGITS && n >= next) next = n + 1;
+  }
   if (d) closedir(d);
   return next;
 }
 
 static bool begin_file(ZxEvents *e, ZbErr *err) {
   const int64_t from = e->o.before ? e->o.before + 1 : 0;
-  int fd;
+  int fd = -1;
   if (e->f) return true;
-  do {
+  long long number = next_number(e->o.dir);
+  for (int tries = 0; tries < MOST_TRIES && fd < 0; tries++) { /* others may begin files just now */
     e->path.len = 0;
-    zb_text_add(&e->path, "%s/%s%010lld.zug", e->o.dir, prefix, next_number(e->o.dir));
+    zb_text_add(&e->path, "%s/%s%010lld.zug", e->o.dir, prefix, number + tries);
     fd = open(e->path.s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EEXIST);
+    if (fd < 0 && errno != EEXIST) break;
+  }
   e->f = fd < 0 ? NULL : fdopen(fd, "w");
   if (!e->f) {
     zb_fail(err, "give another folder with --log, or make it writable", "cannot write %s: %s",

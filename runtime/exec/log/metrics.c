@@ -67,10 +67,12 @@ static bool keep_old(const char *path, ZbErr *err) {
   return kept;
 }
 
-/* The step of a line; INT64_MAX: it is none, as one that was not written to its end. */
-static int64_t step_of(const char *line) {
+/* Returns the step of a line of n bytes; INT64_MAX where it was not written to its end, or holds the zeros that
+ * file systems leave behind a power cut. */
+static int64_t step_of(const char *line, size_t n) {
   long long step;
-  return line[strlen(line) - 1] == '\n' && sscanf(line, "{\"step\":%lld,", &step) == 1 ? step : INT64_MAX;
+  bool whole = n && line[n - 1] == '\n' && !memchr(line, 0, n);
+  return whole && sscanf(line, "{\"step\":%lld,", &step) == 1 ? step : INT64_MAX;
 }
 
 /* Of a run that goes on: cuts off the lines of steps that are made again. */
@@ -81,7 +83,7 @@ static bool cut_old(const ZxMetricsFile *l, ZbErr *err) {
   char *line = NULL;
   size_t size = 0;
   off_t keep = 0;
-  for (ssize_t n; f && (n = getline(&line, &size, f)) > 0 && step_of(line) <= l->before;) keep += n;
+  for (ssize_t n; f && (n = getline(&line, &size, f)) > 0 && step_of(line, (size_t)n) <= l->before;) keep += n;
   bool ok = f && ftruncate(fileno(f), keep) == 0;
   if (!ok)
     zb_fail(err, help, "cannot cut %s after step %" PRId64 ": %s", zb_show(l->name), l->before,

@@ -129,7 +129,7 @@ static bool one_step(ZxRun *r, int64_t step) {
   m.epochs = zx_epochs_so_far(&r->epochs, zx_run_taken(r, step));
   m.nepochs = r->epochs.n;
   r->times.last = step;
-  r->times.ms[step % ZX_STEPS_KEPT] = ms;
+  r->times.ms[r->times.made++ % ZX_STEPS_KEPT] = ms;
   if (step > r->before + 1) r->times.known++, r->times.step += ms, r->times.waited += m.bubble * ms;
   if (step == r->before + 1 && !r->o.quiet)
     printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));

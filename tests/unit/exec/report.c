@@ -26,16 +26,16 @@ Test(report, tokens) {
 
 /* Of step 1 nothing is said, nor of two steps. */
 Test(report, the_median_step) {
-  ZxStepTimes t = {.last = 2, .ms = {0, 900, 2}};
+  ZxStepTimes t = {.made = 2, .ms = {900, 2}};
   zx_report_speed(&t, &plan, 0);
-  t = (ZxStepTimes){.last = 3, .ms = {0, 900, 4, 2}};
+  t = (ZxStepTimes){.made = 3, .last = 70, .ms = {900, 4, 2}}; /* resumed from step 67 */
   zx_report_speed(&t, &plan, 0);
-  t = (ZxStepTimes){.last = 6, .ms = {0, 900, 3, 1, 2, 9, 8}};
+  t = (ZxStepTimes){.made = 6, .ms = {900, 3, 1, 2, 9, 8}};
   zx_report_speed(&t, &plan, 4e9);
-  t.last = ZX_STEPS_KEPT - 1;
-  for (int i = 1; i < ZX_STEPS_KEPT; i++) t.ms[i] = i == 1 ? 9000 : i; /* 2 to 999 */
+  t.made = ZX_STEPS_KEPT;
+  for (int i = 0; i < ZX_STEPS_KEPT; i++) t.ms[i] = i ? i + 1 : 9000; /* 2 to 1000 */
   zx_report_speed(&t, &plan, 0);
-  t.last = ZX_STEPS_KEPT;
+  t.made = ZX_STEPS_KEPT + 1;
   for (int i = 0; i < ZX_STEPS_KEPT; i++) t.ms[i] = ZX_STEPS_KEPT - i; /* 1 to 1000, all kept */
   zx_report_speed(&t, &plan, 0);
   fflush(stdout);
