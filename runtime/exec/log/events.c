@@ -22,7 +22,7 @@
 
 struct ZxEvents {
   ZxLogOptions o;
-  FILE *f;           /* NULL before the first event */
+  ZxAppend to;       /* begun with the first event */
   ZbText path;       /* of it */
   ZbText event, sum; /* what is being made: an Event in its record, and its Summary */
   uint32_t crc[256];
@@ -59,8 +59,7 @@ static bool write_record(ZxEvents *e, ZbErr *err) {
   put_le(s + 8, masked_crc(e->crc, s, 8), 4);
   put_le(tail, masked_crc(e->crc, s + HEAD, n), 4);
   zb_text_put(&e->event, tail, TAIL);
-  if (fwrite(e->event.s, 1, e->event.len, e->f) == e->event.len && fflush(e->f) == 0) return true;
-  return zb_out_failed(e->path.s, errno, err);
+  return zx_append(&e->to, e->path.s, e->event.s, e->event.len, err);
 }
 
 /* ---- protocol buffers ---- */
@@ -193,60 +192,58 @@ static long long next_number(const char *dir) {
 
 static bool begin_file(ZxEvents *e, ZbErr *err) {
   const int64_t from = e->o.before ? e->o.before + 1 : 0;
-  int fd = -1;
-  if (e->f) return true;
+  if (e->to.fd >= 0) return true;
   long long number = next_number(e->o.dir);
-  for (int tries = 0; tries < MOST_TRIES && fd < 0; tries++) { /* others may begin files just now */
+  for (int tries = 0; tries < MOST_TRIES && e->to.fd < 0; tries++) { /* others may begin files just now */
     e->path.len = 0;
     zb_text_add(&e->path, "%s/%s%010lld.zug", e->o.dir, prefix, number + tries);
-    fd = open(e->path.s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 && errno != EEXIST) break;
+    e->to.fd = open(e->path.s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (e->to.fd < 0 && errno != EEXIST) break;
   }
-  e->f = fd < 0 ? NULL : fdopen(fd, "w");
-  if (!e->f) {
-    zb_fail(err, "give another folder with --log, or make it writable", "cannot write %s: %s",
-            zb_show(e->path.s), strerror(errno));
-    if (fd >= 0) close(fd);
-    return false;
-  }
+  if (e->to.fd < 0)
+    return zb_fail_errno(err, errno, "give another folder with --log, or make it writable", "cannot write %s",
+                         zb_show(e->path.s));
+  bool ok = true;
   begin_event(e, 0);
   put_string(&e->event, 3, "brain.Event:2");
-  if (!write_record(e, err)) return false;
+  ok &= write_record(e, err); /* what fails waits, and the rest behind it */
   begin_event(e, from);
   put_bytes(&e->event, 7, "\x08\x01", 2); /* SessionLog START */
-  if (!write_record(e, err)) return false;
-  for (uint32_t i = 0; i < e->o.ntext; i++)
-    if (!put_text(e, &e->o.text[i], from, err)) return false;
-  return true;
+  ok &= write_record(e, err);
+  for (uint32_t i = 0; i < e->o.ntext; i++) ok &= put_text(e, &e->o.text[i], from, err);
+  return ok;
 }
 
 ZxEvents *zx_events_open(const ZxLogOptions *o) {
   ZxEvents *e = calloc(1, sizeof *e);
   if (!e) zb_out_of_memory(0);
   e->o = *o;
+  e->to.fd = -1;
   make_crc(e->crc);
   return e;
 }
 
 bool zx_events_step(ZxEvents *e, const ZxMetrics *m, ZbErr *err) {
-  if (!begin_file(e, err)) return false;
+  bool ok = begin_file(e, err);
+  if (e->to.fd < 0) return false;
   begin_event(e, m->step);
   put_scalars(e, zx_step_scalars, m);
   put_parts(e, "loss/train", m->part, m->nparts);
-  return end_event(e, err);
+  return end_event(e, err) && ok;
 }
 
 bool zx_events_eval(ZxEvents *e, const ZxEvalMetrics *m, ZbErr *err) {
-  if (!begin_file(e, err)) return false;
+  bool ok = begin_file(e, err);
+  if (e->to.fd < 0) return false;
   begin_event(e, m->step);
   put_scalars(e, zx_eval_scalars, m);
   put_parts(e, "loss/eval", m->part, m->nparts);
-  return end_event(e, err);
+  return end_event(e, err) && ok;
 }
 
 void zx_events_close(ZxEvents *e) {
   if (!e) return;
-  if (e->f) fclose(e->f); /* every event was flushed, and its failure told */
+  zx_append_close(&e->to);
   zb_text_free(&e->path);
   zb_text_free(&e->event);
   zb_text_free(&e->sum);

@@ -32,14 +32,19 @@ void zx_log_close(ZxLog *l) {
 }
 
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
-  return zx_lines_step(&l->lines, m, err) &&
-         (!l->metrics ||
-          (zx_metrics_step(l->metrics, m, c, nclass, err) && zx_events_step(l->events, m, err)));
+  if (!zx_lines_step(&l->lines, m, err)) return false;
+  if (!l->metrics) return true;
+  ZbErr later; /* the first error is told */
+  bool ok = zx_metrics_step(l->metrics, m, c, nclass, err);
+  return zx_events_step(l->events, m, ok ? err : &later) && ok;
 }
 
 bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err) {
-  return zx_lines_eval(&l->lines, m, err) &&
-         (!l->metrics || (zx_metrics_eval(l->metrics, m, err) && zx_events_eval(l->events, m, err)));
+  if (!zx_lines_eval(&l->lines, m, err)) return false;
+  if (!l->metrics) return true;
+  ZbErr later;
+  bool ok = zx_metrics_eval(l->metrics, m, err);
+  return zx_events_eval(l->events, m, ok ? err : &later) && ok;
 }
 
 void zx_log_draw(ZxLog *l) {

@@ -69,8 +69,9 @@ typedef struct ZxLog ZxLog;
 /* Fails with a message for a folder that cannot be made or written. What an earlier run left in metrics.jsonl
  * stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ... Of a run that goes on
  * lines of later steps are cut off instead: it makes those steps again. It writes an event file of its own,
- * beside those of the steps before, which tells TensorBoard from which step on it counts. All is flushed at
- * once. Only rank 0 opens a log. */
+ * beside those of the steps before, which tells TensorBoard from which step on it counts. All is written at
+ * once. Only rank 0 opens a log. What fails in a way that may pass, as on a full disk, waits in memory for the next
+ * call: `passing` is true then, and nothing is lost if that succeeds. */
 ZxLog *zx_log_open(const ZxLogOptions *o, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err);

@@ -14,7 +14,7 @@
 struct ZxMetricsFile {
   char *name;     /* for messages */
   char *path;     /* the same, links resolved */
-  FILE *f;        /* NULL before the first line */
+  ZxAppend to;    /* begun with the first line */
   int64_t before; /* as ZxLogOptions has it */
   ZbText line;
 };
@@ -24,13 +24,13 @@ static const char help[] = "give another folder with --log, or make it writable"
 /* ---- opening ---- */
 /* Not truncated: whether there will be a first line is not known yet. A pipe without a reader is not waited
  * for. */
-static FILE *open_lines(const ZxMetricsFile *l, ZbErr *err) {
+static int open_lines(const ZxMetricsFile *l, ZbErr *err) {
   int fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-  FILE *f = fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0 ? NULL : fdopen(fd, "a");
-  if (!f && errno == ENXIO) zb_fail(err, help, "cannot write %s: nobody reads from it", zb_show(l->name));
-  else if (!f) zb_fail_errno(err, errno, help, "cannot write %s", zb_show(l->name));
-  if (!f && fd >= 0) close(fd);
-  return f;
+  if (fd >= 0 && fcntl(fd, F_SETFL, O_APPEND) == 0) return fd;
+  if (errno == ENXIO) zb_fail(err, help, "cannot write %s: nobody reads from it", zb_show(l->name));
+  else zb_fail_errno(err, errno, help, "cannot write %s", zb_show(l->name));
+  if (fd >= 0) close(fd);
+  return -1;
 }
 
 ZxMetricsFile *zx_metrics_open(const char *dir, int64_t before, ZbErr *err) {
@@ -41,8 +41,9 @@ ZxMetricsFile *zx_metrics_open(const char *dir, int64_t before, ZbErr *err) {
   l->before = before;
   l->name = path.s;
   l->path = zb_resolve(l->name, err);
-  FILE *f = l->path ? open_lines(l, err) : NULL;
-  if (f) return fclose(f), l;
+  l->to.fd = -1;
+  int fd = l->path ? open_lines(l, err) : -1;
+  if (fd >= 0) return close(fd), l;
   zx_metrics_close(l);
   return NULL;
 }
@@ -62,7 +63,7 @@ static bool keep_old(const char *path, ZbErr *err) {
     more = lstat(to.s, &st) == 0; /* a file system that cannot do both at once */
     kept = !more && rename(path, to.s) == 0;
   }
-  if (!kept) zb_fail(err, help, "cannot keep %s as %s: %s", zb_show(path), zb_show(to.s), strerror(errno));
+  if (!kept) zb_fail_errno(err, errno, help, "cannot keep %s as %s", zb_show(path), zb_show(to.s));
   zb_text_free(&to);
   return kept;
 }
@@ -85,21 +86,21 @@ static bool cut_old(const ZxMetricsFile *l, ZbErr *err) {
   off_t keep = 0;
   for (ssize_t n; f && (n = getline(&line, &size, f)) > 0 && step_of(line, (size_t)n) <= l->before;) keep += n;
   bool ok = f && ftruncate(fileno(f), keep) == 0;
-  if (!ok)
-    zb_fail(err, help, "cannot cut %s after step %" PRId64 ": %s", zb_show(l->name), l->before,
-            strerror(errno));
+  if (!ok) zb_fail_errno(err, errno, help, "cannot cut %s after step %" PRId64, zb_show(l->name), l->before);
   if (f) fclose(f);
   free(line);
   return ok;
 }
 
 static bool begin_lines(ZxMetricsFile *l, ZbErr *err) {
-  return l->f || ((l->before ? cut_old(l, err) : keep_old(l->path, err)) && (l->f = open_lines(l, err)));
+  if (l->to.fd >= 0) return true;
+  if (!(l->before ? cut_old(l, err) : keep_old(l->path, err))) return false;
+  return (l->to.fd = open_lines(l, err)) >= 0;
 }
 
 void zx_metrics_close(ZxMetricsFile *l) {
   if (!l) return;
-  if (l->f) fclose(l->f); /* every line was flushed, and its failure told */
+  zx_append_close(&l->to);
   zb_text_free(&l->line);
   free(l->name);
   free(l->path);
@@ -108,8 +109,8 @@ void zx_metrics_close(ZxMetricsFile *l) {
 
 /* ---- lines ---- */
 static bool put_text(ZxMetricsFile *l, ZbErr *err) {
-  if (fwrite(l->line.s, 1, l->line.len, l->f) == l->line.len && fflush(l->f) == 0) return true;
-  return zb_out_failed(l->name, errno, err);
+  bool begun = begin_lines(l, err);
+  return zx_append(&l->to, l->name, l->line.s, l->line.len, err) && begun;
 }
 
 /* JSON has no NaN or infinity: a loss that went that way is null. */
@@ -136,7 +137,6 @@ static void put_parts(ZbText *t, const char *prefix, const ZxLossPart *part, uin
 
 bool zx_metrics_step(ZxMetricsFile *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
   ZbText *t = &l->line;
-  if (!begin_lines(l, err)) return false;
   t->len = 0;
   zb_text_add(t, "{\"step\":%" PRId64 ",\"steps\":%" PRId64, m->step, m->steps);
   put_scalars(t, "", zx_step_scalars, m);
@@ -157,7 +157,6 @@ bool zx_metrics_step(ZxMetricsFile *l, const ZxMetrics *m, const ZxClassMetrics 
 
 bool zx_metrics_eval(ZxMetricsFile *l, const ZxEvalMetrics *m, ZbErr *err) {
   ZbText *t = &l->line;
-  if (!begin_lines(l, err)) return false;
   t->len = 0;
   zb_text_add(t, "{");
   if (m->steps) zb_text_add(t, "\"step\":%" PRId64 ",\"steps\":%" PRId64 ",", m->step, m->steps);

@@ -1,6 +1,7 @@
 /* metrics.jsonl is JSON whatever the numbers are; the line for people; learning rates. */
+#define _GNU_SOURCE /* pipe2 */
 #include "runtime/exec/engine/engine.h"
-#include "runtime/exec/log/log.h"
+#include "runtime/exec/log/sinks.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <cjson/cJSON.h>
@@ -266,6 +267,31 @@ Test(log, a_pipe_without_a_reader, .timeout = 20) {
   cr_assert(mkdir(scratch("log"), 0777) == 0 && mkfifo(scratch("log/metrics.jsonl"), 0666) == 0);
   cr_expect(!open_log(scratch("log")));
   says(err, "metrics.jsonl: nobody reads from it");
+}
+
+/* What a pipe does not take yet is what a full disk does not: nothing is lost, in either file, once there is room. */
+Test(log, a_full_disk_for_a_while) {
+  cr_redirect_stdout();
+  char text[1 << 16], first[1 << 15];
+  int ends[2];
+  ZxAppend f = {0};
+  cr_assert(pipe2(ends, O_NONBLOCK) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
+  f.fd = ends[1];
+  memset(text, 'x', sizeof text);
+  cr_assert(zx_append(&f, "f", "a", 1, &err), "%s", err.text);
+  cr_expect(!zx_append(&f, "f", text, 10000, &err));
+  cr_expect(err.passing, "%s", err.text);
+  cr_expect(!zx_append(&f, "f", "b", 1, &err));
+  ssize_t n = 0;
+  for (int tries = 0; tries < 10 && n < 10002; tries++) {
+    ssize_t got = read(ends[0], first + n, sizeof first - (size_t)n);
+    n += got > 0 ? got : 0;
+    zx_append(&f, "f", "", 0, &err);
+  }
+  cr_expect_eq(n, 10002);
+  cr_expect(first[0] == 'a' && first[1] == 'x' && first[10000] == 'x' && first[10001] == 'b');
+  zx_append_close(&f);
+  close(ends[0]);
 }
 
 Test(log, a_full_disk) {
