@@ -105,6 +105,9 @@ Test(verify, every_rule) {
          g->ntags = 2);
   BROKEN(input_names_differ, "the input name tokens occurs twice", g->inputs[1].name = "tokens");
   BROKEN(input_type, "input tokens has no valid type", g->inputs[0].type.of = 77);
+  BROKEN(valid_of_peak, "`valid` is set, which only plans do", node(s2, ZG_OP_PEAK)->opt[1] = 3);
+  BROKEN(valid_of_sums, "`valid` is set, which only plans do", node(s2, ZG_OP_XENT_SUMS)->opt[1] = 11);
+  BROKEN(valid_of_grad, "`valid` is set, which only plans do", node(s2, ZG_OP_XENT_GRAD)->opt[1] = 1);
   BROKEN(output_not_made, "output logits is not made", remove_sink(s2, ZG_OP_OUTPUT));
   BROKEN(second_output_not_made, "output more is not made",
          ZB_PUSH(m.a, g->outputs, g->noutputs, ((ZgIo){"more", g->outputs[0].type, 0})));
