@@ -27,12 +27,15 @@ void zb_raise_stack(void) {
   enum { LEAST = 1 << 20, WANTED = 8 << 20 };
   struct rlimit now;
   if (getrlimit(RLIMIT_STACK, &now) < 0 || now.rlim_cur >= WANTED) return;
-  struct rlimit all = {WANTED, now.rlim_max < WANTED ? WANTED : now.rlim_max}, some = {now.rlim_max, now.rlim_max};
+  struct rlimit all = {WANTED, now.rlim_max < WANTED ? WANTED : now.rlim_max},
+                some = {now.rlim_max, now.rlim_max};
   if (setrlimit(RLIMIT_STACK, &all) < 0 && setrlimit(RLIMIT_STACK, &some) < 0) return;
   getrlimit(RLIMIT_STACK, &now);
   if (now.rlim_cur < LEAST) {
-    fprintf(stderr, "error: the stack may have %llu KiB, and %d are needed\n  help: raise the limit: `ulimit -s %d`\n",
-            (unsigned long long)now.rlim_cur >> 10, LEAST >> 10, WANTED >> 10);
+    fprintf(
+        stderr,
+        "error: the stack may have %llu KiB, and %d are needed\n  help: raise the limit: `ulimit -s %d`\n",
+        (unsigned long long)now.rlim_cur >> 10, LEAST >> 10, WANTED >> 10);
     _Exit(1);
   }
   pthread_attr_t attr;

@@ -69,7 +69,9 @@ const char *zb_show_n(const char *s, size_t n) {
   /* Its beginning and its end: of a path the end says more. */
   enum { TAIL = ZB_SHOWN / 3, HEAD = ZB_SHOWN - TAIL - 3 };
   size_t at = units(s, n, out, HEAD + 1, &used);
-  size_t from = n - used < TAIL ? used : n - (TAIL - 1); /* few bytes may fill the room: \xNN are four characters each */
+  size_t from = n - used < TAIL
+                    ? used
+                    : n - (TAIL - 1); /* few bytes may fill the room: \xNN are four characters each */
   at += (size_t)snprintf(out + at, ZB_SHOWN - at, "...");
   /* What does not fit goes from its front; so does a part of a character, which is longer when written out. */
   for (size_t rest; units(s + from, n - from, out + at, TAIL, &rest), rest < n - from;) {

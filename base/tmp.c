@@ -17,7 +17,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MACHINE = 8, RANDOM = 8, SUFFIX = 1 + MACHINE + 1 + RANDOM + 4 /* ".MACHINE-RANDOM.tmp" */, TRIES = 100 };
+enum {
+  MACHINE = 8,
+  RANDOM = 8,
+  SUFFIX = 1 + MACHINE + 1 + RANDOM + 4 /* ".MACHINE-RANDOM.tmp" */,
+  TRIES = 100
+};
 
 static size_t folder_bytes(const char *path) {
   const char *slash = strrchr(path, '/');
@@ -62,9 +67,11 @@ static bool is_of(const char *name, const char *stem, const char *here) {
 /* Removes it if it was left. Returns whether its maker lives. */
 static bool look_at(const char *tmp, void (*clear)(const char *folder)) {
   struct stat st, now;
-  int fd = open(tmp, (clear ? O_RDONLY | O_DIRECTORY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  int fd =
+      open(tmp, (clear ? O_RDONLY | O_DIRECTORY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return false;
-  bool ours = fstat(fd, &st) == 0 && (clear ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode)) && st.st_uid == geteuid();
+  bool ours =
+      fstat(fd, &st) == 0 && (clear ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode)) && st.st_uid == geteuid();
   bool lives = ours && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
   if (ours && !lives && lstat(tmp, &now) == 0 && now.st_ino == st.st_ino && now.st_dev == st.st_dev) {
     if (clear) clear(tmp), rmdir(tmp);
@@ -96,11 +103,13 @@ bool zb_tmp_remove_left(const char *path, void (*clear)(const char *folder)) {
 static int make(const char *tmp, bool folder, mode_t mode) {
   struct stat st;
   if (folder && mkdir(tmp, mode) < 0) return -1;
-  int fd = open(tmp, folder ? O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
-                            : O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+  int fd = open(tmp,
+                folder ? O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
+                       : O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                 mode);
   if (fd < 0) return errno = folder && errno == ENOENT ? EEXIST : errno, -1;
-  if (!(flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) && fstat(fd, &st) == 0 && st.st_nlink) return fd;
+  if (!(flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) && fstat(fd, &st) == 0 && st.st_nlink)
+    return fd;
   close(fd);
   errno = EEXIST;
   return -1;

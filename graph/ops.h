@@ -36,7 +36,7 @@ typedef struct {
   /* What num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0. */
   const char *num, *opt[2];
   uint8_t plans; /* bit i: opt[i] is set in plans only, and 0 in every file */
-  uint8_t late; /* bit i: opt[i] came after version 1.1 of the file, which does not have it where it is 0 */
+  uint8_t late;  /* bit i: opt[i] came after version 1.1 of the file, which does not have it where it is 0 */
   const char *num1; /* num[1], which always did: left out where it is 0 */
   /* Of EW operations. */
   bool function; /* the language has it as a function of this name */

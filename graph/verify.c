@@ -258,7 +258,8 @@ static bool check_node(Ctx *c, uint32_t si, uint32_t i, uint32_t values) {
       (!a->opt[1] && n->opt[1]))
     return NODE_FAIL(c, si, i, "an attribute that it does not have is set");
   for (int k = 0; k < 2; k++)
-    if (a->plans >> k & 1 && n->opt[k]) return NODE_FAIL(c, si, i, "`%s` is set, which only plans do", a->opt[k]);
+    if (a->plans >> k & 1 && n->opt[k])
+      return NODE_FAIL(c, si, i, "`%s` is set, which only plans do", a->opt[k]);
   if (i < s->nforward ? backward_only(n->op) : forward_only(n->op))
     return NODE_FAIL(c, si, i, "it does not belong among the %s nodes",
                      i < s->nforward ? "forward" : "backward");

@@ -83,8 +83,8 @@ static void put_params(Writer *w) {
   const ZgGraph *g = w->g;
   for (uint32_t i = 0; i < g->nparams; i++) {
     const ZgParam *p = &g->params[i];
-    const uint32_t words[] = {string(w, p->path), type(w, &p->type), p->tags, p->segment,
-                              place(w, p->loc),   p->init};
+    const uint32_t words[] = {string(w, p->path), type(w, &p->type), p->tags,
+                              p->segment,         place(w, p->loc),  p->init};
     for (int k = 0; k < 6; k++) put32(w, SEC_PARM, words[k]);
     for (int k = 0; k < ZG_MAX_AXES; k++) put_number(w, SEC_PARM, 1, k < p->type.naxes ? p->order[k] : 0);
     for (int k = 0; k < 2; k++) put_f64(w, SEC_PARM, p->num[k]);

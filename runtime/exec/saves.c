@@ -117,7 +117,8 @@ bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbT
     const char *here = value_in(run, f);
     if (here && !strcmp(here, f->value)) continue;
     if (is_source(f)) {
-      zb_text_add(note, "note: the model's source differs from the checkpoint's; what it computes is the same\n");
+      zb_text_add(note,
+                  "note: the model's source differs from the checkpoint's; what it computes is the same\n");
       continue;
     }
     if (strcmp(f->kind, "recipe")) return differs(f, path, here, err);

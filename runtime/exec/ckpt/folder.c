@@ -65,8 +65,7 @@ uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err
   DIR *d = opendir(dir);
   uint32_t n = 0;
   *out = NULL;
-  if (!d && errno != ENOENT)
-    zb_fail_errno(err, errno, NULL, "cannot read the folder %s", zb_show(dir));
+  if (!d && errno != ENOENT) zb_fail_errno(err, errno, NULL, "cannot read the folder %s", zb_show(dir));
   for (struct dirent *x; d && (x = readdir(d));) {
     ZxCkptEntry e = {0};
     const char *rest = step_of(x->d_name, &e.step);
@@ -166,8 +165,7 @@ bool zx_ckpt_publish(const char *tmp, const char *path, ZbErr *err) {
   if (!sync_folder(tmp, err)) return false;
   bool old = false, ok = rename(tmp, path) == 0;
   if (!ok && (errno == EEXIST || errno == ENOTEMPTY)) ok = old = replace(tmp, path);
-  if (!ok)
-    return zb_fail_errno(err, errno, NULL, "cannot rename %s to %s", zb_show(tmp), zb_show(path));
+  if (!ok) return zb_fail_errno(err, errno, NULL, "cannot rename %s to %s", zb_show(tmp), zb_show(path));
   if (!sync_parent(path, err)) return false;
   return !old || zx_ckpt_remove(tmp, err);
 }

@@ -47,8 +47,8 @@ typedef struct {
   const ZxMap *m;
   const ZxShards *from;
   const ZxExportOptions *o;
-  char *tmp; /* the folder that is written */
-  Tensor *tensor;  /* by name */
+  char *tmp;      /* the folder that is written */
+  Tensor *tensor; /* by name */
   uint32_t ntensors;
   ZbNames names;
   uint32_t *cut; /* file i has tensors cut[i]..cut[i + 1]-1 */
@@ -344,12 +344,7 @@ bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportO
                ZbErr *err) {
   char *path = zb_strdup(a, o->out);
   for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = 0;
-  Export x = {.a = a,
-              .m = m,
-              .from = from,
-              .o = o,
-              .size = o->window ? o->window : WINDOW,
-              .err = err};
+  Export x = {.a = a, .m = m, .from = from, .o = o, .size = o->window ? o->window : WINDOW, .err = err};
   if (!may_take(path, o->force, err) || !list_tensors(&x)) return false;
   cut_files(&x);
   int fd = begin(&x, path);

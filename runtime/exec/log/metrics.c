@@ -84,7 +84,8 @@ static bool cut_old(const ZxMetricsFile *l, ZbErr *err) {
   char *line = NULL;
   size_t size = 0;
   off_t keep = 0;
-  for (ssize_t n; f && (n = getline(&line, &size, f)) > 0 && step_of(line, (size_t)n) <= l->before;) keep += n;
+  for (ssize_t n; f && (n = getline(&line, &size, f)) > 0 && step_of(line, (size_t)n) <= l->before;)
+    keep += n;
   bool ok = f && ftruncate(fileno(f), keep) == 0;
   if (!ok) zb_fail_errno(err, errno, help, "cannot cut %s after step %" PRId64, zb_show(l->name), l->before);
   if (f) fclose(f);

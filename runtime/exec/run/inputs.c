@@ -40,7 +40,8 @@ static bool read_mix(ZxRun *r, const char *text, ZxFactKind kind, ZxMix **data, 
   bool ok = *data && (!held_out || zx_mix_files(*data) == 1 ||
                       zb_fail(&err, "evaluate on one after the other", "%s: an evaluation is of one file",
                               zb_show(text)));
-  return zx_run_accept(r, ok, &err) && zx_run_accept(r, zx_data_facts(f, kind, r->c, *data, note, &err), &err);
+  return zx_run_accept(r, ok, &err) &&
+         zx_run_accept(r, zx_data_facts(f, kind, r->c, *data, note, &err), &err);
 }
 
 static bool read_data(ZxRun *r, ZxFacts *f, ZbText *note) {

@@ -64,8 +64,8 @@ typedef struct {
   ZxHealth health;
   ZxStop stop;
   bool log_waits; /* a part of the log could not be written yet */
-  int stopping; /* why all ranks stop after this step (zx_stop_why); 0: they go on */
-  int failed;   /* the code with which it ends if it does not go on; ZX_EXIT_FAILED until a mistake is seen */
+  int stopping;   /* why all ranks stop after this step (zx_stop_why); 0: they go on */
+  int failed; /* the code with which it ends if it does not go on; ZX_EXIT_FAILED until a mistake is seen */
 } ZxRun;
 
 /* ---- agree.c ------------------------------------------------------------------------------------------- */

@@ -93,8 +93,8 @@ static _Noreturn void give_up(ZxRun *r, int code, int64_t step, const ZbErr *err
 static void logged(ZxRun *r, bool ok, int64_t step, const ZbErr *err) {
   if (!ok && !err->passing) give_up(r, ZX_EXIT_FAILED, step, err);
   if (!ok && !r->log_waits)
-    printf("note: step %" PRId64 ": %s; the run goes on, and writes what is missing when there is room\n", step,
-           err->text);
+    printf("note: step %" PRId64 ": %s; the run goes on, and writes what is missing when there is room\n",
+           step, err->text);
   if (ok && r->log_waits) printf("note: step %" PRId64 ": the log is complete again\n", step);
   r->log_waits = !ok;
 }

@@ -108,7 +108,8 @@ Test(show, nothing_is_read_before_the_text) {
   memset(s, 0xfe, 200);
   for (size_t n = 1; n <= 200; n++) {
     const char *t = zb_show_n(s, n);
-    cr_expect(strlen(t) < ZB_SHOWN && (strstr(t, "...") == NULL) == (4 * n < ZB_SHOWN), "%zu bytes: %s", n, t);
+    cr_expect(strlen(t) < ZB_SHOWN && (strstr(t, "...") == NULL) == (4 * n < ZB_SHOWN), "%zu bytes: %s", n,
+              t);
   }
   munmap(p, 2 * (size_t)page);
 }

@@ -106,8 +106,8 @@ Test(saves, facts_that_count) {
 }
 
 Test(saves, what_fits) {
-  static ZxCkptFact kept[] = {{"model", "hash", "ff"},     {"model", "source", "a"}, {"data", "tokens", "12"},
-                              {"options", "--seed", "7"},  {"recipe", "clip", "1"},  {"recipe", "mesh", "2"},
+  static ZxCkptFact kept[] = {{"model", "hash", "ff"},    {"model", "source", "a"}, {"data", "tokens", "12"},
+                              {"options", "--seed", "7"}, {"recipe", "clip", "1"},  {"recipe", "mesh", "2"},
                               {"recipe", "lr", "3"}};
   static const struct {
     ZxFact run[7];
@@ -152,20 +152,20 @@ Test(saves, what_fits) {
        NULL,
        "p is of a run with other model: hash ff; this run has fe",
        "compile the same model with the same sizes"},
-      {{{ZX_GRAPH, "hash", "ff"},
-        {ZX_GRAPH, "source", "a"}, {ZX_DATA, "tokens", "13"}},
+      {{{ZX_GRAPH, "hash", "ff"}, {ZX_GRAPH, "source", "a"}, {ZX_DATA, "tokens", "13"}},
        3,
        NULL,
        "p is of a run with other data: tokens 12; this run has 13",
        "give the same data; other data begin a new run with --init"},
-      {{{ZX_GRAPH, "hash", "ff"},
-        {ZX_GRAPH, "source", "a"}, {ZX_DATA, "bytes", "12"}},
+      {{{ZX_GRAPH, "hash", "ff"}, {ZX_GRAPH, "source", "a"}, {ZX_DATA, "bytes", "12"}},
        3,
        NULL,
        "p is of a run with other data: tokens 12; this run has none",
        "give the same data; other data begin a new run with --init"},
       {{{ZX_GRAPH, "hash", "ff"},
-        {ZX_GRAPH, "source", "a"}, {ZX_DATA, "tokens", "12"}, {ZX_OPTIONS, "--seed", "8"}},
+        {ZX_GRAPH, "source", "a"},
+        {ZX_DATA, "tokens", "12"},
+        {ZX_OPTIONS, "--seed", "8"}},
        4,
        NULL,
        "p is of a run with --seed 7; this run has 8",
