@@ -66,12 +66,11 @@ const char *zb_show_n(const char *s, size_t n) {
   size_t used;
   units(s, n, out, ZB_SHOWN, &used);
   if (used == n) return out;
-  /* Its beginning and its end: of a path the end says more. */
+  /* Its beginning and its end: of a path the end says more. Few bytes may fill the room, since \xNN is four
+   * characters; then the end begins where the beginning stopped. */
   enum { TAIL = ZB_SHOWN / 3, HEAD = ZB_SHOWN - TAIL - 3 };
   size_t at = units(s, n, out, HEAD + 1, &used);
-  size_t from = n - used < TAIL
-                    ? used
-                    : n - (TAIL - 1); /* few bytes may fill the room: \xNN are four characters each */
+  size_t from = n - used < TAIL ? used : n - (TAIL - 1);
   at += (size_t)snprintf(out + at, ZB_SHOWN - at, "...");
   /* What does not fit goes from its front; so does a part of a character, which is longer when written out. */
   for (size_t rest; units(s + from, n - from, out + at, TAIL, &rest), rest < n - from;) {
