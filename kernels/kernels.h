@@ -4,6 +4,7 @@
  * table.c     from op to function        cpu/NAME.c  the fast CPU version of op NAME
  * unfuse.c    fused calls, as several
  * devices.c   the list of devices, see devices.h
+ * debug.c     debug settings, see debug.def
  * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version in f64 that defines it
  * cuda/       the same on GPUs, see cuda/cuda.h */
 #ifndef ZUG_KERNELS_H
@@ -13,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "kernels/debug.h"
 
 #define ZK_MAX_AXES 8
 #define ZK_MAX_IN 12
@@ -88,7 +91,8 @@ typedef struct {
       *step_state; /* in a device's memory: `step` and optimizers' rates are read there; NULL: not */
   bool tf32;       /* operands of products in f32 may be rounded to 11 bits, where a device is faster so */
   bool repeatable; /* only what gives the same bits in every run, of what is chosen by time */
-  void *device;    /* what a device that is not the CPU keeps of its own */
+  ZkDebug debug;
+  void *device; /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 
 /* A call. With a pointwise function, a call of another op than POINTWISE is *fused*: the op with a prologue,

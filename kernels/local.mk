@@ -4,6 +4,9 @@
 noinst_LIBRARIES += libkernels.a
 libkernels_a_SOURCES = kernels/kernels.h \
   kernels/kernels.def \
+  kernels/debug.c \
+  kernels/debug.def \
+  kernels/debug.h \
   kernels/devices.c \
   kernels/devices.h \
   kernels/unfuse.c \

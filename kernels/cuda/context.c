@@ -112,9 +112,6 @@ ZkCuda *zk_cuda_new(int device, ZbErr *err) {
     return NULL;
   }
   cu->device = device;
-  const char *piece = getenv("ZUG_ATTEND_PIECE");
-  long mib = piece ? strtol(piece, NULL, 10) : 0;
-  cu->attend_piece = mib > 0 ? (size_t)mib << 20 : 0;
   if (look_at_device(cu, err) && make_handles(cu, err)) return cu;
   zk_cuda_free(cu);
   return NULL;

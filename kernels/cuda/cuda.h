@@ -34,12 +34,12 @@ typedef struct ZkCuda {
   ZkCudaMemo *memos; /* what was made for calls like this one */
   struct ZkCudaProgram *programs;
   bool pretend;          /* it is not here: calls are looked at and prepared, and never made */
-  bool tf32, repeatable; /* as ZkEnv has them */
+  bool tf32, repeatable; /* as ZkEnv has them; so: */
+  ZkDebug debug;
   void *products;        /* plans of cuBLASLt's, for zk_cuda_choices */
   ZkRates rates;         /* by its data sheet */
   size_t l2;             /* bytes of its cache */
-  size_t attend_piece;   /* bytes of workspace for a piece of attention's gradient (ZUG_ATTEND_PIECE, MiB); 0:
-                             by the cache */
+  size_t attend_piece;   /* bytes of workspace for a piece of attention's gradient; 0: by the cache */
   char no_dnn[128];      /* why `dnn` is NULL, in a build that has it */
   char no_programs[256]; /* why programs cannot be compiled; empty: none failed */
   bool failed;

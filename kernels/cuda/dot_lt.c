@@ -278,9 +278,7 @@ static bool may_sum(Plan *p, const ZkCall *call) {
 
 /* Whether this GPU gains by the epilogue. */
 static bool worth_it(const ZkCuda *cu, const Plan *p) {
-  static int wanted = -1; /* ZUG_EPILOGUES=0 in the environment: none, to see what they gain */
-  if (wanted < 0) wanted = !getenv("ZUG_EPILOGUES") || strcmp(getenv("ZUG_EPILOGUES"), "0") != 0;
-  if (!wanted) return false;
+  if (!zk_debug(&cu->debug, ZK_DEBUG_EPILOGUES)) return false;
   return p->epi.kind == ZKD_SUM || (cu->arch >= OLDEST_ACTIVATIONS && cu->arch <= NEWEST_ACTIVATIONS);
 }
 

@@ -73,6 +73,10 @@ const char zx_usage[] =
     "  --repeatable         the same bits in every run on a GPU: of the algorithms of libraries, among which "
     "the\n"
     "                       fastest is chosen, only those that round as the first does\n"
+    "  --debug NAME=VALUE   tries something out on a GPU, as often as it is given:\n"
+#define SETTING(id, name, unit, least, most, usual, what)                                                    \
+  "                       " name "=" unit ": " what "\n"
+#include "kernels/debug.def"
     "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the step, too; a second Ctrl-C ends it at once.\n"
     "Codes: 0 done; 75 stopped before the last step, to be started again; 2 what was given is wrong; 69 it "
     "hung; others: it failed.\n";
@@ -123,6 +127,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     PRINT_EVERY,
     QUIET,
     REPEATABLE,
+    DEBUG_SETTING,
     EXACT,
     TRACE,
     TRACE_STEPS,
@@ -160,6 +165,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"print-every", 1, NULL, PRINT_EVERY},
                                        {"quiet", 0, NULL, QUIET},
                                        {"repeatable", 0, NULL, REPEATABLE},
+                                       {"debug", 1, NULL, DEBUG_SETTING},
                                        {"exact", 0, NULL, EXACT},
                                        {"trace", 1, NULL, TRACE},
                                        {"trace-steps", 1, NULL, TRACE_STEPS},
@@ -224,6 +230,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     case TIMES: o->times = true; break;
     case DRY: o->dry_run = true; break;
     case REPEATABLE: o->repeatable = true; break;
+    case DEBUG_SETTING: good = zk_debug_take(&o->debug, optarg, &err); break;
     case CKPT: o->ckpt = optarg; break;
     case CKPT_EVERY: good = interval(optarg, o); break;
     case CKPT_KEEP: good = number(optarg, 1, &o->ckpt_keep) && o->ckpt_keep < INT32_MAX; break;
@@ -254,8 +261,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       return false;
     }
     bool both = k == 'I' || k == RECIPE || k == DATA || k == INIT || k == NAMES || k == LOG || k == THREADS ||
-                k == DEVICE || k == CLUSTER || k == DRY || k == EXACT || k == REPEATABLE || k == HANG_AFTER ||
-                k == EVAL_BATCHES || k == PREDICT;
+                k == DEVICE || k == CLUSTER || k == DRY || k == EXACT || k == REPEATABLE ||
+                k == DEBUG_SETTING || k == HANG_AFTER || k == EVAL_BATCHES || k == PREDICT;
     if (!both) train_only = list[long_one].name;
     if (!good) {
       const char *name = k == 'I' ? "I" : list[long_one].name;
@@ -340,6 +347,11 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--print-every", "%" PRId64, o->print_every);
   zx_fact(f, ZX_OPTIONS, "--quiet", "%s", no_yes[o->quiet]);
   zx_fact(f, ZX_OPTIONS, "--repeatable", "%s", no_yes[o->repeatable]);
+  for (ZkDebugName n = 0; n < ZK_DEBUGS; n++) {
+    char text[24];
+    zx_fact(f, ZX_OPTIONS, zb_printf(f->a, "--debug %s", zk_debug_name(n)), "%s",
+            zk_debug_text(&o->debug, n, text));
+  }
   zx_fact(f, ZX_OPTIONS, "--exact", "%s", no_yes[o->exact]);
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }

@@ -27,6 +27,7 @@ typedef struct {
   bool ckpt_fail_ends, resume;
   double time_limit, hang_after; /* seconds; 0: none */
   ZxOnNan on_nan;
+  ZkDebug debug;
   bool evaluates; /* `zrun eval`: `data` is held out, and nothing is trained */
   const char *eval;
   const char *predict;

@@ -16,7 +16,8 @@ static bool show_ways(ZxRun *r, ZbText *t, ZbErr *err) {
   const ZxDeviceTable *d = r->o.device;
   if (!d->way || r->rank) return true;
   bool here = !d->available || d->available(NULL);
-  r->env = (ZkEnv){.seed = r->o.seed, .tf32 = r->plan->tf32, .repeatable = r->o.repeatable};
+  r->env =
+      (ZkEnv){.seed = r->o.seed, .tf32 = r->plan->tf32, .repeatable = r->o.repeatable, .debug = r->o.debug};
   r->opened = here ? d->open(&r->env, 0, err) : d->pretend(&r->env, err);
   if (!r->opened) return false;
   zb_text_add(t, "\n");

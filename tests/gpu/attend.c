@@ -1,9 +1,8 @@
 /* Attention over whole tiles, which is what goes to cuDNN (kernels/cuda/attend_cudnn.c); the cases of the
  * CPU's kernels are all of other lengths. Heads alone and shared by groups of queries, of the sizes that its
  * kernels come in, and another. */
+#include "tests/gpu/backend.h"
 #include "tests/unit/kernels/attend.h"
-
-#include <stdlib.h>
 
 static const AttendShape shapes[] = {
     {"b=2 s=128 h=3 d=64", "bshd", "bshd", 0.1},
@@ -22,12 +21,11 @@ Test(attend_tiles, gradient) {
     for (int mask = 0; mask < 2; mask++) attend_gradient(&shapes[i], mask);
 }
 
-/* A layer as GPT-2 has them, whose gradient is cut into pieces: 2 heads of 2 MiB each, then 1. Each test is a
- * process, and its context reads the setting. */
+/* A layer as GPT-2 has them, whose gradient is cut into pieces: 2 heads of 2 MiB each, then 1. */
 Test(attend_tiles, pieces) {
   static const AttendShape layer = {"b=1 s=1024 h=4 d=64", "bshd", "bshd", 0.1};
   static const AttendShape groups = {"b=2 s=512 k=2 g=2 d=128", "bskgd", "bskd", 0.06};
-  setenv("ZUG_ATTEND_PIECE", "4", 1);
+  gpu_context()->attend_piece = 4 << 20;
   attend_gradient(&layer, 1);
   attend_gradient(&groups, 1);
 }

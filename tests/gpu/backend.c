@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include "kernels/cuda/cuda.h"
+#include "tests/gpu/backend.h"
 #include "tests/unit/kernels/conform.h"
 
 static bool lacks(int op) { return zk_cuda_kernel(op) == NULL; }
 
-static ZkCuda *context(void) {
+ZkCuda *gpu_context(void) {
   static ZkCuda *cu;
   static pid_t owner; /* Criterion forks */
   if (cu && owner == getpid()) return cu;
@@ -22,7 +23,7 @@ static ZkCuda *context(void) {
 
 static void *get(size_t bytes) {
   void *p = NULL;
-  context();
+  gpu_context();
   cudaError_t e = cudaMallocManaged(&p, bytes, cudaMemAttachGlobal);
   cr_assert(e == cudaSuccess, "%s", cudaGetErrorString(e));
   return p;
@@ -32,7 +33,7 @@ static void give_back(void *p) { cudaFree(p); }
 
 static int open_device(ZkEnv *env, int way) {
   (void)way;
-  env->device = context();
+  env->device = gpu_context();
   return 1;
 }
 

@@ -109,7 +109,7 @@ part_piece() {
   printf '%8s %12s %8s\n' MiB tokens/s gain >piece.txt
   printf '%8s %12s\n' default "$base" >>piece.txt
   for mib in $pieces; do
-    rate=$(run "piece-$mib" "ZUG_ATTEND_PIECE=$mib")
+    rate=$(run "piece-$mib" -- --debug "attend-piece=$mib")
     printf '%8s %12s %7s%%\n' "$mib" "$rate" "$(gain "$rate" "$base")" >>piece.txt
     [ "$rate" -le "$best" ] || { best=$rate best_piece=$mib; }
   done
@@ -133,7 +133,7 @@ part_repeatable() {
 }
 
 part_epilogues() {
-  against apart ZUG_EPILOGUES=0
+  against apart -- --debug epilogues=off
   [ "$base" -gt 0 ] && clear_gain "$(gain "$other" "$base")" || return 0
   echo "no epilogues of cuBLASLt (worth_it in kernels/cuda/dot_lt.c): $(gain "$other" "$base") % more" >>defaults.txt
 }

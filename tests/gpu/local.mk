@@ -16,7 +16,7 @@ endif
 endif
 
 # The conformance cases of the CPU's kernels on the device, and those of fused and batched calls.
-tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c \
+tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c tests/gpu/backend.h \
   tests/unit/kernels/conform.h \
   tests/unit/kernels/conform.c \
   tests/gpu/attend.c \

@@ -77,6 +77,7 @@ option '--print-every 7 where rank 0 has 0' '--print-every 7'
 option '--quiet yes where rank 0 has no' '--quiet'
 option '--exact yes where rank 0 has no' '--exact'
 option '--repeatable yes where rank 0 has no' '--repeatable'
+option '--debug graph-nodes 0 where rank 0 has default' '--debug graph-nodes=0'
 option '--trace t.json where rank 0 has none' '--trace t.json'
 apart '^zrun: error: rank 1 was given other options: --trace-steps 1 to 2 where rank 0 has 2 to 2$' \
   "$one --trace t.json --trace-steps 2" "$one --trace t.json --trace-steps 1-2"

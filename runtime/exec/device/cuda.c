@@ -52,7 +52,10 @@ static bool make_streams(ZxCuda *d, ZbErr *err) {
   return true;
 }
 
-static void set_kind(ZkCuda *cu, const ZkEnv *env) { cu->tf32 = env->tf32, cu->repeatable = env->repeatable; }
+static void set_kind(ZkCuda *cu, const ZkEnv *env) {
+  cu->tf32 = env->tf32, cu->repeatable = env->repeatable, cu->debug = env->debug;
+  cu->attend_piece = (size_t)zk_debug(&env->debug, ZK_DEBUG_ATTEND_PIECE) << 20;
+}
 
 static bool cuda_open(ZkEnv *env, int node_rank, ZbErr *err) {
   int n = 0;

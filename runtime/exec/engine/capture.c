@@ -11,8 +11,8 @@
  * nothing to capture. */
 #include "runtime/exec/engine/internal.h"
 
+#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what differs from step to step ---- */
@@ -92,14 +92,8 @@ void zx_step_again(ZxEngine *e) {
 
 /* ---- whether ---- */
 /* A graph is made, uploaded and started as a whole, which grows with its nodes; drivers before 550 keep 64 KB
- * of the device for each. ZUG_GRAPH_NODES in the environment: another limit. */
-#define MOST_NODES 65536
-
-static bool too_large(const ZxEngine *e) {
-  const char *text = getenv("ZUG_GRAPH_NODES");
-  double most = text ? strtod(text, NULL) : MOST_NODES;
-  return zx_step_calls(e) > most;
-}
+ * of the device for each. */
+static int64_t most_nodes(const ZxEngine *e) { return zk_debug(&e->env->debug, ZK_DEBUG_GRAPH_NODES); }
 
 void zx_open_capture(ZxEngine *e) {
   const ZxCommTable *t = e->c->t;
@@ -113,8 +107,9 @@ void zx_open_capture(ZxEngine *e) {
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
   if (!e->no_capture_reason && e->st->input_bytes && e->st->prog.npinned < e->p->nmicro)
     e->no_capture_reason = "its inputs are too large to be pinned at once";
-  if (!e->no_capture_reason && too_large(e))
-    e->no_capture_reason = "its graph would have more nodes than a graph should (ZUG_GRAPH_NODES, 65536)";
+  if (!e->no_capture_reason && zx_step_calls(e) > (double)most_nodes(e))
+    e->no_capture_reason = zb_printf(
+        e->a, "its graph would have more than %" PRId64 " nodes (--debug graph-nodes)", most_nodes(e));
   if (zx_agree(e->world, !e->no_capture_reason)) e->capture = ZX_CAPTURE_LATER;
   else if (!e->no_capture_reason) e->no_capture_reason = "another rank must";
 }

@@ -36,12 +36,19 @@ static void tell_eval(const ZxRun *r, ZbText *out) {
   }
 }
 
+static void tell_debug(const ZkDebug *d) {
+  char text[24];
+  for (ZkDebugName n = 0; n < ZK_DEBUGS; n++)
+    if (d->given >> n & 1) printf("debug: %s=%s\n", zk_debug_name(n), zk_debug_text(d, n, text));
+}
+
 static void introduce(ZxRun *r) {
   if (r->rank) return;
   if (*r->o.device_note.text) printf("note: computing on the CPU, %s\n", r->o.device_note.text);
   if (r->o.quiet) return;
   const ZpPlan *p = r->plan;
   char text[24];
+  tell_debug(&r->o.debug);
   printf("model %s, %.4g M parameters", r->graph->model, p->params / 1e6);
   if (p->frozen) printf(", %.4g M of them trained", p->trained / 1e6);
   printf("; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->recipe->name,
@@ -222,7 +229,8 @@ bool zx_run_start(ZxRun *r) {
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads),
                    .seed = r->o.seed,
                    .tf32 = r->plan->tf32,
-                   .repeatable = r->o.repeatable};
+                   .repeatable = r->o.repeatable,
+                   .debug = r->o.debug};
   r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
                           : zb_fail(&err, "raise the limit (ulimit -u, ulimit -v)",
                                     "%d threads cannot be started", r->o.threads);

@@ -55,6 +55,15 @@ Test(options, limits) {
   BAD("--data d --steps 1 --order random");
   BAD("--data d --steps 1 --device gpu");
   BAD("--data d --steps 1 more");
+  BAD("--dry-run --debug attend-piece=0");
+  BAD("--dry-run --debug attend-piece=1048577");
+  GOOD("--dry-run --debug attend-piece=1048576");
+  BAD("--dry-run --debug graph-nodes=-1");
+  BAD("--dry-run --debug graph-nodes=0x10");
+  BAD("--dry-run --debug graph-nodes=99999999999999999999");
+  BAD("--dry-run --debug epilogues=1");
+  BAD("--dry-run --debug epilogues=");
+  BAD("--dry-run --debug graph-node=1");
   GOOD("--dry-run -I a -I b -I c -I d -I e -I f -I g -I h -I i -I j -I k -I l -I m -I n -I o -I p");
   cr_expect(o.ninclude == 16 && !strcmp(o.include[15], "p"));
   BAD("--dry-run -I a -I b -I c -I d -I e -I f -I g -I h -I i -I j -I k -I l -I m -I n -I o -I p -I q");
@@ -75,6 +84,10 @@ Test(options, what_is_said) {
   cr_expect(!parse("train g --recipe r --steps 1", "zrun"));
   cr_expect(!parse("train g", "zrun"));
   cr_expect(!parse("g --recipe r", "zrun"));
+  cr_expect(!parse("train g --recipe r --debug piece=4", "zrun"));
+  cr_expect(!parse("train g --recipe r --debug graph-nodes", "zrun"));
+  cr_expect(!parse("train g --recipe r --debug epilogues=none", "zrun"));
+  cr_expect(!parse("train g --recipe r --debug attend-piece=0", "zrun"));
   cr_expect(
       !parse("-I 1 -I 2 -I 3 -I 4 -I 5 -I 6 -I 7 -I 8 -I 9 -I 10 -I 11 -I 12 -I 13 -I 14 -I 15 -I 16 -I 17",
              "zrun"));
@@ -87,6 +100,11 @@ Test(options, what_is_said) {
                           "zrun: give --data FILE; zrun --help lists all options\n"
                           "zrun: give --recipe FILE:NAME; zrun --help lists all options\n"
                           "zrun: give train GRAPH.zsg or eval GRAPH.zsg; zrun --help lists all options\n"
+                          "zrun: --debug: there is no setting `piece`; there are attend-piece=MIB, "
+                          "epilogues=on|off, graph-nodes=N\n"
+                          "zrun: --debug: graph-nodes lacks its value: give graph-nodes=N\n"
+                          "zrun: --debug: epilogues is on or off, not `none`\n"
+                          "zrun: --debug: attend-piece is a whole number from 1 to 1048576, not `0`\n"
                           "zrun: at most 16 folders with -I\n");
 }
 
@@ -141,6 +159,9 @@ Test(options, each_by_itself) {
                {"--quiet", "--quiet: no -> yes", false},
                {"--repeatable", "--repeatable: no -> yes", true},
                {"--exact", "--exact: no -> yes", true},
+               {"--debug epilogues=off", "--debug epilogues: default -> off", true},
+               {"--debug graph-nodes=0", "--debug graph-nodes: default -> 0", true},
+               {"--debug attend-piece=1 --debug attend-piece=2", "--debug attend-piece: default -> 2", true},
                {"--log l", "--log: none -> l", true},
                {"-I one", "", true},
                {"--device cpu", "", true}};

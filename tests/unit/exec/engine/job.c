@@ -134,7 +134,7 @@ static void play(void *arg) {
   Player *p = arg;
   const Job *j = p->job;
   p->a = zb_arena_new();
-  p->env = (ZkEnv){.pool = zk_pool_new(1), .seed = j->o.seed, .tf32 = j->p->tf32};
+  p->env = (ZkEnv){.pool = zk_pool_new(1), .seed = j->o.seed, .tf32 = j->p->tf32, .debug = j->debug};
   if (j->bytes) {
     ZxData *d = zx_data_of_bytes(j->bytes, j->nbytes, "records", &p->err);
     p->data = d ? zx_mix_one(d) : NULL;

@@ -39,6 +39,7 @@ struct Job {
   const ZpPlan *p, *also;
   const ZxDeviceTable *dev;
   ZxEngineOptions o; /* what is not the player's */
+  ZkDebug debug;
   int ranks, steps;
   const char *save; /* of the folder, in which parameters end; NULL: nowhere */
   uint8_t *bytes;   /* of the records */
