@@ -1,5 +1,5 @@
-# NCCL: with one rank, and with two, on two GPUs if there are two. On one GPU NCCL is told that the ranks are on two machines
-# (it refuses two on one GPU), and goes by sockets: a smoke test of the calls, not of speed.
+# NCCL: with one rank, which has it only if asked, and with two, on two GPUs if there are two. On one GPU NCCL is told that the
+# ranks are on two machines (it refuses two on one GPU), and goes by sockets: a smoke test of the calls, not of speed.
 . "$ZUG_SRC/tests/lib.sh"
 need_gpu
 [ -x "$ZUG_BUILD/tests/gpu/zrun-nccl" ] || { echo "this build has no NCCL"; exit 77; }
@@ -12,7 +12,7 @@ run() { # LOG RANKS DEVICE RECIPE PROGRAM...
   shift 4
   rm -rf "$log"
   ok timeout -k 5 200 $MPIRUN -np "$ranks" "$@" train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin --steps 3 \
-    --device "$device" --log "$log"
+    --device "$device" --log "$log" --debug nccl-alone=on
 }
 same() {
   $compare --loss 1e-5 --norm 1e-4 cuda/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$1: not the CPU's numbers"; }

@@ -554,6 +554,7 @@ static void same_settings(ZxComm *world) {
 
 ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   int size = world->t->size(world);
+  if (size == 1 && !zk_debug(&env->debug, ZK_DEBUG_NCCL_ALONE)) return *why = "there is one rank", NULL;
   if (sharing(world, zx_cuda(env), size)) {
     *why = "NCCL wants a GPU for every rank, and some share one";
     return NULL;

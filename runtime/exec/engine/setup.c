@@ -153,9 +153,9 @@ void zx_connect(ZxEngine *e) {
 void zx_engine_tell(const ZxEngine *e, const ZlCluster *c, ZbText *out) {
   if (e->c == e->world) return;
   if (e->c->t->describe) zb_text_add(out, "ranks exchange by %s\n", e->c->t->describe(e->c));
-  else {
+  else if (e->world->t->size(e->world) > 1) {
     zb_text_add(out, "ranks exchange by way of the host's memory: %s", e->comm_reason);
-    if (e->world->t->size(e->world) > 1) zx_say_staged(e, c, out);
+    zx_say_staged(e, c, out);
     zb_text_put(out, "\n", 1);
   }
   if (e->no_capture_reason) {

@@ -101,7 +101,7 @@ Test(options, what_is_said) {
                           "zrun: give --recipe FILE:NAME; zrun --help lists all options\n"
                           "zrun: give train GRAPH.zsg or eval GRAPH.zsg; zrun --help lists all options\n"
                           "zrun: --debug: there is no setting `piece`; there are attend-piece=MIB, "
-                          "epilogues=on|off, graph-nodes=N\n"
+                          "epilogues=on|off, graph-nodes=N, nccl-alone=on|off\n"
                           "zrun: --debug: graph-nodes lacks its value: give graph-nodes=N\n"
                           "zrun: --debug: epilogues is on or off, not `none`\n"
                           "zrun: --debug: attend-piece is a whole number from 1 to 1048576, not `0`\n"
