@@ -16,7 +16,7 @@ need_mpi() {
 # Skips the test where there is no GPU that zrun can use.
 need_gpu() {
   need_mpi
-  timeout -k 5 60 $MPIRUN -np 1 zrun train none.zsg --device cuda >out.txt 2>&1
+  timeout -k 5 60 zrun train none.zsg --device cuda >out.txt 2>&1
   grep "no CUDA" out.txt || return 0
   exit 77
 }
@@ -29,6 +29,9 @@ need_emulated_gpu() {
   echo "this build has no CUDA with NCCL, or no C++ compiler"
   exit 77
 }
+
+# on N: words that start N ranks of what follows them: `ok $(on 2) zrun train ...`. One needs none.
+on() { [ "$1" -eq 1 ] || echo "$MPIRUN -np $1"; }
 
 # ok COMMAND...: the command must succeed; its output is shown if it does not.
 ok() {

@@ -8,13 +8,13 @@
 #include <string.h>
 
 const char zx_usage[] =
-    "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
-    "       mpirun -np N zrun eval GRAPH.zsg --recipe FILE:NAME --data FILE.bin --init FILE [options]\n"
-    "       mpirun -np N zrun calibrate -o FILE.zug [--threads T]     measures this machine: a cluster for "
-    "plans\n"
+    "usage: zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
+    "       zrun eval GRAPH.zsg --recipe FILE:NAME --data FILE.bin --init FILE [options]\n"
+    "       zrun calibrate -o FILE.zug [--threads T]     measures this machine: a cluster for plans\n"
+    "One rank is started like this, N by `mpirun -np N zrun ...`.\n"
     "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it; of FILE:A,B,C the "
     "first\n"
-    "                       that is for as many ranks as mpirun started\n"
+    "                       that is for as many ranks as were started\n"
     "  --data FILE          a token or record file made by zdata, or a folder of them; or several, mixed by "
     "weights:\n"
     "                       A.bin:0.7,B.bin:0.3\n"

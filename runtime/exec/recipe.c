@@ -11,10 +11,8 @@ int64_t zx_recipe_ranks(const ZlRecipe *r) {
   return n;
 }
 
-static void none_fits(ZbText *sizes, int ranks, ZbErr *err) {
-  zb_fail(err, "give a recipe for so many ranks too, or another number to mpirun -np",
-          "mpirun started %d rank%s, and there is no recipe for that: %s [Z0310]", ranks,
-          ranks == 1 ? "" : "s", sizes->s);
+const char *zx_started(ZbArena *a, int ranks) {
+  return ranks == 1 ? "zrun was started alone" : zb_printf(a, "mpirun started %d ranks", ranks);
 }
 
 const ZlRecipe *zx_recipe_for(ZlProgram *p, ZlDiags *d, ZbArena *a, const char *names, int ranks,
@@ -30,7 +28,9 @@ const ZlRecipe *zx_recipe_for(ZlProgram *p, ZlDiags *d, ZbArena *a, const char *
     if (!fits && zx_recipe_ranks(r) == ranks) fits = r;
   }
   bool good = !zl_errors(d);
-  if (good && !fits) none_fits(&sizes, ranks, err);
+  if (good && !fits)
+    zb_fail(err, "give a recipe for so many ranks too, or another number to mpirun -np",
+            "%s, and there is no recipe for that: %s [Z0310]", zx_started(a, ranks), sizes.s);
   zb_text_free(&sizes);
   return good ? fits : NULL;
 }

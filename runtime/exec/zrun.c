@@ -1,5 +1,5 @@
-/* zrun: trains a stage graph on the ranks that mpirun started, or evaluates it. Every rank reads the same
- * files and makes the same plan, and all make sure of that before they go on (comm/same.h); what is wrong
+/* zrun: trains a stage graph, or evaluates it, on the ranks that mpirun started or alone. Every rank reads the
+ * same files and makes the same plan, and all make sure of that before they go on (comm/same.h); what is wrong
  * with them is wrong everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone
  * is said there, and the job is aborted. */
 #include "runtime/exec/calibrate/calibrate.h"
@@ -108,22 +108,26 @@ static int after_output(int code, int rank) {
   return ZX_EXIT_FAILED;
 }
 
-int main(int argc, char **argv) {
+/* A process alone is a world without MPI, under a launcher or not: it starts at once, where no MPI works too,
+ * and as often as a script likes that a launcher started once. */
+static ZxComm *open_world(const ZxLaunch *l, int *argc, char ***argv) {
   ZbErr err = {0};
+  if (l->alone) return zx_comm_self();
+  ZxComm *c = zx_comm_mpi(argc, argv, &err);
+  if (!c) zx_say(l->rank, "error: %s; %s", err.text, err.help);
+  return c;
+}
+
+int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
-  bool alone = launch.rank < 0 ||
-               launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
-  if (!alone) zb_bug_rank(launch.rank);
-  if (alone && zx_asks_help(argc, argv)) return help_alone();
+  if (!launch.alone) zb_bug_rank(launch.rank);
+  else if (zx_asks_help(argc, argv))
+    return help_alone(); /* else others would wait for ever for MPI to begin */
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
   zx_stop_on_signals(); /* also while ranks wait for each other to start */
-  r.c = zx_comm_mpi(&argc, &argv, &err);
-  if (!r.c) {
-    if (alone) fprintf(stderr, "zrun: error: %s\n  help: %s\n", err.text, err.help);
-    else zx_say(launch.rank, "error: %s; %s", err.text, err.help);
-    return ZX_EXIT_FAILED;
-  }
+  r.c = open_world(&launch, &argc, &argv);
+  if (!r.c) return ZX_EXIT_FAILED;
   r.rank = r.c->t->rank(r.c);
   int code = after_output(run(&r, argc, argv), r.rank);
   zx_log_close(r.log);

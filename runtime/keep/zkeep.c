@@ -12,11 +12,11 @@
 
 static const char usage[] =
     "usage: zkeep [options] -- COMMAND...\n"
-    "  Runs the command, mpirun ... zrun train ... --ckpt DIR --resume, and runs it again when it ends with "
-    "a code\n"
+    "  Runs the command, [mpirun ...] zrun train ... --ckpt DIR --resume, and again when it ends with a "
+    "code\n"
     "  that is not 0 (done) or 2 (what was given is wrong, and would be again). SIGTERM, SIGINT, SIGHUP and "
     "SIGUSR1\n"
-    "  end it: the command gets SIGUSR1, at which mpirun's ranks save and stop, and then nothing of it is "
+    "  end it: the command gets SIGUSR1, at which all ranks save and stop, and then nothing of it is "
     "left.\n"
     "  --restarts N       end after N starts in a row without a new checkpoint (default 10)\n"
     "  --wait D           before another start; twice as long after each one in vain (default 5s)\n"

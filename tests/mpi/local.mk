@@ -1,6 +1,7 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
   tests/mpi/adamw8.sh \
+  tests/mpi/alone.sh \
   tests/mpi/average.sh \
   tests/mpi/attend.sh \
   tests/mpi/buckets.sh \

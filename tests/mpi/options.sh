@@ -32,7 +32,7 @@ ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=4 -D width=3
 run() { # NAME RECIPE RANKS OPTION...
   name=$1 recipe=$2 np=$3
   shift 3
-  ok $MPIRUN -np "$np" zrun train gpt2.zsg --recipe recipes.zug:"$recipe" -I shared --data text.bin --log "$name" "$@"
+  ok $(on "$np") zrun train gpt2.zsg --recipe recipes.zug:"$recipe" -I shared --data text.bin --log "$name" "$@"
   sed -n 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/p' "$name/metrics.jsonl" >"$name.txt"
 }
 same() { cmp -s "$1.txt" "$2.txt" || { paste "$1.txt" "$2.txt"; fail "$1 and $2 differ"; }; }
@@ -114,8 +114,8 @@ run none one 1 --steps 0
 says '^no steps: the parameters are as they began$'
 says 'recipe one: 1 ranks, 1 stage, 4 micro-batches; '
 grep -q 'planned == used' out.txt && fail "a step that was not made"
-refuses 'recipe all is for 4 ranks \(pipe = 2, data = 2\); mpirun started 1' \
-  $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:all -I shared --data text.bin --steps 1
+refuses 'recipe all is for 4 ranks \(pipe = 2, data = 2\); zrun was started alone' \
+  zrun train gpt2.zsg --recipe recipes.zug:all -I shared --data text.bin --steps 1
 for wrong in '--steps -1:2' '--recipe recipes.zug:none:2'; do
   zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 1 ${wrong%:*} >out.txt 2>&1
   code=$?
@@ -127,7 +127,7 @@ ok $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:all -I shared --dry-ru
 says 'recipe all'
 says 'arena'
 grep -q '^step' out.txt && fail "a dry run trains"
-ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 21 --times --threads 2 --log timed
+ok zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 21 --times --threads 2 --log timed
 says 'time by operation on rank 0 in steps 2 to 21'
 says '^  dot  .* s  .* %  .* GFLOP/s  .* GB/s  .* % of its bound .(FLOPs|bytes).$'
 says '^  optimizer  .* s  .* %  .* GB/s  .* % of its bound .bytes.$'
@@ -147,17 +147,17 @@ sed -n 's/^  \([a-z_]*\)  *\([0-9.]*\) s .* %  *\([0-9.]*\) GFLOP\/s .*/F \2 \3/
     if (d > off[k] + 0.02 * want) { print k ": " have[k] " and not " want; bad = 1 }
   }
   END { wrong("F", 20 * flops); wrong("B", 20 * 32 * params * 1e6); exit bad }' >diff.txt || { cat out.txt diff.txt; fail "other work"; }
-ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 3 --times
+ok zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 3 --times
 says '^  dot  .* % of its bound' # with a single thread, too
-ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 2 --times
+ok zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 2 --times
 says 'time by operation on rank 0 in steps 1 to 2'
 grep -q 'of its bound' out.txt && fail "a bound where no peak was measured"
 ok env OMPI_MCA_pml=none zrun --help # where no ranks can be started, too
-says 'usage: mpirun'
+says '^usage: zrun train'
 
 # ---- clusters, and where recipes are found ----
-refuses 'error.Z0501.' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:small
-ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:large
-refuses 'error.Z0801.' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:huge
-refuses 'error.Z0005.' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --dry-run
+refuses 'error.Z0501.' zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:small
+ok zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:large
+refuses 'error.Z0801.' zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:huge
+refuses 'error.Z0005.' zrun train gpt2.zsg --recipe recipes.zug:one --dry-run
 exit 0

@@ -9,12 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char zx_calibrate_usage[] =
-    "usage: mpirun -np N zrun calibrate -o FILE.zug [--threads T]\n"
-    "  Measures this machine with N ranks of T threads (default 1), some seconds, and writes it as a "
-    "cluster\n"
-    "  `here`, with which zplan sim and zplan search make times: --cluster FILE.zug:here\n";
-
 typedef struct {
   const char *out;
   int threads;

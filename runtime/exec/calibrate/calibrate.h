@@ -76,6 +76,5 @@ void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]);
 
 /* The command `zrun calibrate`: the code to end with. Collective. */
 int zx_calibrate(ZxComm *c, int argc, char **argv);
-extern const char zx_calibrate_usage[];
 
 #endif

@@ -107,11 +107,14 @@ struct ZxComm {
 
 /* ---- communicators ------------------------------------------------------------------------------------- */
 ZxComm *zx_comm_self(void);
-/* Initialises MPI (funneled). With one rank this is still MPI. `argc`, `argv` as main's. */
+/* Initialises MPI (funneled), also for one rank. `argc`, `argv` as main's. */
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err);
-/* What a launcher says of this process before MPI does: its rank and how many were started; -1: nothing. */
+/* What launchers say of this process before MPI does: its rank and how many were started; -1: nothing. Of
+ * several (mpirun in a shell that srun started) the first in launch.c counts, but a process is `alone` only
+ * where none of them speaks of others. */
 typedef struct {
   int rank, size;
+  bool alone;
 } ZxLaunch;
 ZxLaunch zx_launch(void);
 

@@ -141,9 +141,12 @@ bool zx_run_fits(ZxRun *r) {
   for (uint32_t i = 0; i < r->recipe->nmesh; i++)
     dims = zb_printf(r->a, "%s%s%s = %" PRId64, dims, i ? ", " : "", r->recipe->mesh[i].name.s,
                      r->recipe->mesh[i].size);
-  zb_fail(&err, "", "recipe %s is for %" PRId64 " rank%s (%s); mpirun started %d [Z0310]", r->recipe->name,
-          r->plan->mesh.nranks, r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh", n);
-  snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->mesh.nranks);
+  zb_fail(&err, "", "recipe %s is for %" PRId64 " rank%s (%s); %s [Z0310]", r->recipe->name,
+          r->plan->mesh.nranks, r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh",
+          zx_started(r->a, n));
+  if (r->plan->mesh.nranks > 1)
+    snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->mesh.nranks);
+  else snprintf(err.help, sizeof err.help, "zrun ..., without mpirun");
   return zx_run_refuse(r, &err);
 }
 

@@ -378,23 +378,43 @@ Test(hang, patience_is_half_of_the_limit) {
 
 /* ---- launchers ---- */
 Test(hang, launchers) {
-  static const char *const names[] = {
-      "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-      "SLURM_STEP_NUM_TASKS"};
+  static const char *const names[] = {"OMPI_COMM_WORLD_RANK",
+                                      "PMIX_RANK",
+                                      "PMI_RANK",
+                                      "SLURM_PROCID",
+                                      "OMPI_COMM_WORLD_SIZE",
+                                      "PMI_SIZE",
+                                      "SLURM_STEP_NUM_TASKS",
+                                      "MV2_COMM_WORLD_RANK"};
+  enum { NAMES = sizeof names / sizeof *names };
   static const struct {
-    const char *set[7];
+    const char *set[NAMES];
     int rank, size;
-  } cases[] = {{{NULL}, -1, -1},
-               {{"3", "4", "5", "6", "7", "8", "9"}, 3, 7},
-               {{NULL, "4", "5", "6", NULL, "8", "9"}, 4, 8},
-               {{NULL, NULL, "5", "6", NULL, NULL, "9"}, 5, 9},
-               {{NULL, NULL, NULL, "0", "x", "", "1"}, 0, 1},
-               {{"-1", "2147483647", "1x", "2147483646", "4294967297"}, 2147483646, -1}};
+    bool alone;
+  } cases[] = {{{NULL}, -1, -1, true},
+               {{"3", "4", "5", "6", "7", "8", "9"}, 3, 7, false},
+               {{NULL, "4", "5", "6", NULL, "8", "9"}, 4, 8, false},
+               {{NULL, NULL, "5", "6", NULL, NULL, "9"}, 5, 9, false},
+               {{NULL, NULL, NULL, "0", "x", "", "1"}, 0, 1, true},
+               {{"-1", "2147483647", "1x", "2147483646", "4294967297", NULL, "2147483646"},
+                2147483646,
+                2147483646,
+                false},
+               {{"0", "0", NULL, NULL, "1"}, 0, 1, true},               /* mpirun -np 1 */
+               {{NULL, "0"}, 0, -1, false},                             /* prun: nobody knows how many */
+               {{NULL, NULL, NULL, "0"}, -1, -1, true},                 /* a batch script */
+               {{NULL, NULL, NULL, "0", NULL, NULL, "4"}, 0, 4, false}, /* srun -n 4 */
+               {{"0", "0", NULL, "0", "1", NULL, "4"},
+                0,
+                1,
+                false}, /* srun -n 4 in a shell of mpirun's, or the reverse */
+               {{NULL, NULL, NULL, NULL, NULL, NULL, NULL, "2"}, 2, -1, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    for (int k = 0; k < 7; k++)
+    for (int k = 0; k < NAMES; k++)
       if (cases[i].set[k]) setenv(names[k], cases[i].set[k], 1);
       else unsetenv(names[k]);
     ZxLaunch l = zx_launch();
-    cr_expect(l.rank == cases[i].rank && l.size == cases[i].size, "%zu: %d of %d", i, l.rank, l.size);
+    cr_expect(l.rank == cases[i].rank && l.size == cases[i].size && l.alone == cases[i].alone,
+              "%zu: %d of %d%s", i, l.rank, l.size, l.alone ? ", alone" : "");
   }
 }

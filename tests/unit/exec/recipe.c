@@ -35,7 +35,7 @@ Test(recipe, by_the_number_of_ranks) {
   takes("one,six", 2, "",
         "mpirun started 2 ranks, and there is no recipe for that: one is for 1, six is for 6 [Z0310]");
   takes("six,sextet", 1, "",
-        "mpirun started 1 rank, and there is no recipe for that: six is for 6, sextet is for 6 [Z0310]");
+        "zrun was started alone, and there is no recipe for that: six is for 6, sextet is for 6 [Z0310]");
 }
 
 /* One alone is taken for any number, which others look at. */
