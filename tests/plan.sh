@@ -86,6 +86,15 @@ ok zplan show model.zsg --recipe sizes.zug:fits
 says 'M parameters, 1 rank$'
 ok zplan programs model.zsg --recipe stages.zug:fits
 says 'FWD'
+ok zplan programs model.zsg --recipe shown.zug:tensor --calls layer
+says '^forward, .* calls: .*FLOP .* read and written, collectives of'
+says '^ +[0-9]+  dot.*model.zug:[0-9]+  .*FLOP'
+says '^ +reads +layer[.].* of [0-9]+.*parameter$'
+says '^ +adds to +layer[.].*gradient'
+ok zplan programs model.zsg --recipe shown.zug:tensor --calls layer --json
+says '"segment":[[:space:]]*"layer"'
+refuses 'no segment .lyaer.; it has .part 0., .layer., ' zplan programs model.zsg $fits --calls lyaer
+refuses 'calls belongs to .programs.' zplan show model.zsg $fits --calls layer
 ok zplan explain model.zsg --recipe splits.zug:product
 says 'all_reduce .*tensor'
 ok zplan programs model.zsg --recipe stages.zug:fits --eval

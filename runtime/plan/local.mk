@@ -75,6 +75,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/places.c \
   runtime/plan/output/page.c \
   runtime/plan/output/page.h \
+  runtime/plan/output/lists.c \
   runtime/plan/output/show.c \
   runtime/plan/output/trace.c \
   runtime/plan/output/tables.h \

@@ -682,6 +682,8 @@ static inline bool zp_is_coded(const ZpPlan *p, const ZpBucket *k) {
 }
 /* Bytes of the codes and scales of one state of n elements. */
 static inline uint64_t zp_coded_bytes(uint64_t n) { return n + n / ZK_BLOCK8 * 4; }
+/* The parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
+uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
 /* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);
 /* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets
@@ -736,6 +738,8 @@ double zp_orthogonal_flops(const ZpPlan *p, const ZpBucket *k);
 /* "layer.3": a held bucket, an instance; "FWD(layer.3, mb 1)", "SEND_ACT(mb 1)", "REDUCE_GRADS(wte)": an
  * instruction. */
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out);
+/* "layer", or of what is no repeat "part 2": a segment. */
+void zp_segment_text(const ZpPlan *p, uint32_t segment, ZbText *out);
 void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out);
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out);
 /* What the field calls a bucket's storage: stage 0, 1, 2 or 3 of ZeRO. */
@@ -755,6 +759,9 @@ const char *zp_compute_text(const ZpPlan *p);        /* "bf16", "tf32", "f32" */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
+/* The segment of that name (zp_segment_text), or ZP_NONE with those that there are; its calls, in order. */
+uint32_t zp_segment_named(const ZpPlan *p, const char *name, ZbErr *err);
+void zp_show_calls(const ZpPlan *p, uint32_t segment, ZbText *out);
 /* Every collective and transfer: count, bytes, dims, tensor, cause. */
 void zp_explain(const ZpPlan *p, ZbText *out);
 /* Which ranks are on which nodes of a cluster, and what goes over the links of each level in a step. */
@@ -762,6 +769,7 @@ void zp_show_places(const ZpPlan *p, const ZlCluster *c, ZbText *out);
 /* The same as JSON, with all digits: output/JSON.md. The first has what zp_show and zp_show_schedule have. */
 void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);
+void zp_show_calls_json(const ZpPlan *p, uint32_t segment, ZbText *out);
 void zp_explain_json(const ZpPlan *p, ZbText *out);
 /* Bytes of an instruction that moves something: not of a collective of one rank. Else 0. */
 uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in);
@@ -769,7 +777,10 @@ uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in);
  * and combine: of a rank's rows, in all rounds. Of an attend around a ring and of a
  * shift: what the rank sends. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
-/* The same of a run of the list, with all rounds if experts are chosen alike. */
+/* Bytes that a call reads and writes, each operand once: of a table the rows that are looked up, of what it adds
+ * to (`adds`) twice as many. */
+double zp_moved_bytes(const ZpSegment *s, const ZpNode *n, bool adds);
+/* The same as zp_node_bytes of a run of the list, with all rounds if experts are chosen alike. */
 uint64_t zp_run_bytes(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 
 /* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */

@@ -24,11 +24,15 @@ void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out) 
   else zb_text_add(out, "%s", name);
 }
 
-void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out) {
+void zp_segment_text(const ZpPlan *p, uint32_t segment, ZbText *out) {
   const ZgSegment *g = &p->graph->segments[segment];
-  if (!g->repeat) zb_text_add(out, "part %u", segment);
-  else if (g->label && *g->label) zb_text_add(out, "%s.%u", g->label, iter);
-  else zb_text_add(out, "part %u.%u", segment, iter);
+  if (g->repeat && g->label && *g->label) zb_text_add(out, "%s", g->label);
+  else zb_text_add(out, "part %u", segment);
+}
+
+void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out) {
+  zp_segment_text(p, segment, out);
+  if (p->graph->segments[segment].repeat) zb_text_add(out, ".%u", iter);
 }
 
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out) {

@@ -15,7 +15,7 @@ static const char usage[] =
     "usage: zplan COMMAND GRAPH.zsg --recipe FILE:NAME [options]\n"
     "  show       mesh, stages, memory ledger, schedule\n"
     "  explain    what ranks send each other: count, bytes, mesh dims, tensor, cause\n"
-    "  programs   every instruction of every stage\n"
+    "  programs   every instruction of every stage; with --calls the calls within one\n"
     "  check      only make the plan and its proofs\n"
     "  sim        how long a step will take on the cluster, and where the time goes\n"
     "  compare    what was predicted beside what a run did, by the trace that it wrote (zrun --trace)\n"
@@ -29,6 +29,8 @@ static const char usage[] =
     "it\n"
     "  --eval               the plan of an evaluation, which only goes forward\n"
     "  -I DIR               where imported recipe files are searched too\n"
+    "  --calls NAME         programs: not instructions but the calls of a layer, or of another segment\n"
+    "                       that stages hold (show), in order: operands, types, shapes, FLOPs, bytes\n"
     "  --run FILE           compare: the trace of a run of this recipe\n"
     "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage; compare: both "
     "in "
@@ -47,7 +49,7 @@ static const char usage[] =
     "  --diag json          messages as JSON lines\n";
 
 typedef struct {
-  const char *command, *graph, *recipe, *cluster, *trace, *run, *with, *out, *include[16];
+  const char *command, *graph, *recipe, *cluster, *trace, *run, *with, *out, *calls, *include[16];
   uint32_t ninclude;
   int64_t batch, seq, ranks, keep; /* 0: not given */
   ZpSize bind[16];                 /* batch and seq, too */
@@ -119,16 +121,20 @@ static int parse(int argc, char **argv, Options *o) {
     BIND,
     RUN,
     WITH,
+    CALLS,
     ALL
   };
-  static const struct option list[] = {
-      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
-      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
-      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
-      {"overlap", 0, NULL, OVERLAP}, {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
-      {"run", 1, NULL, RUN},         {"with", 1, NULL, WITH},       {"batch", 1, NULL, BATCH},
-      {"seq", 1, NULL, SEQ},         {"ranks", 1, NULL, RANKS},     {"keep", 1, NULL, KEEP},
-      {"all", 0, NULL, ALL},         {"bind", 1, NULL, BIND},       {NULL, 0, NULL, 0}};
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
+                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
+                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
+                                       {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
+                                       {"trace", 1, NULL, TRACE},   {"overlap", 0, NULL, OVERLAP},
+                                       {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
+                                       {"run", 1, NULL, RUN},       {"with", 1, NULL, WITH},
+                                       {"batch", 1, NULL, BATCH},   {"seq", 1, NULL, SEQ},
+                                       {"ranks", 1, NULL, RANKS},   {"keep", 1, NULL, KEEP},
+                                       {"all", 0, NULL, ALL},       {"bind", 1, NULL, BIND},
+                                       {"calls", 1, NULL, CALLS},   {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -174,6 +180,7 @@ static int parse(int argc, char **argv, Options *o) {
     case TRACE: o->trace = optarg; break;
     case WITH: o->with = optarg; break;
     case RUN: o->run = optarg; break;
+    case CALLS: o->calls = optarg; break;
     case OVERLAP: o->overlap = true; break;
     case EXACT: zb_bytes_exactly(true); break;
     case CKPT: o->ckpt = true; break;
@@ -257,6 +264,14 @@ static bool sim(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *
   if (!o->trace || write_trace(o->trace, p, t, err)) return true;
   say(err);
   return false;
+}
+
+/* ---- programs --calls ---- */
+static bool show_calls(const Options *o, const ZpPlan *p, ZbText *out, ZbErr *err) {
+  uint32_t segment = zp_segment_named(p, o->calls, err);
+  if (segment == ZP_NONE) return say(err), false;
+  (o->json ? zp_show_calls_json : zp_show_calls)(p, segment, out);
+  return true;
 }
 
 /* ---- compare ---- */
@@ -411,6 +426,7 @@ static bool fits_command(const Options *o, const char *name) {
   if (!searches && !o->recipe) return fputs(usage, stderr), false;
   if (!simulates && ((o->overlap && !reports) || (o->trace && !compares)))
     wrong = "--trace and --overlap belong to `sim`";
+  else if (o->calls && strcmp(name, "programs")) wrong = "--calls belongs to `programs`";
   else if (!compares && o->run) wrong = "--run belongs to `compare`";
   else if (compares && !o->run) wrong = "compare wants --run FILE, the trace of a run";
   else if (compares && !o->cluster)
@@ -467,7 +483,8 @@ int main(int argc, char **argv) {
   if (p && compares) ok = compare(a, &o, p, po.cluster, d, &out, &err);
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
-  if (p && c->text) (o.json ? c->json : c->text)(p, &out);
+  if (p && o.calls) ok = show_calls(&o, p, &out, &err);
+  else if (p && c->text) (o.json ? c->json : c->text)(p, &out);
   bool places = p && po.cluster && !strcmp(c->name, "show") && !o.json;
   if (places && !strcmp(o.cluster, "auto")) zm_show(zm_look(a), &out);
   if (places) zp_show_places(p, po.cluster, &out);

@@ -20,40 +20,6 @@ static void add(const ZxEngine *e, ZxWork *w, int op, double flops, double bytes
   if (by_flops > by_bytes) w->bound_by_flops += by_flops;
 }
 
-static double elems(const ZpValue *v) { return (double)v->bytes / (double)zk_elem_bytes((ZkElem)v->elem); }
-
-/* A table's rows are touched once for each id, at most all of them. */
-static double rows(const ZpValue *table, const ZpValue *taken) {
-  double bytes = elems(taken) * (double)zk_elem_bytes((ZkElem)table->elem);
-  return bytes < (double)table->bytes ? bytes : (double)table->bytes;
-}
-
-static double read_by(const ZpSegment *s, const ZpNode *n, int i) {
-  const ZpValue *v = &s->values[n->in[i]], *out = &s->values[n->out[0]];
-  for (int k = 0; k < i; k++)
-    if (n->in[k] == n->in[i]) return 0;
-  switch (n->call.op) {
-  case ZG_OP_LOOKUP: return i == 0 ? rows(v, out) : (double)v->bytes;
-  case ZG_OP_SLICE:
-  case ZG_OP_LOCAL_SLICE: return (double)out->bytes;
-  default: return (double)v->bytes;
-  }
-}
-
-static double written_by(const ZpSegment *s, const ZpNode *n, bool adds, int i) {
-  const ZpValue *v = &s->values[n->out[i]];
-  if (n->call.op == ZG_OP_NORMALIZE_GRAD_SUMS) adds &= v->at.space == ZP_AT_GRAD;
-  double bytes = adds && n->call.op == ZG_OP_LOOKUP_GRAD ? rows(v, &s->values[n->in[0]]) : (double)v->bytes;
-  return adds ? 2 * bytes : bytes;
-}
-
-static double moved_by(const ZpSegment *s, const ZpNode *n, bool adds) {
-  double bytes = 0;
-  for (int i = 0; i < n->call.nin; i++) bytes += read_by(s, n, i);
-  for (int i = 0; i < n->call.nout; i++) bytes += written_by(s, n, adds, i);
-  return bytes;
-}
-
 /* ---- nodes ---- */
 void zx_profile_open(ZxEngine *e) {
   if (!e->o.times) return;
@@ -78,7 +44,7 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
   const ZpSegment *s = &e->p->segments[segment];
   const ZpNode *n = &s->list[phase].nodes[i];
   bool sends = zp_sends(n); /* its bound is not known here */
-  double bytes = sends ? (double)sent : moved_by(s, n, adds);
+  double bytes = sends ? (double)sent : zp_moved_bytes(s, n, adds);
   uint32_t which = e->timed_at[segment * ZP_PHASES + phase] + i;
   ZxCallTime *c = &e->timed[which];
   c->op = n->call.op;

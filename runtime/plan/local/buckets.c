@@ -151,21 +151,24 @@ static int by_place(const void *at, const void *slice) {
   return (a > b) - (a < b);
 }
 
+static uint64_t elem_bytes(const ZpPlan *p, int place) {
+  return place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->compute);
+}
+
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place) {
-  uint64_t each = place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->compute);
   for (uint32_t i = 0; i < s->nbuckets; i++) {
     const ZpBucket *k = &p->buckets[s->buckets[i]];
     const ZpSlice *q = bsearch(&param, k->slices, k->nslices, sizeof *k->slices, by_param);
-    if (q) return (ZpLoc){(uint8_t)place, i, q->at * each};
+    if (q) return (ZpLoc){(uint8_t)place, i, q->at * elem_bytes(p, place)};
   }
   ZB_BUG("parameter %s is in no bucket of its segment", p->graph->params[param].path);
 }
 
-uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc grad) {
-  const ZpBucket *k = &p->buckets[s->buckets[grad.index]];
-  uint64_t at = grad.offset / 4;
+uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc loc) {
+  const ZpBucket *k = &p->buckets[s->buckets[loc.index]];
+  uint64_t each = elem_bytes(p, loc.space), at = loc.offset / each;
   const ZpSlice *q = bsearch(&at, k->slices, k->nslices, sizeof *k->slices, by_place);
-  if (!q || q->at * 4 != grad.offset) ZB_BUG("a gradient in bucket %s is of no parameter", k->name);
+  if (!q || q->at * each != loc.offset) ZB_BUG("what lies in bucket %s is of no parameter", k->name);
   return q->param;
 }
 

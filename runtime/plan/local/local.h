@@ -68,8 +68,6 @@ bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool
 /* Where a parameter (ZP_AT_PARAM) or its gradient (ZP_AT_GRAD) lies, as the segment that uses it counts
  * buckets. */
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place);
-/* The parameter whose gradient lies there. */
-uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc grad);
 
 /* ---- values.c ------------------------------------------------------------------------------------------ */
 /* The layout of a set of axes: a pure function of (axis set, recipe). state: ZP_MAX_DIMS. */

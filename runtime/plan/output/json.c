@@ -251,3 +251,79 @@ void zp_show_programs_json(const ZpPlan *p, ZbText *out) {
   }
   end(o, out);
 }
+
+/* ---- programs --calls ---- */
+static void put_value(cJSON *list, const ZpPlan *p, uint32_t segment, uint32_t value) {
+  const ZpValue *v = &p->segments[segment].values[value];
+  ZbText name = {0};
+  cJSON *x = add_object(list);
+  zp_value_text(p, segment, value, &name);
+  cJSON_AddStringToObject(x, "name", name.s);
+  cJSON_AddStringToObject(x, "type", zp_elem_text(v));
+  cJSON_AddNumberToObject(x, "tensors", v->nmembers ? v->nmembers : 1);
+  cJSON *axes = cJSON_AddArrayToObject(x, "axes");
+  for (int i = 0; i < v->type.naxes; i++) {
+    cJSON *a = add_object(axes);
+    cJSON_AddStringToObject(a, "name", p->graph->axes[v->axis[i]].name);
+    put_count(a, "size", (uint64_t)v->size[i]);
+    if (zp_value_cut(p, v, i)) put_count(a, "of", (uint64_t)p->axis_size[v->axis[i]]);
+  }
+  put_count(x, "bytes", v->bytes);
+  cJSON_AddStringToObject(x, "at", zp_space_text(v));
+  put_dims(x, "partial_over", p, zp_value_partial(p, v));
+  zb_text_free(&name);
+}
+
+static void put_function(cJSON *o, const char *key, const ZkPointwise *f, int from, int to) {
+  cJSON *ops = cJSON_AddArrayToObject(o, key);
+  for (int i = from; i < to; i++)
+    cJSON_AddItemToArray(ops, cJSON_CreateString(zg_op_info[f->ops[i].op].text));
+}
+
+static void put_call(cJSON *list, const ZpPlan *p, uint32_t segment, const ZpRow *r) {
+  const ZpNode *n = r->node;
+  const ZkPointwise *f = n->call.pointwise;
+  cJSON *x = add_object(list);
+  cJSON_AddStringToObject(x, "op", zg_op_info[n->call.op].text);
+  cJSON *axes = cJSON_AddArrayToObject(x, "axes");
+  for (int i = 0; i < n->call.nax; i++)
+    cJSON_AddItemToArray(axes, cJSON_CreateString(p->graph->axes[n->call.ax[i]].name));
+  if (f && f->prologue) put_function(x, "prologue", f, 0, f->prologue);
+  if (f) put_function(x, n->call.op == ZG_OP_POINTWISE ? "function" : "epilogue", f, f->prologue, f->nops);
+  cJSON_AddStringToObject(x, "place", zp_loc_text(p, n->loc));
+  put_count(x, "flop", (uint64_t)n->flops);
+  put_count(x, "bytes", (uint64_t)r->bytes);
+  if (r->sends) put_dims(x, "dims", p, n->dims);
+  if (n->cause) cJSON_AddStringToObject(x, "cause", n->cause);
+  if (r->beside) cJSON_AddNumberToObject(x, "until", n->until);
+  cJSON_AddBoolToObject(x, "in_rounds", n->rounds != 0);
+  cJSON_AddBoolToObject(x, "recomputed", n->recomputed);
+  cJSON *reads = cJSON_AddArrayToObject(x, "reads"), *writes = cJSON_AddArrayToObject(x, "writes");
+  for (int i = 0; i < n->call.nin; i++) put_value(reads, p, segment, n->in[i]);
+  for (int i = 0; i < n->call.nout; i++) {
+    put_value(writes, p, segment, n->out[i]);
+    cJSON_AddBoolToObject(cJSON_GetArrayItem(writes, i), "adds", zp_row_adds_to(p, segment, r, i));
+  }
+}
+
+void zp_show_calls_json(const ZpPlan *p, uint32_t segment, ZbText *out) {
+  cJSON *o = begin(p), *list;
+  ZbText name = {0};
+  zp_segment_text(p, segment, &name);
+  cJSON_AddStringToObject(o, "segment", name.s);
+  cJSON_AddNumberToObject(o, "iterations", p->graph->segments[segment].trip);
+  list = cJSON_AddArrayToObject(o, "phases");
+  for (int phase = 0; phase < ZP_PHASES; phase++) {
+    uint32_t n = p->segments[segment].list[phase].n;
+    if (!n) continue;
+    cJSON *x = add_object(list);
+    cJSON_AddStringToObject(x, "phase", zp_phase_text[phase]);
+    cJSON *calls = cJSON_AddArrayToObject(x, "calls");
+    for (uint32_t i = 0; i < n; i++) {
+      ZpRow r = zp_row(p, segment, (ZpPhase)phase, i);
+      put_call(calls, p, segment, &r);
+    }
+  }
+  end(o, out);
+  zb_text_free(&name);
+}

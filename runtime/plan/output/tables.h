@@ -55,4 +55,21 @@ double zp_sent_bytes(const ZpSent *r);
 /* All that a rank of a stage sends, and of it by each op. */
 double zp_sent_of_stage(ZpSents t, uint32_t stage, double by[ZP_SEND + 1]);
 
+/* ---- lists.c ---- */
+/* A call, and what it moves: bytes that it reads and writes; of what sends, those of a whole tensor, in all rounds. */
+typedef struct {
+  const ZpNode *node;
+  bool adds;          /* to some of its results: zp_row_adds_to */
+  bool sends, beside; /* beside calls, until node->until */
+  double bytes;
+} ZpRow;
+ZpRow zp_row(const ZpPlan *p, uint32_t segment, ZpPhase phase, uint32_t i);
+bool zp_row_adds_to(const ZpPlan *p, uint32_t segment, const ZpRow *r, int i);
+const char *zp_space_text(const ZpValue *v); /* where it lies: "activations", "gradient" */
+const char *zp_elem_text(const ZpValue *v);
+/* "layer.*.attn.wq" of a parameter and of its gradient, "tokens" of an input, "%7" of others. */
+void zp_value_text(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *out);
+bool zp_value_cut(const ZpPlan *p, const ZpValue *v, int i); /* whether ranks have parts of its axis i */
+ZpDims zp_value_partial(const ZpPlan *p, const ZpValue *v);  /* dims over which it is a partial sum */
+
 #endif

@@ -192,6 +192,127 @@ Test(json, programs) {
   model_close(&m);
 }
 
+/* ---- the calls of a segment ---- */
+static cJSON *calls_of(const ZpPlan *p, const char *name) {
+  ZbText t = {0};
+  ZbErr err = {0};
+  uint32_t segment = zp_segment_named(p, name, &err);
+  cr_assert(segment != ZP_NONE, "%s; %s", err.text, err.help);
+  zp_show_calls_json(p, segment, &t);
+  cJSON *o = cJSON_Parse(t.s);
+  cr_assert(o, "no JSON: %s", t.s);
+  cr_expect_str_eq(word(o, "segment"), name);
+  zb_text_free(&t);
+  return o;
+}
+
+/* Bytes of an operand by its type and shape. */
+static uint64_t bytes_by_shape(const cJSON *x) {
+  uint64_t n = number(x, "tensors") * (strcmp(word(x, "type"), "bf16") ? 4 : 2);
+  for (int i = 0; i < length(x, "axes"); i++) n *= number(item(x, "axes", i), "size");
+  return n;
+}
+
+/* An operand of the calls of a phase that has this name; NULL: none has. */
+static const cJSON *operand(const cJSON *phase, const char *side, const char *name) {
+  for (int i = 0; i < length(phase, "calls"); i++)
+    for (int k = 0; k < length(item(phase, "calls", i), side); k++) {
+      const cJSON *x = item(item(phase, "calls", i), side, k);
+      if (!strcmp(word(x, "name"), name)) return x;
+    }
+  return NULL;
+}
+
+/* What call i reads is there: it comes from elsewhere, or a call before has written it. */
+static void expect_written_before(const cJSON *phase, int i, const cJSON *x) {
+  bool found = strcmp(word(x, "at"), "scratch") != 0;
+  for (int j = 0; j < i && !found; j++)
+    for (int k = 0; k < length(item(phase, "calls", j), "writes"); k++)
+      found |= !strcmp(word(item(item(phase, "calls", j), "writes", k), "name"), word(x, "name"));
+  cr_expect(found, "call %d reads %s, which nobody has written", i, word(x, "name"));
+}
+
+static uint64_t expect_calls(const cJSON *phase) {
+  uint64_t flop = 0;
+  for (int i = 0; i < length(phase, "calls"); i++) {
+    const cJSON *c = item(phase, "calls", i);
+    uint64_t moved = 0;
+    flop += number(c, "flop");
+    for (int k = 0; k < length(c, "reads") + length(c, "writes"); k++) {
+      int nreads = length(c, "reads");
+      const cJSON *x = k < nreads ? item(c, "reads", k) : item(c, "writes", k - nreads);
+      cr_expect_eq(number(x, "bytes"), bytes_by_shape(x));
+      if (k < nreads) expect_written_before(phase, i, x);
+      moved += number(x, "bytes") * (k >= nreads && cJSON_IsTrue(get(x, "adds")) ? 2 : 1);
+    }
+    if (!strcmp(word(c, "op"), "dot")) cr_expect_eq(number(c, "bytes"), moved);
+    cr_expect(strstr(word(c, "place"), "gpt2.zug:"));
+  }
+  return flop;
+}
+
+/* One can read what a layer does: each parameter goes into forward, and its gradient comes out of backward; shapes
+ * account for the bytes, and calls for the FLOPs that the plan counts. */
+Test(json, calls) {
+  Model m = model_open("gpt2", NULL, options);
+  Plan q = plan_of(m.g, "bind batch = 8, seq = 16 micro 1 precision compute bf16");
+  uint32_t layer = segment_of(q.p, "layer", 0);
+  cJSON *o = calls_of(q.p, "layer");
+  cr_expect_eq(number(o, "iterations"), 3);
+  cr_assert_eq(length(o, "phases"), 2);
+  const cJSON *forward = item(o, "phases", 0), *backward = item(o, "phases", 1);
+  cr_expect_str_eq(word(forward, "phase"), "forward");
+  cr_expect_str_eq(word(backward, "phase"), "backward");
+  cr_expect_eq(length(backward, "calls"), (int)q.p->segments[layer].list[ZP_BWD].n);
+  cr_expect_eq(expect_calls(forward) + expect_calls(backward), (uint64_t)q.p->segments[layer].model_flops);
+  for (uint32_t i = 0; i < m.g->nparams; i++) {
+    if (m.g->params[i].segment != layer) continue;
+    const cJSON *x = operand(forward, "reads", m.g->params[i].path),
+                *d = operand(backward, "writes", m.g->params[i].path);
+    cr_assert(x && d, "%s", m.g->params[i].path);
+    cr_expect(!strcmp(word(x, "at"), "parameter") && !strcmp(word(x, "type"), "bf16"));
+    cr_expect(!strcmp(word(d, "at"), "gradient") && !strcmp(word(d, "type"), "f32"));
+    cr_expect(cJSON_IsTrue(get(d, "adds")));
+  }
+  cJSON_Delete(o);
+  o = calls_of(q.p, "part 0");
+  cr_expect(operand(item(o, "phases", 0), "reads", "tokens"));
+  cJSON_Delete(o);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Where ranks have parts: of which whole, over which dims sums are to be completed, and which call does. */
+Test(json, calls_of_parts) {
+  Model m = model_open("gpt2", NULL, options);
+  Plan q =
+      plan_of(m.g, "mesh tensor = 2 bind batch = 8, seq = 16 micro 1 split head, ffn, vocab over tensor");
+  cJSON *o = calls_of(q.p, "layer");
+  const cJSON *forward = item(o, "phases", 0), *w = operand(forward, "reads", "layer.*.mlp.w1");
+  cr_assert(w);
+  cr_expect_str_eq(word(item(w, "axes", 1), "name"), "ffn");
+  cr_expect(number(item(w, "axes", 1), "size") == 32 && number(item(w, "axes", 1), "of") == 64);
+  cr_expect_null(cJSON_GetObjectItem(item(w, "axes", 0), "of"));
+  int reduced = 0;
+  for (int i = 0; i < length(forward, "calls"); i++) {
+    const cJSON *c = item(forward, "calls", i);
+    if (strcmp(word(c, "op"), "all_reduce")) continue;
+    cr_expect_str_eq(item(c, "dims", 0)->valuestring, "tensor");
+    cr_expect_eq(length(item(c, "reads", 0), "partial_over"), 1);
+    cr_expect_eq(length(item(c, "writes", 0), "partial_over"), 0);
+    cr_expect(strstr(word(c, "cause"), "partial sums over tensor"));
+    reduced++;
+  }
+  cr_expect_eq(reduced, 2); /* of attention, and of the MLP */
+  ZbErr err = {0};
+  cr_expect_eq(zp_segment_named(q.p, "layers", &err), ZP_NONE);
+  cr_expect(strstr(err.text, "`layers`") && strstr(err.help, "`part 0`, `layer`, `part 2`"), "%s; %s",
+            err.text, err.help);
+  cJSON_Delete(o);
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* More bytes than a double counts. */
 Test(json, digits) {
   Model m = model_open("gpt2", NULL, options);
