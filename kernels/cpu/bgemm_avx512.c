@@ -8,7 +8,6 @@
 #define ROWS 12
 
 #ifdef ZK_BGEMM_X86
-#include <cpuid.h>
 #include <immintrin.h>
 
 ZK_AVX512 ZK_INLINE __mmask16 mask16(int64_t n) {
@@ -93,13 +92,7 @@ static void block(const ZkBlock *x) {
     for (int64_t j = 0; j < x->n; j += ZK_PANEL) strips[zk_min(ROWS, x->m - i)](x, i, j);
 }
 
-static bool here(void) {
-  unsigned a, b, c, d;
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
-}
+static bool here(void) { return zk_cpu_has(ZK_X86_V4) && __builtin_cpu_supports("avx512bf16"); }
 
 /* AMD's do a product a lane and cycle, twice the rate of f32; Intel's are slower than f32 products. */
 static bool fast(void) { return __builtin_cpu_is("amd"); }

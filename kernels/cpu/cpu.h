@@ -81,7 +81,7 @@ float zk_get(const ZkView *v, int64_t off);
 void zk_set(const ZkView *v, int64_t off, float x);
 
 /* ---- machine.c ------------------------------------------------------------------------------- */
-/* Whether this CPU has what code for a level of x86-64 may use: AVX2 and FMA, or AVX-512. */
+/* Whether this CPU has all that code for a level of x86-64 may use: AVX2, FMA and the like, or AVX-512. */
 typedef enum { ZK_X86_V3, ZK_X86_V4 } ZkX86;
 bool zk_cpu_has(ZkX86 level);
 

@@ -59,14 +59,25 @@ double zk_cpu_measure_flops(const ZkEnv *env, ZkElem elem, int ms) {
   return sum;
 }
 
+bool zk_cpu_has(ZkX86 level) {
+#if !defined(__x86_64__)
+  return (void)level, false;
+#else
+  bool v4 = level == ZK_X86_V4;
+  __builtin_cpu_init();
+#ifdef __clang__ /* knows no levels by name */
+  return v4 ? __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq")
+            : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return v4 ? __builtin_cpu_supports("x86-64-v4") : __builtin_cpu_supports("x86-64-v3");
+#endif
+#endif
+}
+
 static const char *instructions(void) {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-    return "avx512";
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "avx2";
-  return "sse2";
+  return zk_cpu_has(ZK_X86_V4) ? "avx512" : zk_cpu_has(ZK_X86_V3) ? "avx2" : "sse2";
 #else
   return "portable";
 #endif
@@ -84,17 +95,4 @@ const char *zk_cpu_describe(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, describe);
   return description;
-}
-
-bool zk_cpu_has(ZkX86 level) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (level == ZK_X86_V3)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512cd");
-#else
-  return (void)level, false;
-#endif
 }

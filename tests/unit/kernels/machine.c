@@ -101,7 +101,7 @@ static bool has_all(const char *const *words) {
 }
 
 Test(machine, instructions) {
-  static const char *const v3[] = {" avx2 ", " fma ", " bmi2 ", NULL};
+  static const char *const v3[] = {" avx2 ", " fma ", " bmi1 ", " bmi2 ", " f16c ", " abm ", " movbe ", NULL};
   static const char *const v4[] = {" avx512f ", " avx512dq ", " avx512bw ", " avx512vl ", " avx512cd ", NULL};
   cr_expect_eq(zk_cpu_has(ZK_X86_V3), has_all(v3));
   cr_expect_eq(zk_cpu_has(ZK_X86_V4), has_all(v4));
