@@ -156,6 +156,17 @@ mistake 'cannot write w.safetensors: File too large' \
 cmp w.safetensors old.safetensors || fail "a failed save spoils the file before it"
 ls w.safetensors.*tmp 2>/dev/null && fail "a failed save leaves something"
 
+# ---- what may pass: too few descriptors, wherever they end, are not a mistake, after which a supervisor would give up ----
+ok zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --ckpt few
+codes=
+for most in 4 5 6 7 8 9 10 12 30; do
+  (ulimit -n $most && exec zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 2 --ckpt few --resume) >out.txt 2>&1
+  codes="$codes $? "
+  grep 'remove it' out.txt && { cat out.txt; fail "advice to remove what was not read"; }
+done
+case $codes in *' 2 '*) fail "with few descriptors a run is a mistake: $codes" ;; esac
+case $codes in *' 1 '*' 0 '*) ;; *) fail "codes $codes" ;; esac
+
 # ---- a killed rank ----
 $MPIRUN -np 2 zrun train gpt2.zsg $two --data text.bin --steps 10000000 --log killed >out.txt 2>&1 &
 job=$!
