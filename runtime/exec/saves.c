@@ -20,9 +20,13 @@ static bool newest(ZbArena *a, const char *dir, const char **path, ZbErr *err) {
   for (uint32_t i = 0; i < n; i++) {
     if (is_readable(&all[i]) || (last && all[i].step < last->step)) continue;
     const ZxManifest *m = zx_manifest_read(a, all[i].path, err);
-    if (m)
+    if (m && m->step != all[i].step) {
       zb_fail(err, NULL, "%s is by its manifest the checkpoint of step %" PRId64 ": a copy, or renamed",
               zb_show(all[i].path), m->step);
+    } else if (m) {
+      zb_fail(err, NULL, "%s could not be read a moment ago", zb_show(all[i].path));
+      err->passing = true;
+    }
     if (last) zb_fail_more(err, "; complete is %s", zb_show(last->path));
     snprintf(err->help, sizeof err->help, "%s",
              err->passing ? ""
