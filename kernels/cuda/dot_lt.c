@@ -26,38 +26,23 @@
 #include "kernels/cuda/dot.h"
 
 #ifdef HAVE_CUBLASLT
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/dot_lt.h"
+
 #define PROPOSALS 8
-#define ROUNDS 5              /* the best of so many measurements counts */
 #define WORTH_ALIGNING 256    /* products of each element that is copied */
 #define OLDEST_ACTIVATIONS 90 /* generations */
 #define NEWEST_ACTIVATIONS 119
 #define OLDEST_SUMS 120304 /* version of the library */
 
 /* ---- layout -------------------------------------------------------------------------------------------- */
-/* rows x cols; `trans`: the rows have stride 1, and the columns are `ld` apart, else the other way round. */
-typedef struct {
-  int64_t rows, cols, ld, step; /* step: from one of the batch to the next */
-  bool trans;
-} Matrix;
-
-typedef struct {
-  ZkDot d; /* with its classes in the order chosen */
-  bool packed[3];
-  ZkView pack[3]; /* where packed: the view in scratch, its data the offset there */
-  Matrix mat[3];
-  size_t bytes; /* of scratch */
-  int64_t cost;
-} Layout;
-
-static bool see(const ZkView *v, const ZkDotAxes *batch, const ZkDotAxes *r, const ZkDotAxes *c, Matrix *m) {
+static bool see(const ZkView *v, const ZkDotAxes *batch, const ZkDotAxes *r, const ZkDotAxes *c,
+                ZkLtMatrix *m) {
   int64_t sr, sc;
-  *m = (Matrix){.rows = r->count, .cols = c->count};
+  *m = (ZkLtMatrix){.rows = r->count, .cols = c->count};
   if (!zk_dot_one_loop(batch, v, &m->step) || !zk_dot_one_loop(r, v, &sr) || !zk_dot_one_loop(c, v, &sc))
     return false;
   if (batch->count == 1) m->step = 0;
@@ -71,12 +56,12 @@ static const ZkDotAxes *rows_of(const ZkDot *d, int i) { return i == ZKD_B ? &d-
 static const ZkDotAxes *cols_of(const ZkDot *d, int i) { return i == ZKD_A ? &d->k : &d->n; }
 
 /* Types that cuBLASLt multiplies: two of one kind; bf16 into either, f32 into f32. */
-static ZkElem elem_of(const ZkDot *d, int i) {
+ZkElem zk_lt_elem(const ZkDot *d, int i) {
   bool half = d->v[ZKD_A].elem == ZK_BF16 && d->v[ZKD_B].elem == ZK_BF16;
   return half ? (ZkElem)d->v[i].elem : ZK_F32;
 }
 
-static bool sixteens(const ZkView *v, const Matrix *m) {
+static bool sixteens(const ZkView *v, const ZkLtMatrix *m) {
   int64_t size = (int64_t)zk_elem_bytes((ZkElem)v->elem);
   return m->ld * size % 16 == 0 && m->step * size % 16 == 0;
 }
@@ -98,9 +83,9 @@ static int64_t add_axes(ZkView *p, const ZkView *v, const ZkDotAxes *axes, int64
 }
 
 /* Operand i in scratch, as [batch, rows, cols]. */
-static void pack(Layout *l, int i) {
+static void pack(ZkLtLayout *l, int i) {
   const ZkDot *d = &l->d;
-  ZkElem elem = elem_of(d, i);
+  ZkElem elem = zk_lt_elem(d, i);
   int64_t size = (int64_t)zk_elem_bytes(elem), unit = 16 / size;
   ZkView *p = &l->pack[i];
   *p = (ZkView){.data = (void *)l->bytes, .elem = elem};
@@ -109,19 +94,19 @@ static void pack(Layout *l, int i) {
   int64_t step = add_axes(p, &d->v[i], rows_of(d, i), ld);
   int64_t all = add_axes(p, &d->v[i], &d->batch, step);
   bool lacks = all == step; /* or there is one product */
-  l->mat[i] = (Matrix){rows_of(d, i)->count, cols, ld, lacks ? 0 : step, false};
+  l->mat[i] = (ZkLtMatrix){rows_of(d, i)->count, cols, ld, lacks ? 0 : step, false};
   l->packed[i] = true;
   l->bytes += zb_round_up((size_t)(all * size), 64);
   int64_t copies = i == ZKD_C && d->add ? 2 : 1; /* there, and back */
   l->cost += copies * zkc_count(&d->v[i]) * (size + (int64_t)zk_elem_bytes((ZkElem)d->v[i].elem));
 }
 
-static Layout lay_out(const ZkDot *d) {
-  Layout l = {.d = *d};
+static ZkLtLayout lay_out(const ZkDot *d) {
+  ZkLtLayout l = {.d = *d};
   const int64_t other[3] = {d->n.count, d->m.count, 0}; /* times that an element is used */
   for (int i = 0; i < 3; i++) {
     const ZkView *v = &d->v[i];
-    bool as_is = see(v, &d->batch, rows_of(d, i), cols_of(d, i), &l.mat[i]) && v->elem == elem_of(d, i);
+    bool as_is = see(v, &d->batch, rows_of(d, i), cols_of(d, i), &l.mat[i]) && v->elem == zk_lt_elem(d, i);
     if (as_is && v->elem == ZK_BF16 && other[i] >= WORTH_ALIGNING) as_is = sixteens(v, &l.mat[i]);
     if (!as_is) pack(&l, i);
   }
@@ -129,38 +114,22 @@ static Layout lay_out(const ZkDot *d) {
 }
 
 /* The cheapest layout over the orders that some operand suggests. */
-static Layout best_layout(const ZkDot *d) {
+static ZkLtLayout best_layout(const ZkDot *d) {
   static const uint8_t has[4][2] = {{ZKD_C, ZKD_A}, {ZKD_C, ZKD_B}, {ZKD_A, ZKD_B}, {ZKD_C, ZKD_A}};
-  Layout best = {.cost = INT64_MAX};
+  ZkLtLayout best = {.cost = INT64_MAX};
   for (int way = 0; way < 16; way++) {
     ZkDot o = *d;
     o.m = zk_dot_in_order(&d->m, &d->v[has[0][way & 1]]);
     o.n = zk_dot_in_order(&d->n, &d->v[has[1][way >> 1 & 1]]);
     o.k = zk_dot_in_order(&d->k, &d->v[has[2][way >> 2 & 1]]);
     o.batch = zk_dot_in_order(&d->batch, &d->v[has[3][way >> 3 & 1]]);
-    Layout l = lay_out(&o);
+    ZkLtLayout l = lay_out(&o);
     if (l.cost < best.cost) best = l;
   }
   return best;
 }
 
 /* ---- plan ---------------------------------------------------------------------------------------------- */
-typedef struct Plan Plan;
-struct Plan {
-  Plan *next;   /* of the context's */
-  uint64_t key; /* the same for this call on all ranks with such a GPU */
-  bool settled; /* the choice is that of all ranks */
-  bool usable;
-  const char *why; /* it is not; NULL: it is, or it is better so */
-  ZkDotEpilogue epi;
-  Layout layout;
-  int left, right;     /* which operand comes first: cuBLASLt counts along columns */
-  int64_t vector_step; /* of a bias or column sums, from one of the batch to the next */
-  cublasLtMatmulDesc_t desc;
-  cublasLtMatrixLayout_t mat[3];
-  cublasLtMatmulAlgo_t algo;
-  size_t workspace;
-};
 
 static bool ok(ZkCuda *cu, const ZkCall *call, const char *what, cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) zk_cuda_fail(cu, call, what, cublasLtGetStatusString(status));
@@ -168,10 +137,10 @@ static bool ok(ZkCuda *cu, const ZkCall *call, const char *what, cublasStatus_t 
 }
 
 /* In columns, the matrix is its own transpose: the dimension with stride 1 comes first. */
-static cublasStatus_t describe(Plan *p, int i) {
-  const Matrix *m = &p->layout.mat[i];
+static cublasStatus_t describe(ZkLtPlan *p, int i) {
+  const ZkLtMatrix *m = &p->layout.mat[i];
   int32_t count = (int32_t)p->layout.d.batch.count;
-  cudaDataType_t type = elem_of(&p->layout.d, i) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+  cudaDataType_t type = zk_lt_elem(&p->layout.d, i) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
   cublasStatus_t s = cublasLtMatrixLayoutCreate(&p->mat[i], type, (uint64_t)(m->trans ? m->rows : m->cols),
                                                 (uint64_t)(m->trans ? m->cols : m->rows), m->ld);
   if (s) return s;
@@ -183,9 +152,9 @@ static cublasStatus_t describe(Plan *p, int i) {
 
 /* A result with stride 1 along n is, in columns, C' = B' A'; with stride 1 along m it is C = A B. An operand
  * that lies as the result does is then what is wanted, one that does not is wanted transposed. */
-static cublasStatus_t describe_all(const ZkCuda *cu, Plan *p) {
-  const Matrix *m = p->layout.mat;
-  bool half = elem_of(&p->layout.d, ZKD_A) == ZK_BF16;
+static cublasStatus_t describe_all(const ZkCuda *cu, ZkLtPlan *p) {
+  const ZkLtMatrix *m = p->layout.mat;
+  bool half = zk_lt_elem(&p->layout.d, ZKD_A) == ZK_BF16;
   cublasComputeType_t compute = cu->tf32 && !half ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   p->left = m[ZKD_C].trans ? ZKD_A : ZKD_B;
   p->right = m[ZKD_C].trans ? ZKD_B : ZKD_A;
@@ -201,25 +170,23 @@ static cublasStatus_t describe_all(const ZkCuda *cu, Plan *p) {
 }
 
 /* ---- epilogues ----------------------------------------------------------------------------------------- */
-static cublasStatus_t set_attribute(const Plan *p, cublasLtMatmulDescAttributes_t what, const void *from,
+static cublasStatus_t set_attribute(const ZkLtPlan *p, cublasLtMatmulDescAttributes_t what, const void *from,
                                     size_t bytes) {
   return cublasLtMatmulDescSetAttribute(p->desc, what, from, bytes);
 }
 
-/* A bias that is added, or column sums: cuBLASLt calls both by one name. */
-static bool has_vector(const ZkDotEpilogue *e) { return e->bias >= 0 || e->kind == ZKD_COLUMN_SUMS; }
-
 /* Where vector and aux lie, in this call. */
-static cublasStatus_t point(const Plan *p, const void *vector, const void *aux) {
+static cublasStatus_t point(const ZkLtPlan *p, const void *vector, const void *aux) {
   cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
-  if (has_vector(&p->epi)) s = set_attribute(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+  if (zk_lt_has_vector(&p->epi))
+    s = set_attribute(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
   if (!s && p->epi.aux >= 0)
     s = set_attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
   return s;
 }
 
 /* B is cuBLASLt's A where the result has stride 1 along n. */
-static uint32_t kind_of(const Plan *p) {
+static uint32_t kind_of(const ZkLtPlan *p) {
   const ZkDotEpilogue *e = &p->epi;
   static const uint32_t kinds[4][2] = {{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
                                        {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS},
@@ -234,12 +201,12 @@ static uint32_t kind_of(const Plan *p) {
 
 /* The vector is of the result's type, and aux too, which is what it is unless told otherwise. The heuristics
  * look at how the two are aligned: they are told of addresses that are multiples of 16 and no more. */
-static cublasStatus_t describe_epilogue(const Plan *p) {
-  const Matrix *m = &p->layout.mat[ZKD_C];
+static cublasStatus_t describe_epilogue(const ZkLtPlan *p) {
+  const ZkLtMatrix *m = &p->layout.mat[ZKD_C];
   uint32_t kind = kind_of(p);
-  int32_t type = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+  int32_t type = zk_lt_elem(&p->layout.d, ZKD_C) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
   cublasStatus_t s = set_attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
-  if (!s && has_vector(&p->epi))
+  if (!s && zk_lt_has_vector(&p->epi))
     s = set_attribute(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
   if (!s && p->vector_step)
     s = set_attribute(p, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &p->vector_step, sizeof p->vector_step);
@@ -253,11 +220,11 @@ static const ZkView *aux_of(const ZkCall *call, const ZkDotEpilogue *e) {
   return e->aux < 0 ? NULL : e->kind == ZKD_GELU_SLOPE ? &call->in[e->aux] : &call->out[e->aux];
 }
 
-static bool sixteen(const ZkView *v) { return (uintptr_t)v->data % 16 == 0; }
+bool zk_lt_sixteen(const ZkView *v) { return (uintptr_t)v->data % 16 == 0; }
 
 /* Bias or column sums lie as cuBLASLt reads and writes them: every vector at a multiple of 16 bytes. */
-static bool may_have_vector(Plan *p, const ZkCall *call) {
-  const Layout *l = &p->layout;
+static bool may_have_vector(ZkLtPlan *p, const ZkCall *call) {
+  const ZkLtLayout *l = &p->layout;
   bool sums = p->epi.kind == ZKD_COLUMN_SUMS;
   const ZkView *v = sums ? &call->out[1] : &call->in[p->epi.bias];
   const ZkDotAxes *axes = sums || !p->epi.bias_along_m ? &l->d.n : &l->d.m;
@@ -266,26 +233,26 @@ static bool may_have_vector(Plan *p, const ZkCall *call) {
       zk_dot_one_loop(axes, v, &stride) && stride == 1 && zk_dot_one_loop(&l->d.batch, v, &p->vector_step);
   if (l->d.batch.count == 1) p->vector_step = 0;
   return lies && p->vector_step * size % 16 == 0 && (p->vector_step == 0 || p->vector_step == axes->count) &&
-         (sixteen(v) || (sums && call->accumulate)) && v->elem == elem_of(&l->d, ZKD_C);
+         (zk_lt_sixteen(v) || (sums && call->accumulate)) && v->elem == zk_lt_elem(&l->d, ZKD_C);
 }
 
 /* Where B lacks the batch, every product would write the same sums. */
-static bool may_sum(Plan *p, const ZkCall *call) {
-  const Layout *l = &p->layout;
+static bool may_sum(ZkLtPlan *p, const ZkCall *call) {
+  const ZkLtLayout *l = &p->layout;
   return cublasLtGetVersion() >= OLDEST_SUMS && l->d.k.count > 1 && !l->mat[ZKD_B].trans &&
          may_have_vector(p, call) && (l->d.batch.count == 1 || p->vector_step > 0);
 }
 
 /* Whether this GPU gains by the epilogue. */
-static bool worth_it(const ZkCuda *cu, const Plan *p) {
+static bool worth_it(const ZkCuda *cu, const ZkLtPlan *p) {
   if (!zk_debug(&cu->debug, ZK_DEBUG_EPILOGUES)) return false;
   return p->epi.kind == ZKD_SUM || (cu->arch >= OLDEST_ACTIVATIONS && cu->arch <= NEWEST_ACTIVATIONS);
 }
 
 /* What cuBLASLt wants of a product with an epilogue. */
-static bool may_follow(Plan *p, const ZkCall *call) {
+static bool may_follow(ZkLtPlan *p, const ZkCall *call) {
   const ZkDotEpilogue *e = &p->epi;
-  const Matrix *m = &p->layout.mat[ZKD_C];
+  const ZkLtMatrix *m = &p->layout.mat[ZKD_C];
   const ZkDot *d = &p->layout.d;
   if (p->layout.packed[ZKD_C]) return false;
   if (e->kind == ZKD_COLUMN_SUMS) return may_sum(p, call);
@@ -296,23 +263,23 @@ static bool may_follow(Plan *p, const ZkCall *call) {
   if (e->bias >= 0 && (d->m.count == 1 || d->n.count == 1)) return false;
   if (e->kind == ZKD_GELU_SLOPE && d->k.count == 1) return false;
   if (e->kind != ZKD_SUM && p->vector_step) return false; /* 12.2 takes the first bias for all */
-  return e->aux < 0 || (m->ld % 8 == 0 && m->step % 8 == 0 && sixteen(aux_of(call, e)));
+  return e->aux < 0 || (m->ld % 8 == 0 && m->step % 8 == 0 && zk_lt_sixteen(aux_of(call, e)));
 }
 
 /* Bytes of which all addresses that operand i has are multiples. */
-static uint32_t alignment(const Plan *p, int i) {
+static uint32_t alignment(const ZkLtPlan *p, int i) {
   ZkView v = p->layout.packed[i] ? p->layout.pack[i] : p->layout.d.v[i];
   uintptr_t address = p->layout.packed[i] ? 0 : (uintptr_t)v.data; /* scratch is aligned */
   return sixteens(&v, &p->layout.mat[i]) && address % 16 == 0 ? 16 : (uint32_t)zk_elem_bytes((ZkElem)v.elem);
 }
 
 /* The same of C, which is the result, or what is added to it. */
-static uint32_t alignment_of_c(const Plan *p, const ZkCall *call) {
+static uint32_t alignment_of_c(const ZkLtPlan *p, const ZkCall *call) {
   bool odd = p->epi.full >= 0 && (uintptr_t)call->in[p->epi.full].data % 16 != 0;
   return odd ? (uint32_t)zk_elem_bytes((ZkElem)call->in[p->epi.full].elem) : alignment(p, ZKD_C);
 }
 
-static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call,
+static cublasStatus_t prefer(const ZkCuda *cu, const ZkLtPlan *p, const ZkCall *call,
                              cublasLtMatmulPreference_t pref) {
   uint64_t workspace = cu->workspace_bytes;
   uint32_t reduce = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -342,7 +309,8 @@ static bool refused(cublasStatus_t s) {
 
 /* What cuBLASLt proposes for the plan, best first; none where it has nothing. What can be done as two can do
  * without: whatever it says against an epilogue counts as nothing. */
-static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmulHeuristicResult_t *found) {
+static int propose(ZkCuda *cu, const ZkCall *call, const ZkLtPlan *p,
+                   cublasLtMatmulHeuristicResult_t *found) {
   cublasLtMatmulPreference_t pref;
   int n = 0, kept = 0;
   if (!ok(cu, call, "cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&pref))) return 0;
@@ -359,211 +327,14 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
   return kept;
 }
 
-/* Where a product's operands and result lie, and what its epilogue reads and writes besides. */
-typedef struct {
-  void *at[3];
-  const void *full; /* NULL: none */
-  void *vector, *aux;
-} Places;
-
-static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, const Places *l, bool add,
-                               const cublasLtMatmulAlgo_t *algo, size_t workspace) {
+cublasStatus_t zk_lt_multiply(ZkCuda *cu, const ZkLtPlan *p, const ZkLtPlaces *l, bool add,
+                              const cublasLtMatmulAlgo_t *algo, size_t workspace) {
   const float alpha = p->epi.alpha, beta = add ? 1 : p->epi.beta;
   cublasStatus_t s = point(p, l->vector, l->aux);
   if (s) return s;
   return cublasLtMatmul(cu->blas, p->desc, &alpha, l->at[p->left], p->mat[p->left], l->at[p->right],
                         p->mat[p->right], &beta, l->full ? l->full : l->at[ZKD_C], p->mat[ZKD_C],
                         l->at[ZKD_C], p->mat[ZKD_C], algo, cu->workspace, workspace, cu->stream);
-}
-
-/* ---- trials -------------------------------------------------------------------------------------------- */
-typedef struct {
-  char *mem, *scratch; /* scratch: of the parts */
-  Places now, right;   /* operands and results; what the results should be */
-  int *flag;
-  size_t bytes; /* of a result */
-  cudaEvent_t from, to;
-} Trial;
-
-static size_t extent(const Plan *p, int i) {
-  const Matrix *m = &p->layout.mat[i];
-  int64_t lines = m->trans ? m->cols : m->rows, width = m->trans ? m->rows : m->cols;
-  int64_t n = (p->layout.d.batch.count - 1) * m->step + (lines - 1) * m->ld + width;
-  return (size_t)n * zk_elem_bytes(elem_of(&p->layout.d, i));
-}
-
-static char *take_scratch(size_t *all, char *mem, size_t bytes) {
-  char *p = mem ? mem + *all : NULL;
-  *all += zb_round_up(bytes, 256);
-  return bytes ? p : NULL;
-}
-
-static void add_noise(ZkCuda *cu, const Plan *p, const void *at, size_t bytes, int i, unsigned seed) {
-  ZkElem elem = elem_of(&p->layout.d, i);
-  if (at) zk_dot_noise(cu, (void *)(uintptr_t)at, elem, (int64_t)(bytes / zk_elem_bytes(elem)), seed);
-}
-
-static size_t vector_bytes(const Plan *p) {
-  const ZkDot *d = &p->layout.d;
-  bool along_m = p->epi.kind != ZKD_COLUMN_SUMS && p->layout.mat[ZKD_C].trans;
-  int64_t n = (along_m ? d->m.count : d->n.count) * (p->vector_step ? d->batch.count : 1);
-  return has_vector(&p->epi) ? (size_t)n * zk_elem_bytes(elem_of(d, ZKD_C)) : 0;
-}
-
-/* Lays the trial's memory out from t->mem on; returns how much it is. */
-static size_t trial_places(const Plan *p, const ZkCall *call, Trial *t) {
-  const ZkDotEpilogue *e = &p->epi;
-  size_t all = 0, aux = e->aux >= 0 ? t->bytes : 0;
-  t->now.at[ZKD_A] = take_scratch(&all, t->mem, extent(p, ZKD_A));
-  t->now.at[ZKD_B] = take_scratch(&all, t->mem, extent(p, ZKD_B));
-  t->now.full = take_scratch(&all, t->mem, e->full >= 0 ? t->bytes : 0);
-  t->now.vector = take_scratch(&all, t->mem, vector_bytes(p));
-  t->right = t->now;
-  if (e->kind == ZKD_COLUMN_SUMS) t->right.vector = take_scratch(&all, t->mem, vector_bytes(p));
-  t->now.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
-  t->right.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
-  t->now.aux = take_scratch(&all, t->mem, aux);
-  t->right.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take_scratch(&all, t->mem, aux);
-  t->flag = (int *)(void *)take_scratch(&all, t->mem, sizeof *t->flag);
-  t->scratch = take_scratch(&all, t->mem, zk_dot_more(call) ? zk_cuda_dot_scratch(call) : 0);
-  return all;
-}
-
-/* Memory beside the run's. False if there is too little: then there are no trials. */
-static bool trial_new(ZkCuda *cu, const Plan *p, const ZkCall *call, Trial *t) {
-  *t = (Trial){.bytes = extent(p, ZKD_C)};
-  if (cudaMalloc((void **)&t->mem, trial_places(p, call, t)) != cudaSuccess) {
-    (void)cudaGetLastError(); /* it is no error */
-    return false;
-  }
-  trial_places(p, call, t);
-  for (int i = 0; i < 3; i++) /* the result too: what lies between its rows is compared as well */
-    add_noise(cu, p, t->now.at[i], extent(p, i), i, (unsigned)i);
-  add_noise(cu, p, t->now.full, t->bytes, ZKD_C, 3);
-  add_noise(cu, p, t->now.aux, t->bytes, ZKD_C, 4);
-  add_noise(cu, p, t->now.vector, vector_bytes(p), ZKD_C, 5);
-  bool ok = cudaMemcpyAsync(t->right.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice,
-                            cu->stream) == cudaSuccess;
-  if (t->right.aux != t->now.aux)
-    ok &= cudaMemcpyAsync(t->right.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
-          cudaSuccess;
-  return ok && cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
-}
-
-static void trial_free(Trial *t) {
-  if (t->from) cudaEventDestroy(t->from);
-  if (t->to) cudaEventDestroy(t->to);
-  cudaFree(t->mem);
-}
-
-/* Milliseconds of the best round; negative if it does not run. */
-static float measure(ZkCuda *cu, const Plan *p, const Trial *t, const cublasLtMatmulHeuristicResult_t *r) {
-  float best = -1;
-  for (int round = 0; round <= ROUNDS; round++) {
-    float ms;
-    if (cudaEventRecord(t->from, cu->stream) != cudaSuccess ||
-        multiply(cu, p, &t->now, false, &r->algo, r->workspaceSize) != CUBLAS_STATUS_SUCCESS ||
-        cudaEventRecord(t->to, cu->stream) != cudaSuccess || cudaEventSynchronize(t->to) != cudaSuccess ||
-        cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
-      return -1;
-    if (round > 0 && (best < 0 || ms < best)) best = ms; /* the first one warms up */
-  }
-  return best;
-}
-
-/* Whether the flag was not raised by what was queued since it was cleared. */
-static bool flag_is_down(ZkCuda *cu, const Trial *t) {
-  int up = 1;
-  return cudaMemcpyAsync(&up, t->flag, sizeof up, cudaMemcpyDeviceToHost, cu->stream) == cudaSuccess &&
-         cudaStreamSynchronize(cu->stream) == cudaSuccess && !up;
-}
-
-/* Results of sums of terms of about 1: how they round when they are added in another order, and where an
- * epilogue in parts rounds a product that it does not. A bias that is missing, or another one's, is more. */
-static void tolerance(const Plan *p, float *unit, float *room) {
-  *unit = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? 0x1p-8f : 0x1p-14f;
-  *room = 2 * fabsf(p->epi.alpha) * sqrtf((float)p->layout.d.k.count) + fabsf(p->epi.beta) + 1;
-}
-
-/* Whether the results are what they should be; `bits`: to the bit. */
-static bool right(ZkCuda *cu, const Plan *p, const Trial *t, bool bits) {
-  ZkElem elem = elem_of(&p->layout.d, ZKD_C);
-  const struct {
-    const void *now, *right;
-    size_t bytes;
-  } each[3] = {{t->now.at[ZKD_C], t->right.at[ZKD_C], t->bytes},
-               {t->now.aux, t->right.aux, t->bytes},
-               {t->now.vector, t->right.vector, vector_bytes(p)}};
-  float unit, room;
-  tolerance(p, &unit, &room);
-  if (cudaMemsetAsync(t->flag, 0, sizeof *t->flag, cu->stream) != cudaSuccess) return false;
-  for (int i = 0; i < 3; i++) {
-    if (each[i].now == each[i].right) continue; /* no result */
-    if (bits) zk_dot_compare(cu, each[i].now, each[i].right, (int64_t)each[i].bytes, t->flag);
-    else
-      zk_dot_close(cu, each[i].now, each[i].right, elem, (int64_t)(each[i].bytes / zk_elem_bytes(elem)), unit,
-                   room, t->flag);
-  }
-  return flag_is_down(cu, t);
-}
-
-/* Would other sums show in this result? In f32 they do in about every second element; rounded to bf16, in one
- * of some 2^15. */
-static bool tells(const Plan *p) {
-  int64_t n = p->layout.d.batch.count * p->layout.d.m.count * p->layout.d.n.count;
-  return n >= (elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? 1 << 20 : 1 << 8);
-}
-
-/* The call in parts, from the trial's operands to what its results should be. False if it has an operand that
- * the epilogue does not. */
-static bool run_parts(ZkCuda *cu, const Plan *p, const ZkCall *call, const Trial *t) {
-  const ZkDotEpilogue *e = &p->epi;
-  ZkEnv env = {.device = cu};
-  ZkCall c = *call;
-  for (int i = 0; i < call->nin; i++) {
-    void *from = i == e->full                               ? (void *)(uintptr_t)t->right.full
-                 : i == e->bias                             ? t->right.vector
-                 : e->kind == ZKD_GELU_SLOPE && i == e->aux ? t->right.aux
-                                                            : NULL;
-    if (i < ZKD_C && p->layout.packed[i]) c.in[i] = p->layout.pack[i];
-    c.in[i].data = i < ZKD_C ? t->right.at[i] : from;
-    if (!c.in[i].data) return false;
-  }
-  c.out[e->out].data = t->right.at[ZKD_C];
-  if (e->kind == ZKD_GELU && e->aux >= 0) c.out[e->aux].data = t->right.aux;
-  if (e->kind == ZKD_COLUMN_SUMS) c.out[1].data = t->right.vector;
-  c.accumulate = false, c.scratch = t->scratch;
-  zk_cuda_run_unfused(&env, &c);
-  return !cu->failed;
-}
-
-/* The fastest proposal whose results are right; -1 if none is, and why. `all`: of all, else the first that
- * runs. */
-static int fastest(ZkCuda *cu, Plan *p, const ZkCall *call, Trial *t, int n, bool all,
-                   const cublasLtMatmulHeuristicResult_t *found) {
-  int best = -1;
-  float best_ms = 0;
-  bool have = zk_dot_more(call) && run_parts(cu, p, call, t), bits = false, wrong = false;
-  if (zk_dot_more(call) && !have) return -1;
-  for (int i = 0; i < n && (best < 0 || all); i++) {
-    if (!have) { /* the first that runs says what is right */
-      have =
-          multiply(cu, p, &t->right, false, &found[i].algo, found[i].workspaceSize) == CUBLAS_STATUS_SUCCESS;
-      if (!have) continue;
-    }
-    float ms = measure(cu, p, t, &found[i]);
-    if (ms < 0 || (best >= 0 && ms >= best_ms)) continue;
-    if (!right(cu, p, t, bits)) {
-      wrong |= !bits;
-      continue;
-    }
-    best = i, best_ms = ms;
-    if (!cu->repeatable || bits) continue;
-    /* From now on the first proposal's bits count. */
-    bits = multiply(cu, p, &t->right, false, &found[i].algo, found[i].workspaceSize) == CUBLAS_STATUS_SUCCESS;
-  }
-  if (best < 0 && wrong) p->why = "cuBLASLt computes it wrongly here: the same in parts gives other results";
-  return best;
 }
 
 /* The product of a call; false if its function is no epilogue. */
@@ -585,7 +356,7 @@ static uint64_t key_of(const ZkCuda *cu, const ZkCall *call, const ZkDotEpilogue
   for (int i = 0; i < call->nax; i++) h = zb_mix64(h + call->ax[i]);
   for (int i = 0; i < call->nin + call->nout; i++) {
     const ZkView *v = i < call->nin ? &call->in[i] : &call->out[i - call->nin];
-    h = zb_mix64(h + v->elem * 2u + sixteen(v));
+    h = zb_mix64(h + v->elem * 2u + zk_lt_sixteen(v));
     for (int a = 0; a < v->rank; a++)
       h = zb_mix64(zb_mix64(zb_mix64(h + v->axis[a]) + (uint64_t)v->size[a]) + (uint64_t)v->stride[a]);
   }
@@ -595,20 +366,11 @@ static uint64_t key_of(const ZkCuda *cu, const ZkCall *call, const ZkDotEpilogue
 }
 
 /* From what cuBLASLt proposes; the context's list has the plan, since others may choose for it. */
-static void choose(ZkCuda *cu, Plan *p, const ZkCall *call, int n,
+static void choose(ZkCuda *cu, ZkLtPlan *p, const ZkCall *call, int n,
                    const cublasLtMatmulHeuristicResult_t *found) {
-  bool more = zk_dot_more(call), all = n > 1 && (tells(p) || !cu->repeatable);
-  int use = 0;
   p->key = key_of(cu, call, &p->epi);
   p->next = cu->products, cu->products = p;
-  if (all || more) {
-    Trial t;
-    bool can = trial_new(cu, p, call, &t);
-    if (can) use = fastest(cu, p, call, &t, n, all, found);
-    else if (more) use = -1, p->why = "there is no memory to check it";
-    trial_free(&t);
-    (void)cudaGetLastError(); /* a proposal that does not run is no error */
-  }
+  int use = zk_lt_try(cu, p, call, n, found);
   if (use < 0) return; /* as two, then, or by our own kernels */
   p->why = NULL;
   p->algo = found[use].algo;
@@ -617,7 +379,7 @@ static void choose(ZkCuda *cu, Plan *p, const ZkCall *call, int n,
 }
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
-  Plan *p = memo;
+  ZkLtPlan *p = memo;
   ZkDot d;
   cublasLtMatmulHeuristicResult_t found[PROPOSALS];
   if (!product_of(call, &p->epi, &d)) return;
@@ -635,7 +397,7 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
 }
 
 static void drop_plan(void *memo) {
-  Plan *p = memo;
+  ZkLtPlan *p = memo;
   if (p->desc) cublasLtMatmulDescDestroy(p->desc);
   for (int i = 0; i < 3; i++)
     if (p->mat[i]) cublasLtMatrixLayoutDestroy(p->mat[i]);
@@ -643,11 +405,12 @@ static void drop_plan(void *memo) {
 
 const char *zk_dot_lt_why(ZkCuda *cu, const ZkCall *call) {
   if (!cu->blas && !cu->pretend) return "there is no cuBLASLt";
-  return ((const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan))->why;
+  return ((const ZkLtPlan *)zk_cuda_memo(cu, call, sizeof(ZkLtPlan), make_plan, drop_plan))->why;
 }
 
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
-  return cu->blas && ((const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan))->usable;
+  return cu->blas &&
+         ((const ZkLtPlan *)zk_cuda_memo(cu, call, sizeof(ZkLtPlan), make_plan, drop_plan))->usable;
 }
 
 /* ---- what ranks choose alike --------------------------------------------------------------------------- */
@@ -655,7 +418,7 @@ _Static_assert(sizeof(cublasLtMatmulAlgo_t) <= sizeof((ZkCudaChoice){0}).algorit
 
 uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most) {
   uint32_t n = 0;
-  for (const Plan *p = cu->products; p; p = p->next) {
+  for (const ZkLtPlan *p = cu->products; p; p = p->next) {
     if (p->settled) continue;
     if (n < most) {
       out[n] = (ZkCudaChoice){.call = p->key, .usable = p->usable, .workspace = p->workspace};
@@ -667,7 +430,7 @@ uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most) {
 }
 
 void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n) {
-  for (Plan *p = cu->products; p; p = p->next)
+  for (ZkLtPlan *p = cu->products; p; p = p->next)
     for (uint32_t i = 0; i < n && !p->settled; i++) {
       const ZkCudaChoice *c = &choice[i];
       if (c->call != p->key) continue;
@@ -687,7 +450,7 @@ static void copy(const ZkEnv *env, const ZkView *to, const ZkView *from) {
 }
 
 /* Column sums that are added to what is there have scratch behind that of packed operands. */
-static void *vector_of(const ZkCall *call, const Plan *p) {
+static void *vector_of(const ZkCall *call, const ZkLtPlan *p) {
   if (p->epi.bias >= 0) return call->in[p->epi.bias].data;
   if (p->epi.kind != ZKD_COLUMN_SUMS) return NULL;
   return call->accumulate ? (char *)call->scratch + p->layout.bytes : call->out[1].data;
@@ -696,12 +459,12 @@ static void *vector_of(const ZkCall *call, const Plan *p) {
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   if (!cu->blas || cu->failed) return false;
-  Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan);
+  ZkLtPlan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan);
   if (!p->usable) return false;
   const ZkDotEpilogue *e = &p->epi;
   const ZkView *whole[3] = {&call->in[ZKD_A], &call->in[ZKD_B], &call->out[e->out]};
   ZkView v[3];
-  Places l = {.full = e->full < 0 ? NULL : call->in[e->full].data, .vector = vector_of(call, p)};
+  ZkLtPlaces l = {.full = e->full < 0 ? NULL : call->in[e->full].data, .vector = vector_of(call, p)};
   if (e->aux >= 0) l.aux = aux_of(call, e)->data;
   for (int i = 0; i < 3; i++) {
     v[i] = p->layout.packed[i] ? p->layout.pack[i] : *whole[i];
@@ -711,8 +474,8 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
     }
     l.at[i] = v[i].data;
   }
-  cublasStatus_t s =
-      cu->failed ? CUBLAS_STATUS_SUCCESS : multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace);
+  cublasStatus_t s = cu->failed ? CUBLAS_STATUS_SUCCESS
+                                : zk_lt_multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace);
   if (refused(s)) { /* after all: no trial has told */
     p->usable = false, p->why = "cuBLASLt refuses it";
     return false;
