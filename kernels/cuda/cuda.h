@@ -42,6 +42,9 @@ typedef struct ZkCuda {
   size_t attend_piece;   /* bytes of workspace for a piece of attention's gradient; 0: by the cache */
   char no_dnn[128];      /* why `dnn` is NULL, in a build that has it */
   char no_programs[256]; /* why programs cannot be compiled; empty: none failed */
+  bool capturing; /* what the stream is given is noted, and done later: nothing can be made or waited for */
+  bool late;      /* `news` is to be told */
+  char news[512];
   bool failed;
   char error[512]; /* the first thing that went wrong */
 } ZkCuda;
@@ -77,6 +80,10 @@ void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
  * the best way. (ways.c) */
 bool zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way);
 
+/* What a step has shown to be done in another way than zk_cuda_way said before it, the first such call since
+ * this was last asked; NULL: nothing. */
+const char *zk_cuda_late(ZkCuda *cu);
+
 /* ---- choices by time ---------------------------------------------------------------------------------- */
 /* Which algorithm a product is done by, of those that libraries propose, is measured when it is prepared, and
  * others may measure otherwise; results differ by roundings. Ranks that are to have the same bits take the
@@ -84,7 +91,7 @@ bool zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way);
  * and the same made this context's, where it has such calls. Calls are to be prepared again then. */
 typedef struct {
   uint64_t call, workspace;
-  uint8_t usable, algorithm[64];
+  uint8_t usable, tried, algorithm[64];
 } ZkCudaChoice;
 uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most);
 void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n);

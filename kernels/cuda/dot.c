@@ -123,8 +123,11 @@ bool zk_cuda_dot_way(const ZkEnv *env, const ZkCall *c, ZkWay *way) {
   zk_unfuse(c, &u);
   ZkDot d = zk_dot_of(&u.call[0]);
   if (empty(&d) || d.k.count == 0 || d.m.count * d.n.count == 1) return false;
-  const char *why = zk_dot_lt_why(env->device, c);
-  if (!why || (more && zk_cuda_dot_way(env, &u.call[0], way))) return why != NULL;
+  const char *why = zk_dot_lt_why(env->device, c), *untried = zk_dot_lt_untried(env->device, c);
+  if (!why && untried)
+    *way = (ZkWay){.what = "by the first algorithm that cuBLASLt proposes", .why = untried};
+  if (!why) return untried != NULL;
+  if (more && zk_cuda_dot_way(env, &u.call[0], way) && way->scalar) return true;
   *way = more ? (ZkWay){.what = "apart from what follows them", .why = why, .bytes = zk_cuda_parts_bytes(c)}
               : (ZkWay){.what = "by our own kernels on units for f32", .why = why, .scalar = true};
   return true;

@@ -58,6 +58,8 @@ bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call); /* whether it will be do
 size_t zk_dot_lt_scratch(const ZkCall *call);
 /* Why it is not done, of a call that was prepared; NULL: it is, or is better done otherwise. */
 const char *zk_dot_lt_why(ZkCuda *cu, const ZkCall *call);
+/* Why the algorithm by which it is done was not tried; NULL: it was, or there is one only. */
+const char *zk_dot_lt_untried(ZkCuda *cu, const ZkCall *call);
 
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);

@@ -7,14 +7,15 @@
  * multiples of 16 bytes are copied too if the product is large enough to gain by it: the tensor cores' fast
  * kernels read 16 bytes a time. (Such results are not: the planner pads what is that large.)
  *
- * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest whose results are right:
- * on random operands those of the same call in parts, a product by the proposal that is taken for it and then
- * a kernel of ours, up to roundings; of a product without an epilogue, those of the first proposal that runs.
- * An epilogue that is wrong in this version is so found out, and not used. Algorithms add in different orders,
- * so what is measured decides about roundings: whoever runs several ranks makes the choice the same on all
- * (zk_cuda_choices). With `repeatable` only such are chosen from that give every bit of what the first gives:
+ * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest whose results are right
+ * (dot_trial.c): on random operands those of the same call in parts, a product by the proposal that is taken for
+ * it and then a kernel of ours, up to roundings; of a product without an epilogue, those of the first proposal
+ * that runs. An epilogue that is wrong in this version is so found out, and not used. Algorithms add in different
+ * orders, so what is measured decides about roundings: whoever runs several ranks makes the choice the same on
+ * all (zk_cuda_choices). With `repeatable` only such are chosen from that give every bit of what the first gives:
  * results are then the same from run to run. Split sums are only let through if they are added in f32 in a
- * separate pass, which has a fixed order.
+ * separate pass, which has a fixed order. What is refused in a step nevertheless is done otherwise from then on,
+ * and said (zk_cuda_late).
  *
  * A fused call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It
  * needs the result where it lies. Activations are left to generations from 9.0 on: before, they are known to
@@ -408,6 +409,11 @@ const char *zk_dot_lt_why(ZkCuda *cu, const ZkCall *call) {
   return ((const ZkLtPlan *)zk_cuda_memo(cu, call, sizeof(ZkLtPlan), make_plan, drop_plan))->why;
 }
 
+const char *zk_dot_lt_untried(ZkCuda *cu, const ZkCall *call) {
+  const ZkLtPlan *p = cu->blas ? zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan) : NULL;
+  return p && p->usable ? p->untried : NULL;
+}
+
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
   return cu->blas &&
          ((const ZkLtPlan *)zk_cuda_memo(cu, call, sizeof(ZkLtPlan), make_plan, drop_plan))->usable;
@@ -421,7 +427,8 @@ uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most) {
   for (const ZkLtPlan *p = cu->products; p; p = p->next) {
     if (p->settled) continue;
     if (n < most) {
-      out[n] = (ZkCudaChoice){.call = p->key, .usable = p->usable, .workspace = p->workspace};
+      out[n] = (ZkCudaChoice){
+          .call = p->key, .usable = p->usable, .tried = !p->untried, .workspace = p->workspace};
       memcpy(out[n].algorithm, &p->algo, sizeof p->algo);
     }
     n++;
@@ -440,6 +447,7 @@ void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n) {
       if (!p->usable || c->workspace > cu->workspace_bytes) continue;
       memcpy(&p->algo, c->algorithm, sizeof p->algo);
       p->workspace = c->workspace;
+      if (c->tried) p->untried = NULL;
     }
 }
 
@@ -454,6 +462,19 @@ static void *vector_of(const ZkCall *call, const ZkLtPlan *p) {
   if (p->epi.bias >= 0) return call->in[p->epi.bias].data;
   if (p->epi.kind != ZKD_COLUMN_SUMS) return NULL;
   return call->accumulate ? (char *)call->scratch + p->layout.bytes : call->out[1].data;
+}
+
+/* After all: what was tried was done. What does it from now on is not prepared, so a step that is captured is
+ * lost, and says why; false: it is to be done otherwise. */
+static bool give_up(ZkCuda *cu, ZkLtPlan *p, const ZkCall *call, cublasStatus_t s) {
+  p->usable = false, p->why = "cuBLASLt refused it in a step";
+  if (cu->capturing) ok(cu, call, "cublasLtMatmul, while the step was captured", s);
+  else
+    zk_cuda_tell(cu, call,
+                 zk_dot_more(call) ? "cuBLASLt refused it in a step, so it is done in parts from now on"
+                                   : "cuBLASLt refused it in a step, so our own kernels do it from now on",
+                 cublasLtGetStatusString(s));
+  return cu->failed;
 }
 
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
@@ -476,10 +497,7 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   }
   cublasStatus_t s = cu->failed ? CUBLAS_STATUS_SUCCESS
                                 : zk_lt_multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace);
-  if (refused(s)) { /* after all: no trial has told */
-    p->usable = false, p->why = "cuBLASLt refuses it";
-    return false;
-  }
+  if (refused(s)) return give_up(cu, p, call, s);
   ok(cu, call, "cublasLtMatmul", s);
   if (p->layout.packed[ZKD_C]) copy(env, whole[ZKD_C], &v[ZKD_C]);
   if (e->kind == ZKD_COLUMN_SUMS && call->accumulate)
@@ -512,6 +530,10 @@ bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
 const char *zk_dot_lt_why(ZkCuda *cu, const ZkCall *call) {
   (void)cu, (void)call;
   return "this build has no cuBLASLt";
+}
+const char *zk_dot_lt_untried(ZkCuda *cu, const ZkCall *call) {
+  (void)cu, (void)call;
+  return NULL;
 }
 size_t zk_dot_lt_scratch(const ZkCall *call) {
   (void)call;

@@ -27,7 +27,9 @@ struct ZkLtPlan {
   uint64_t key;   /* the same for this call on all ranks with such a GPU */
   bool settled;   /* the choice is that of all ranks */
   bool usable;
-  const char *why; /* it is not; NULL: it is, or it is better so */
+  const char *why;     /* it is not; NULL: it is, or it is better so */
+  const char *untried; /* it is usable, and was not tried; why */
+  char text[128];      /* of either, where it has figures */
   ZkDotEpilogue epi;
   ZkLtLayout layout;
   int left, right;     /* which operand comes first: cuBLASLt counts along columns */

@@ -1,4 +1,12 @@
-/* Which of the algorithms that cuBLASLt proposes for a product is taken: trials, when it is prepared. */
+/* Which of the algorithms that cuBLASLt proposes for a product is taken: trials, when it is prepared.
+ *
+ * A trial makes the call as a step will: on addresses that are as odd, added to what is there if the call adds
+ * (beta = 1), with the result's own type and the epilogue; and it is timed with the cache full of other things,
+ * as it is where a step has come by. So an algorithm that the library refuses for one of these is passed over
+ * here, and not found out in the middle of a step.
+ *
+ * Each proposal makes one call that is looked at, and then up to ROUNDS that are timed, but one only where that
+ * shows it to be hopeless: for 8 proposals at most 49 products a plan, and 18 where all but one are hopeless. */
 #include "kernels/cuda/dot.h"
 
 #ifdef HAVE_CUBLASLT
@@ -8,13 +16,20 @@
 
 #include "kernels/cuda/dot_lt.h"
 
-#define ROUNDS 5 /* the best of so many measurements counts */
+#define ROUNDS 5       /* the best of so many measurements counts */
+#define HOPELESS 1.25f /* times the best proposal so far */
+#define FLUSH                                                                                                \
+  2 /* caches that are written over before a call is timed: more than one, since what to throw
+                          out is the cache's own choice */
+
+#define ANYWHERE ((char *)(uintptr_t)256) /* where memory might lie */
 
 typedef struct {
-  char *mem, *scratch;   /* scratch: of the parts */
-  ZkLtPlaces now, right; /* operands and results; what the results should be */
+  char *mem, *scratch, *flush; /* scratch: of the parts */
+  ZkLtPlaces now, right;       /* operands and results; what the results should be */
   int *flag;
-  size_t bytes; /* of a result */
+  size_t bytes, flushed; /* of a result; of `flush` */
+  bool add;              /* to what is there */
   cudaEvent_t from, to;
 } Trial;
 
@@ -25,10 +40,22 @@ static size_t extent(const ZkLtPlan *p, int i) {
   return (size_t)n * zk_elem_bytes(zk_lt_elem(&p->layout.d, i));
 }
 
-static char *take_scratch(size_t *all, char *mem, size_t bytes) {
-  char *p = mem ? mem + *all : NULL;
+static char *take(size_t *all, char *mem, size_t bytes) {
+  char *p = mem + *all;
   *all += zb_round_up(bytes, 256);
   return bytes ? p : NULL;
+}
+
+/* As odd as a view of the call: cuBLASLt was told how odd. */
+static char *take_like(size_t *all, char *mem, size_t bytes, const ZkView *v) {
+  size_t odd = (uintptr_t)v->data % 16;
+  char *p = take(all, mem, bytes ? bytes + odd : 0);
+  return p ? p + odd : NULL;
+}
+
+static char *take_operand(size_t *all, char *mem, const ZkLtPlan *p, int i) {
+  static const ZkView scratch;
+  return take_like(all, mem, extent(p, i), p->layout.packed[i] ? &scratch : &p->layout.d.v[i]);
 }
 
 static void add_noise(ZkCuda *cu, const ZkLtPlan *p, const void *at, size_t bytes, int i, unsigned seed) {
@@ -43,43 +70,87 @@ static size_t vector_bytes(const ZkLtPlan *p) {
   return zk_lt_has_vector(&p->epi) ? (size_t)n * zk_elem_bytes(zk_lt_elem(d, ZKD_C)) : 0;
 }
 
-/* Lays the trial's memory out from t->mem on; returns how much it is. */
-static size_t trial_places(const ZkLtPlan *p, const ZkCall *call, Trial *t) {
+/* Lays the trial's memory out from `mem` on; returns how much it is. */
+static size_t lay_out(const ZkLtPlan *p, const ZkCall *call, char *mem, Trial *t) {
   const ZkDotEpilogue *e = &p->epi;
   size_t all = 0, aux = e->aux >= 0 ? t->bytes : 0;
-  t->now.at[ZKD_A] = take_scratch(&all, t->mem, extent(p, ZKD_A));
-  t->now.at[ZKD_B] = take_scratch(&all, t->mem, extent(p, ZKD_B));
-  t->now.full = take_scratch(&all, t->mem, e->full >= 0 ? t->bytes : 0);
-  t->now.vector = take_scratch(&all, t->mem, vector_bytes(p));
+  t->now.at[ZKD_A] = take_operand(&all, mem, p, ZKD_A);
+  t->now.at[ZKD_B] = take_operand(&all, mem, p, ZKD_B);
+  t->now.full = e->full >= 0 ? take_like(&all, mem, t->bytes, &call->in[e->full]) : NULL;
+  t->now.vector = take(&all, mem, vector_bytes(p));
   t->right = t->now;
-  if (e->kind == ZKD_COLUMN_SUMS) t->right.vector = take_scratch(&all, t->mem, vector_bytes(p));
-  t->now.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
-  t->right.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
-  t->now.aux = take_scratch(&all, t->mem, aux);
-  t->right.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take_scratch(&all, t->mem, aux);
-  t->flag = (int *)(void *)take_scratch(&all, t->mem, sizeof *t->flag);
-  t->scratch = take_scratch(&all, t->mem, zk_dot_more(call) ? zk_cuda_dot_scratch(call) : 0);
+  if (e->kind == ZKD_COLUMN_SUMS) t->right.vector = take(&all, mem, vector_bytes(p));
+  t->now.at[ZKD_C] = take_operand(&all, mem, p, ZKD_C);
+  t->right.at[ZKD_C] = take_operand(&all, mem, p, ZKD_C);
+  t->now.aux = take(&all, mem, aux);
+  t->right.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take(&all, mem, aux);
+  t->flag = (int *)(void *)take(&all, mem, sizeof *t->flag);
+  t->scratch = take(&all, mem, zk_dot_more(call) ? zk_cuda_dot_scratch(call) : 0);
+  t->flush = take(&all, mem, t->flushed);
   return all;
 }
 
-/* Memory beside the run's. False if there is too little: then there are no trials. */
-static bool trial_new(ZkCuda *cu, const ZkLtPlan *p, const ZkCall *call, Trial *t) {
-  *t = (Trial){.bytes = extent(p, ZKD_C)};
-  if (cudaMalloc((void **)&t->mem, trial_places(p, call, t)) != cudaSuccess) {
-    (void)cudaGetLastError(); /* it is no error */
-    return false;
+/* The call in parts, from the trial's operands to what its results should be. False if it has an operand that
+ * the epilogue does not. */
+static bool parts_of(const ZkLtPlan *p, const ZkCall *call, const Trial *t, ZkCall *c) {
+  const ZkDotEpilogue *e = &p->epi;
+  *c = *call;
+  for (int i = 0; i < call->nin; i++) {
+    void *from = i == e->full                               ? (void *)(uintptr_t)t->right.full
+                 : i == e->bias                             ? t->right.vector
+                 : e->kind == ZKD_GELU_SLOPE && i == e->aux ? t->right.aux
+                                                            : NULL;
+    if (i < ZKD_C && p->layout.packed[i]) c->in[i] = p->layout.pack[i];
+    c->in[i].data = i < ZKD_C ? t->right.at[i] : from;
+    if (!c->in[i].data) return false;
   }
-  trial_places(p, call, t);
-  for (int i = 0; i < 3; i++) /* the result too: what lies between its rows is compared as well */
-    add_noise(cu, p, t->now.at[i], extent(p, i), i, (unsigned)i);
+  c->out[e->out].data = t->right.at[ZKD_C];
+  if (e->kind == ZKD_GELU && e->aux >= 0) c->out[e->aux].data = t->right.aux;
+  if (e->kind == ZKD_COLUMN_SUMS) c->out[1].data = t->right.vector;
+  c->scratch = t->scratch;
+  return true;
+}
+
+/* What the parts are done by is tried, too, and before this trial takes its memory. Where that will lie is not
+ * known, and how odd it will be is. */
+static bool prepare_parts(ZkCuda *cu, const ZkLtPlan *p, const ZkCall *call, Trial *t) {
+  ZkEnv env = {.device = cu};
+  ZkCall c;
+  lay_out(p, call, ANYWHERE, t);
+  if (!parts_of(p, call, t, &c)) return false;
+  zk_cuda_prepare_unfused(&env, &c);
+  return true;
+}
+
+/* Memory beside the run's, which is not there yet: at most half of what is left, since ranks that share the GPU
+ * may have trials at the same time. False, and p->text, if there is too little. */
+static bool take_memory(ZkLtPlan *p, const ZkCall *call, Trial *t) {
+  size_t bytes = lay_out(p, call, ANYWHERE, t), left = 0, total = 0;
+  char x[2][24];
+  bool fits = cudaMemGetInfo(&left, &total) == cudaSuccess && bytes <= left / 2;
+  if (fits && cudaMalloc((void **)&t->mem, bytes) == cudaSuccess) {
+    lay_out(p, call, t->mem, t);
+    return true;
+  }
+  t->mem = NULL;
+  (void)cudaGetLastError(); /* it is no error */
+  snprintf(p->text, sizeof p->text, "to try it takes %s, %s %s that the GPU has left", zb_bytes(x[0], bytes),
+           fits ? "which it does not give of" : "and may take half of", zb_bytes(x[1], left));
+  return false;
+}
+
+static bool trial_new(ZkCuda *cu, ZkLtPlan *p, const ZkCall *call, Trial *t) {
+  if (!take_memory(p, call, t)) return false;
+  for (int i = 0; i < ZKD_C; i++) add_noise(cu, p, t->now.at[i], extent(p, i), i, (unsigned)i);
   add_noise(cu, p, t->now.full, t->bytes, ZKD_C, 3);
   add_noise(cu, p, t->now.aux, t->bytes, ZKD_C, 4);
   add_noise(cu, p, t->now.vector, vector_bytes(p), ZKD_C, 5);
-  bool ok = cudaMemcpyAsync(t->right.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice,
-                            cu->stream) == cudaSuccess;
+  bool ok = true;
   if (t->right.aux != t->now.aux)
-    ok &= cudaMemcpyAsync(t->right.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
-          cudaSuccess;
+    ok = cudaMemcpyAsync(t->right.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
+         cudaSuccess;
+  if (t->right.vector != t->now.vector) /* the parts add to it, if they add */
+    ok &= cudaMemsetAsync(t->right.vector, 0, vector_bytes(p), cu->stream) == cudaSuccess;
   return ok && cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
@@ -89,20 +160,33 @@ static void trial_free(Trial *t) {
   cudaFree(t->mem);
 }
 
-/* Milliseconds of the best round; negative if it does not run. */
-static float measure(ZkCuda *cu, const ZkLtPlan *p, const Trial *t,
+/* What the result is before a call: what lies between its rows is compared as well, and it may be added to. */
+static void begin_result(ZkCuda *cu, const ZkLtPlan *p, const Trial *t, const ZkLtPlaces *to) {
+  add_noise(cu, p, to->at[ZKD_C], t->bytes, ZKD_C, ZKD_C);
+}
+
+static bool run_once(ZkCuda *cu, const ZkLtPlan *p, const Trial *t, const ZkLtPlaces *to,
                      const cublasLtMatmulHeuristicResult_t *r) {
-  float best = -1;
-  for (int round = 0; round <= ROUNDS; round++) {
+  begin_result(cu, p, t, to);
+  return zk_lt_multiply(cu, p, to, t->add, &r->algo, r->workspaceSize) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Milliseconds of the best round; negative if it does not run. `best`: of the best proposal so far, or 0. */
+static float measure(ZkCuda *cu, const ZkLtPlan *p, const Trial *t, float best,
+                     const cublasLtMatmulHeuristicResult_t *r) {
+  float least = -1;
+  for (int round = 0; round < ROUNDS; round++) {
     float ms;
-    if (cudaEventRecord(t->from, cu->stream) != cudaSuccess ||
-        zk_lt_multiply(cu, p, &t->now, false, &r->algo, r->workspaceSize) != CUBLAS_STATUS_SUCCESS ||
+    if ((t->flush && cudaMemsetAsync(t->flush, 0, t->flushed, cu->stream) != cudaSuccess) ||
+        cudaEventRecord(t->from, cu->stream) != cudaSuccess ||
+        zk_lt_multiply(cu, p, &t->now, t->add, &r->algo, r->workspaceSize) != CUBLAS_STATUS_SUCCESS ||
         cudaEventRecord(t->to, cu->stream) != cudaSuccess || cudaEventSynchronize(t->to) != cudaSuccess ||
         cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
       return -1;
-    if (round > 0 && (best < 0 || ms < best)) best = ms; /* the first one warms up */
+    if (least < 0 || ms < least) least = ms;
+    if (best > 0 && ms > HOPELESS * best) break;
   }
-  return best;
+  return least;
 }
 
 /* Whether the flag was not raised by what was queued since it was cleared. */
@@ -148,25 +232,11 @@ static bool tells(const ZkLtPlan *p) {
   return n >= (zk_lt_elem(&p->layout.d, ZKD_C) == ZK_BF16 ? 1 << 20 : 1 << 8);
 }
 
-/* The call in parts, from the trial's operands to what its results should be. False if it has an operand that
- * the epilogue does not. */
 static bool run_parts(ZkCuda *cu, const ZkLtPlan *p, const ZkCall *call, const Trial *t) {
-  const ZkDotEpilogue *e = &p->epi;
   ZkEnv env = {.device = cu};
-  ZkCall c = *call;
-  for (int i = 0; i < call->nin; i++) {
-    void *from = i == e->full                               ? (void *)(uintptr_t)t->right.full
-                 : i == e->bias                             ? t->right.vector
-                 : e->kind == ZKD_GELU_SLOPE && i == e->aux ? t->right.aux
-                                                            : NULL;
-    if (i < ZKD_C && p->layout.packed[i]) c.in[i] = p->layout.pack[i];
-    c.in[i].data = i < ZKD_C ? t->right.at[i] : from;
-    if (!c.in[i].data) return false;
-  }
-  c.out[e->out].data = t->right.at[ZKD_C];
-  if (e->kind == ZKD_GELU && e->aux >= 0) c.out[e->aux].data = t->right.aux;
-  if (e->kind == ZKD_COLUMN_SUMS) c.out[1].data = t->right.vector;
-  c.accumulate = false, c.scratch = t->scratch;
+  ZkCall c;
+  begin_result(cu, p, t, &t->right);
+  if (!parts_of(p, call, t, &c)) return false;
   zk_cuda_run_unfused(&env, &c);
   return !cu->failed;
 }
@@ -180,35 +250,35 @@ static int fastest(ZkCuda *cu, ZkLtPlan *p, const ZkCall *call, Trial *t, int n,
   bool have = zk_dot_more(call) && run_parts(cu, p, call, t), bits = false, wrong = false;
   if (zk_dot_more(call) && !have) return -1;
   for (int i = 0; i < n && (best < 0 || all); i++) {
-    if (!have) { /* the first that runs says what is right */
-      have = zk_lt_multiply(cu, p, &t->right, false, &found[i].algo, found[i].workspaceSize) ==
-             CUBLAS_STATUS_SUCCESS;
-      if (!have) continue;
-    }
-    float ms = measure(cu, p, t, &found[i]);
-    if (ms < 0 || (best >= 0 && ms >= best_ms)) continue;
+    /* The first that runs says what is right. */
+    if ((!have && !(have = run_once(cu, p, t, &t->right, &found[i]))) ||
+        !run_once(cu, p, t, &t->now, &found[i]))
+      continue;
     if (!right(cu, p, t, bits)) {
       wrong |= !bits;
       continue;
     }
+    float ms = all ? measure(cu, p, t, best_ms, &found[i]) : 0;
+    if (ms < 0 || (best >= 0 && ms >= best_ms)) continue;
     best = i, best_ms = ms;
     if (!cu->repeatable || bits) continue;
-    /* From now on the first proposal's bits count. */
-    bits = zk_lt_multiply(cu, p, &t->right, false, &found[i].algo, found[i].workspaceSize) ==
-           CUBLAS_STATUS_SUCCESS;
+    bits = run_once(cu, p, t, &t->right, &found[i]); /* from now on the first proposal's bits count */
   }
-  if (best < 0 && wrong) p->why = "cuBLASLt computes it wrongly here: the same in parts gives other results";
+  if (best < 0)
+    p->why = wrong ? "cuBLASLt computes it wrongly here: the same in parts gives other results"
+                   : "cuBLASLt proposes it and then refuses to run it";
   return best;
 }
+
 int zk_lt_try(ZkCuda *cu, ZkLtPlan *p, const ZkCall *call, int n,
               const cublasLtMatmulHeuristicResult_t *found) {
   bool more = zk_dot_more(call), all = n > 1 && (tells(p) || !cu->repeatable);
-  int use = 0;
-  if (!all && !more) return use;
-  Trial t;
-  bool can = trial_new(cu, p, call, &t);
-  if (can) use = fastest(cu, p, call, &t, n, all, found);
-  else if (more) use = -1, p->why = "there is no memory to check it";
+  Trial t = {.bytes = extent(p, ZKD_C), .flushed = all ? FLUSH * cu->l2 : 0, .add = call->accumulate};
+  int use = -1;
+  if (more && !prepare_parts(cu, p, call, &t)) return -1;
+  if (trial_new(cu, p, call, &t)) use = fastest(cu, p, call, &t, n, all, found);
+  else if (more) p->why = *p->text ? p->text : "it cannot be tried";
+  else use = 0, p->untried = n > 1 && *p->text ? p->text : NULL;
   trial_free(&t);
   (void)cudaGetLastError(); /* a proposal that does not run is no error */
   return use;

@@ -99,6 +99,7 @@ typedef struct {
   Key key;
   void (*drop)(void *);
   void *memo;
+  bool made;
 } Memo;
 
 struct ZkCudaMemo {
@@ -180,12 +181,19 @@ void *zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *mak
   ZkCudaMemo *m = cu->memos;
   if (2 * (m->n + 1) > m->cap) grow(m);
   Memo **at = find_memo(m, hash, &k);
-  if (*at) return (*at)->memo;
-  *at = allocate(sizeof **at);
-  m->n++;
-  **at = (Memo){.hash = hash, .key = k, .drop = drop, .memo = allocate(bytes)};
-  Memo *mine = *at; /* making it may make others, and move the slots */
-  make(cu, call, mine->memo);
+  if (!*at) {
+    *at = allocate(sizeof **at);
+    m->n++;
+    **at = (Memo){.hash = hash, .key = k, .drop = drop, .memo = allocate(bytes)};
+  }
+  Memo *mine = *at;
+  if (mine->made) return mine->memo;
+  if (cu->capturing) { /* it stays as it is, and is made when the step is queued anew */
+    zk_cuda_fail(cu, call, "what it needs was not prepared", "it cannot be made while a step is captured");
+    return mine->memo;
+  }
+  mine->made = true;
+  make(cu, call, mine->memo); /* which may make others, and move the slots */
   return mine->memo;
 }
 
@@ -194,7 +202,7 @@ void zk_cuda_forget(ZkCuda *cu) {
   if (!m) return;
   for (size_t i = 0; i < m->cap; i++) {
     if (!m->slot[i]) continue;
-    if (m->slot[i]->drop) m->slot[i]->drop(m->slot[i]->memo);
+    if (m->slot[i]->drop && m->slot[i]->made) m->slot[i]->drop(m->slot[i]->memo);
     free(m->slot[i]->memo);
     free(m->slot[i]);
   }

@@ -8,6 +8,8 @@
 
 /* Notes the first error: what failed, why, and the sizes of the call (NULL: a flat kernel). */
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
+/* Notes what zk_cuda_late says of the call. */
+void zk_cuda_tell(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
 /* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by
  * `make` when they are first asked for. Pointers count only by whether they are multiples of 16. `drop` (may
  * be NULL) ends what `make` began, when the context goes. */

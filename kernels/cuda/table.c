@@ -96,15 +96,34 @@ static void add_view(char *text, size_t size, const ZkView *v, const char *betwe
   if (n < size) snprintf(text + n, size - n, "]");
 }
 
+static void show_call(char *text, size_t size, const ZkCall *call) {
+  *text = 0;
+  if (!call) return;
+  snprintf(text, size, "`%s` ", call->op < ZG_OP_COUNT ? zg_op_info[call->op].text : "?");
+  for (int i = 0; i < call->nin; i++) add_view(text, size, &call->in[i], i ? ", " : "");
+  for (int i = 0; i < call->nout; i++) add_view(text, size, &call->out[i], i ? ", " : " -> ");
+  strcat(text, strlen(text) + 3 < size ? ": " : "");
+}
+
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why) {
   if (cu->failed) return;
   cu->failed = true;
-  char sizes[384] = "";
-  if (call) {
-    snprintf(sizes, sizeof sizes, "`%s` ", call->op < ZG_OP_COUNT ? zg_op_info[call->op].text : "?");
-    for (int i = 0; i < call->nin; i++) add_view(sizes, sizeof sizes, &call->in[i], i ? ", " : "");
-    for (int i = 0; i < call->nout; i++) add_view(sizes, sizeof sizes, &call->out[i], i ? ", " : " -> ");
-    strcat(sizes, strlen(sizes) + 3 < sizeof sizes ? ": " : "");
-  }
+  char sizes[384];
+  show_call(sizes, sizeof sizes, call);
   snprintf(cu->error, sizeof cu->error, "%s%s: %s", sizes, what, why);
+}
+
+/* ---- news --------------------------------------------------------------------------------------------- */
+void zk_cuda_tell(ZkCuda *cu, const ZkCall *call, const char *what, const char *why) {
+  char sizes[384];
+  if (cu->late) return;
+  cu->late = true;
+  show_call(sizes, sizeof sizes, call);
+  snprintf(cu->news, sizeof cu->news, "%s%s (%s)", sizes, what, why);
+}
+
+const char *zk_cuda_late(ZkCuda *cu) {
+  bool late = cu->late;
+  cu->late = false;
+  return late ? cu->news : NULL;
 }

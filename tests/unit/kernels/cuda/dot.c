@@ -246,9 +246,8 @@ Test(dot_lt, tf32) {
 /* ---- what ranks choose alike: two contexts, of which one measured with other times ---- */
 static const float ones[64 * 64];
 static ZkCuda *context(ZkEnv *env) {
-  static _Alignas(256) char workspace[4096];
   ZkCuda *cu = zk_cuda_new(0, NULL);
-  cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
+  fake_lt_open(cu);
   *env = (ZkEnv){.device = cu};
   return cu;
 }

@@ -19,14 +19,39 @@ struct cublasLtContext *fake_lt_handle(void) {
 
 /* ---- the runtime: time passes only while products are computed ----------------------------------------- */
 static int64_t now;
+static size_t taken;
+static bool cold;
 
-cudaError_t cudaMalloc(void **p, size_t bytes) {
-  *p = fake_lt.no_memory ? NULL : malloc(bytes);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+void fake_lt_open(ZkCuda *cu) {
+  static _Alignas(256) char workspace[4096];
+  cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
+  cu->l2 = FAKE_LT_CACHE;
 }
-cudaError_t cudaFree(void *p) { return free(p), cudaSuccess; }
+
+cudaError_t cudaMemGetInfo(size_t *left, size_t *total) {
+  *total = fake_lt.memory ? fake_lt.memory : (size_t)1 << 34;
+  return *left = *total - taken, cudaSuccess;
+}
+/* Sizes are kept before blocks. */
+cudaError_t cudaMalloc(void **p, size_t bytes) {
+  char *block = fake_lt.no_memory ? NULL : aligned_alloc(256, 256 + (bytes + 255) / 256 * 256);
+  *p = block ? block + 256 : NULL;
+  if (!block) return cudaErrorMemoryAllocation;
+  memcpy(block, &bytes, sizeof bytes);
+  taken += bytes;
+  if (taken > fake_lt.most_taken) fake_lt.most_taken = taken;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void *p) {
+  size_t bytes = 0;
+  if (!p) return cudaSuccess;
+  memcpy(&bytes, (char *)p - 256, sizeof bytes);
+  taken -= bytes;
+  return free((char *)p - 256), cudaSuccess;
+}
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 cudaError_t cudaMemsetAsync(void *p, int byte, size_t n, cudaStream_t s) {
+  cold |= n > FAKE_LT_CACHE;
   return (void)s, memset(p, byte, n), cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind, cudaStream_t s) {
@@ -319,6 +344,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (fake_lt.runs_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (fake_lt.refuses_from && fake_lt.products >= fake_lt.refuses_from) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (keep != 0 && C == D && fake_lt.adds_not >> how->number & 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!same((void *)Cdesc, c) || !apart(C, (void *)Cdesc, D, c) || !multiplies(d, a, b, c, &s) ||
       follows(d, c, &s) || !pointers_fit(d, how) || how->asked != sum_of(d, a, b, c))
     return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
@@ -343,9 +370,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       }
   if (d->epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) put_sums(d, a, A, b, B, c, &s);
   static const int cost[] = {10, 5, 2};
-  now += cost[how->number];
+  now += cold && fake_lt.last_is_slow_cold && how->number == 2 ? 20 : cost[how->number];
+  cold = false;
   fake_lt.products++;
   fake_lt.batched += c->count > 1;
+  fake_lt.odd += ((uintptr_t)A | (uintptr_t)B | (uintptr_t)C | (uintptr_t)D) % 16 != 0;
   fake_lt.with[d->epilogue]++;
   fake_lt.added += keep != 0 && C != D;
   fake_lt.scaled += scale != 1;

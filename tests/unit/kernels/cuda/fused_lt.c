@@ -65,11 +65,10 @@ static void keep_bf16(const ZkCall *call, void *arg) { /* in the order that the 
 }
 
 static int64_t with_epilogue(const ZkCall *call) {
-  static _Alignas(256) char workspace[4096];
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};
   int64_t before = fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT];
-  cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
+  fake_lt_open(cu);
   zk_cuda_prepare(&env, call);
   cr_assert(zk_cuda_error(cu) == NULL, "%s", zk_cuda_error(cu));
   zk_cuda_free(cu);
@@ -201,12 +200,11 @@ Test(fused, lt_refuses) {
 /* ---- epilogues that are wrong: found out on noise, not used, and said ---- */
 static int said;
 static void ask(const ZkCall *call, void *arg) {
-  static _Alignas(256) char workspace[4096];
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};
   ZkWay way;
   const char *text = arg;
-  cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
+  fake_lt_open(cu);
   zk_cuda_prepare(&env, call);
   if (zk_cuda_way(&env, call, &way) && strstr(way.why, text)) said++;
   zk_cuda_free(cu);

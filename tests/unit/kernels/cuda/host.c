@@ -68,6 +68,26 @@ Test(host, memos) {
   cr_assert(dropped == made);
 }
 
+/* Nothing can be made while a step is captured: the capture fails and says for which call, and the next step
+ * makes it. */
+Test(host, memos_while_captured) {
+  ZkCuda *cu = zk_cuda_new(0, NULL);
+  ZkCall call = {.op = ZG_OP_COPY, .nin = 1};
+  call.in[0] = (ZkView){.rank = 1, .axis = {1}, .size = {3}, .stride = {1}};
+  zk_cuda_memo(cu, &call, 8, make, drop);
+  cu->capturing = true;
+  cr_assert(*(int64_t *)zk_cuda_memo(cu, &call, 8, make, drop) == 3 && !zk_cuda_error(cu));
+  call.in[0].size[0] = 4;
+  cr_assert(*(int64_t *)zk_cuda_memo(cu, &call, 8, make, drop) == 0 && made == 1);
+  cr_assert_str_eq(zk_cuda_error(cu),
+                   "`copy` f32[4]: what it needs was not prepared: it cannot be made while a "
+                   "step is captured");
+  cu->capturing = cu->failed = false;
+  cr_assert(*(int64_t *)zk_cuda_memo(cu, &call, 8, make, drop) == 4 && made == 2);
+  zk_cuda_free(cu);
+  cr_assert(dropped == made);
+}
+
 Test(host, errors) {
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};

@@ -19,6 +19,7 @@ tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/cuda/attend.c \
   tests/unit/kernels/cuda/pointwise.c \
   tests/unit/kernels/cuda/dot.c \
+  tests/unit/kernels/cuda/dot_trial.c \
   tests/unit/kernels/cuda/emulator.c \
   tests/unit/kernels/cuda/flat.c \
   tests/unit/kernels/cuda/host.c \
