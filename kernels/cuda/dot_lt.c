@@ -8,14 +8,14 @@
  * kernels read 16 bytes a time. (Such results are not: the planner pads what is that large.)
  *
  * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest whose results are right
- * (dot_trial.c): on random operands those of the same call in parts, a product by the proposal that is taken for
- * it and then a kernel of ours, up to roundings; of a product without an epilogue, those of the first proposal
- * that runs. An epilogue that is wrong in this version is so found out, and not used. Algorithms add in different
- * orders, so what is measured decides about roundings: whoever runs several ranks makes the choice the same on
- * all (zk_cuda_choices). With `repeatable` only such are chosen from that give every bit of what the first gives:
- * results are then the same from run to run. Split sums are only let through if they are added in f32 in a
- * separate pass, which has a fixed order. What is refused in a step nevertheless is done otherwise from then on,
- * and said (zk_cuda_late).
+ * (dot_trial.c): on random operands those of the same call in parts, a product by the proposal that is taken
+ * for it and then a kernel of ours, up to roundings; of a product without an epilogue, those of the first
+ * proposal that runs. An epilogue that is wrong in this version is so found out, and not used. Algorithms add
+ * in different orders, so what is measured decides about roundings: whoever runs several ranks makes the
+ * choice the same on all (zk_cuda_choices). With `repeatable` only such are chosen from that give every bit
+ * of what the first gives: results are then the same from run to run. Split sums are only let through if they
+ * are added in f32 in a separate pass, which has a fixed order. What is refused in a step nevertheless is
+ * done otherwise from then on, and said (zk_cuda_late).
  *
  * A fused call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It
  * needs the result where it lies. Activations are left to generations from 9.0 on: before, they are known to
@@ -464,8 +464,8 @@ static void *vector_of(const ZkCall *call, const ZkLtPlan *p) {
   return call->accumulate ? (char *)call->scratch + p->layout.bytes : call->out[1].data;
 }
 
-/* After all: what was tried was done. What does it from now on is not prepared, so a step that is captured is
- * lost, and says why; false: it is to be done otherwise. */
+/* Gives up what was done when it was tried. The way in which it is done from now on is not prepared, so a
+ * step that is captured fails, and says why; false: it is to be done otherwise. */
 static bool give_up(ZkCuda *cu, ZkLtPlan *p, const ZkCall *call, cublasStatus_t s) {
   p->usable = false, p->why = "cuBLASLt refused it in a step";
   if (cu->capturing) ok(cu, call, "cublasLtMatmul, while the step was captured", s);

@@ -1,12 +1,13 @@
-/* Which of the algorithms that cuBLASLt proposes for a product is taken: trials, when it is prepared.
+/* Trials of the algorithms that cuBLASLt proposes for a product, when it is prepared: which one is taken.
  *
- * A trial makes the call as a step will: on addresses that are as odd, added to what is there if the call adds
- * (beta = 1), with the result's own type and the epilogue; and it is timed with the cache full of other things,
- * as it is where a step has come by. So an algorithm that the library refuses for one of these is passed over
- * here, and not found out in the middle of a step.
+ * A trial makes the call as a step will: on addresses that are as odd, added to what is there if the call
+ * adds (beta = 1), with the result's own type and the epilogue; and it is timed with the cache full of other
+ * things, as it is where a step has come by. So an algorithm that the library refuses for one of these is
+ * passed over here, and not found out in the middle of a step.
  *
- * Each proposal makes one call that is looked at, and then up to ROUNDS that are timed, but one only where that
- * shows it to be hopeless: for 8 proposals at most 49 products a plan, and 18 where all but one are hopeless. */
+ * Each proposal makes one call that is looked at, and then up to ROUNDS that are timed, but one only where
+ * that shows it to be hopeless: for 8 proposals at most 49 products a plan, and 18 where all but one are
+ * hopeless. */
 #include "kernels/cuda/dot.h"
 
 #ifdef HAVE_CUBLASLT
@@ -46,7 +47,7 @@ static char *take(size_t *all, char *mem, size_t bytes) {
   return bytes ? p : NULL;
 }
 
-/* As odd as a view of the call: cuBLASLt was told how odd. */
+/* Takes memory that begins as odd as a view of the call: cuBLASLt was told how odd. */
 static char *take_like(size_t *all, char *mem, size_t bytes, const ZkView *v) {
   size_t odd = (uintptr_t)v->data % 16;
   char *p = take(all, mem, bytes ? bytes + odd : 0);
@@ -111,8 +112,8 @@ static bool parts_of(const ZkLtPlan *p, const ZkCall *call, const Trial *t, ZkCa
   return true;
 }
 
-/* What the parts are done by is tried, too, and before this trial takes its memory. Where that will lie is not
- * known, and how odd it will be is. */
+/* Prepares the parts, with trials of their own, before this trial takes its memory. Where that will lie is
+ * not known, but how odd it will be is. */
 static bool prepare_parts(ZkCuda *cu, const ZkLtPlan *p, const ZkCall *call, Trial *t) {
   ZkEnv env = {.device = cu};
   ZkCall c;
@@ -122,8 +123,8 @@ static bool prepare_parts(ZkCuda *cu, const ZkLtPlan *p, const ZkCall *call, Tri
   return true;
 }
 
-/* Memory beside the run's, which is not there yet: at most half of what is left, since ranks that share the GPU
- * may have trials at the same time. False, and p->text, if there is too little. */
+/* Takes memory beside the run's, which is not there yet: at most half of what is left, since ranks that share
+ * the GPU may have trials at the same time. False, and p->text, if there is too little. */
 static bool take_memory(ZkLtPlan *p, const ZkCall *call, Trial *t) {
   size_t bytes = lay_out(p, call, ANYWHERE, t), left = 0, total = 0;
   char x[2][24];
@@ -160,18 +161,20 @@ static void trial_free(Trial *t) {
   cudaFree(t->mem);
 }
 
-/* What the result is before a call: what lies between its rows is compared as well, and it may be added to. */
+/* Fills the result before a call: it may be added to, and what lies between its rows is compared as well. */
 static void begin_result(ZkCuda *cu, const ZkLtPlan *p, const Trial *t, const ZkLtPlaces *to) {
   add_noise(cu, p, to->at[ZKD_C], t->bytes, ZKD_C, ZKD_C);
 }
 
+/* Makes the call once, as a step does. */
 static bool run_once(ZkCuda *cu, const ZkLtPlan *p, const Trial *t, const ZkLtPlaces *to,
                      const cublasLtMatmulHeuristicResult_t *r) {
   begin_result(cu, p, t, to);
   return zk_lt_multiply(cu, p, to, t->add, &r->algo, r->workspaceSize) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Milliseconds of the best round; negative if it does not run. `best`: of the best proposal so far, or 0. */
+/* Returns the milliseconds of the best round; negative if it does not run. `best`: of the best proposal so
+ * far, or 0. */
 static float measure(ZkCuda *cu, const ZkLtPlan *p, const Trial *t, float best,
                      const cublasLtMatmulHeuristicResult_t *r) {
   float least = -1;

@@ -110,7 +110,7 @@ struct ZkCudaMemo {
 static void key_view(Key *k, int i, const ZkView *v) {
   k->view[i].elem = v->elem;
   k->view[i].rank = v->rank;
-  k->view[i].aligned = (uintptr_t)v->data % 16 == 0;
+  k->view[i].aligned = v->rank == 0 || (uintptr_t)v->data % 16 == 0; /* a scalar is read alone */
   for (int a = 0; a < v->rank; a++) {
     k->view[i].axis[a] = v->axis[a];
     k->view[i].size[a] = v->size[a];

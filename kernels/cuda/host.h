@@ -11,8 +11,9 @@ void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *
 /* Notes what zk_cuda_late says of the call. */
 void zk_cuda_tell(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
 /* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by
- * `make` when they are first asked for. Pointers count only by whether they are multiples of 16. `drop` (may
- * be NULL) ends what `make` began, when the context goes. */
+ * `make` when they are first asked for. Pointers count only by whether they are multiples of 16, those to
+ * scalars not at all. `drop` (may be NULL) ends what `make` began, when the context goes. While a step is
+ * captured nothing is made: the context fails, and the memory stays zeroed until it is asked for again. */
 typedef void ZkCudaMake(ZkCuda *cu, const ZkCall *call, void *memo);
 void *zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make, void (*drop)(void *memo));
 void zk_cuda_forget(ZkCuda *cu); /* ends all memos */

@@ -605,6 +605,14 @@ struct CUgraphExec_st {
   struct CUgraph_st graph;
 };
 
+/* Records and waits become edges. */
+cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) {
+  ZB_ASSERT(!nodes);
+  *n = 0;
+  for (Node *k = g->head; k; k = k->next) *n += k->step == WORK;
+  return cudaSuccess;
+}
+
 /* A copy, since the graph itself may go. */
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t g, unsigned long long flags) {
   ZB_ASSERT(flags == cudaGraphInstantiateFlagUseNodePriority);

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "graph/graph.h"
 #include "kernels/cuda/dot.h"
+#include "kernels/cuda/host.h"
 #include "tests/cuda/gpu.h"
 
 ZkKernel *__real_zk_cuda_kernel(int op), *__wrap_zk_cuda_kernel(int op);
@@ -15,6 +16,10 @@ size_t __real_zk_cuda_scratch(const ZkCall *call, int threads),
     __wrap_zk_cuda_scratch(const ZkCall *call, int threads);
 void __real_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call),
     __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
+void *__real_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
+                          void (*drop)(void *)),
+    *__wrap_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
+                         void (*drop)(void *));
 
 typedef struct {
   ZkEnv env;
@@ -77,7 +82,28 @@ static void say_fused(const ZkCall *c) {
             c->nout);
 }
 
+static int preparing;
+
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   if (gpu_setting("ZUG_TEST_SAY_FUSED", 0)) say_fused(call);
+  preparing++;
   if (emulated(call->op)) __real_zk_cuda_prepare(env, call);
+  preparing--;
+}
+
+/* A call's memo is made when it is prepared: a step that is captured could not. */
+static ZkCudaMake *make_it;
+static void make_prepared(ZkCuda *cu, const ZkCall *call, void *memo) {
+  if (!preparing && !gpu_setting("ZUG_TEST_CPU", 0))
+    ZB_BUG("`%s` was not prepared", zg_op_info[call->op].text);
+  make_it(cu, call, memo);
+}
+
+void *__wrap_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
+                          void (*drop)(void *)) {
+  ZkCudaMake *before = make_it; /* what it makes may want others */
+  make_it = make;
+  void *memo = __real_zk_cuda_memo(cu, call, bytes, make_prepared, drop);
+  make_it = before;
+  return memo;
 }

@@ -149,8 +149,9 @@ static void *cuda_alloc(const ZkEnv *env, size_t bytes, ZbErr *err) {
   cudaGetLastError();
   if (p) cudaFree(p);
   zb_fail(err, "", "cannot allocate the arena of %s on %s (device %d%s, %s of %s unused): %s",
-          zb_bytes(text[0], bytes), d->cu->name, d->device, d->shared ? ", which ranks share" : "",
-          zb_bytes(text[1], left), zb_bytes(text[2], total), cudaGetErrorString(status));
+          zb_bytes(text[0], bytes), d->cu->name, d->device,
+          d->shared ? ", which ranks share unless each sees one of its own" : "", zb_bytes(text[1], left),
+          zb_bytes(text[2], total), cudaGetErrorString(status));
   return NULL;
 }
 
@@ -203,6 +204,8 @@ static bool cuda_prepare(const ZkEnv *env, const ZkCall *call, ZbErr *err) {
   const char *error = zk_cuda_error(zx_cuda(env)->cu);
   return !error || zb_fail(err, "", "CUDA: %s", error);
 }
+
+static const char *cuda_late(const ZkEnv *env) { return zk_cuda_late(zx_cuda(env)->cu); }
 
 static void cuda_rates(const ZkEnv *env, ZkRates *out) { *out = zx_cuda(env)->cu->rates; }
 
@@ -358,7 +361,7 @@ static bool cuda_capture(ZkEnv *env, ZbErr *err) {
   if (!check(cudaStreamBeginCapture(d->stream[ZP_Q_COMPUTE], cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture", err))
     return false;
-  if (fork_streams(d, err)) return true;
+  if (fork_streams(d, err)) return d->cu->capturing = true;
   cudaGraph_t none = NULL;
   cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &none);
   if (none) cudaGraphDestroy(none);
@@ -377,13 +380,25 @@ static bool went_well(ZxCuda *d, ZbErr *err) {
   return well;
 }
 
+/* What it takes grows with its nodes, so it is looked at before it is made runnable. */
+static bool fits(ZxCuda *d, const ZkEnv *env, cudaGraph_t graph, ZbErr *err) {
+  size_t nodes = 0;
+  int64_t most = zk_debug(&env->debug, ZK_DEBUG_GRAPH_NODES);
+  if (!check(cudaGraphGetNodes(graph, NULL, &nodes), "cudaGraphGetNodes", err)) return false;
+  d->nodes = nodes;
+  return (int64_t)nodes <= most ||
+         zb_fail(err, "", "its graph has %zu nodes, and may have %lld (--debug graph-nodes)", nodes,
+                 (long long)most);
+}
+
 static bool cuda_end_capture(ZkEnv *env, ZbErr *err) {
   ZxCuda *d = zx_cuda(env);
   cudaGraph_t graph = NULL;
+  d->cu->capturing = false;
   bool ok = went_well(d, err) && join_streams(d, err);
   cudaError_t status =
       cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &graph); /* also where it is of no use any more */
-  ok = ok && check(status, "cudaStreamEndCapture", err) &&
+  ok = ok && check(status, "cudaStreamEndCapture", err) && fits(d, env, graph, err) &&
        check(cudaGraphInstantiateWithFlags(&d->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
              "cudaGraphInstantiate", err) &&
        check(cudaGraphUpload(d->graph, d->stream[ZP_Q_COMPUTE]), "cudaGraphUpload", err);
@@ -403,6 +418,8 @@ static void cuda_drop_graph(ZkEnv *env) {
   if (d->graph) cudaGraphExecDestroy(d->graph);
   d->graph = NULL;
 }
+
+static uint64_t cuda_graph_nodes(const ZkEnv *env) { return zx_cuda(env)->nodes; }
 
 static ZxComm *cuda_comm(ZxComm *world, ZkEnv *env, const char **why) {
 #ifdef HAVE_NCCL
@@ -429,6 +446,7 @@ const ZxDeviceTable zx_device_cuda = {
     .prepare = cuda_prepare,
     .way = zk_cuda_way,
     .rates = cuda_rates,
+    .late = cuda_late,
     .choices = cuda_choices,
     .choose = cuda_choose,
     .pretend = cuda_pretend,
@@ -463,6 +481,7 @@ const ZxDeviceTable zx_device_cuda = {
     .end_capture = cuda_end_capture,
     .replay = cuda_replay,
     .drop_graph = cuda_drop_graph,
+    .graph_nodes = cuda_graph_nodes,
     .memory = cuda_memory,
     .comm = cuda_comm,
 #ifndef HAVE_NCCL

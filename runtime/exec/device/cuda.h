@@ -11,12 +11,13 @@
 typedef struct {
   ZkCuda *cu; /* ZkEnv's device; its `owner` is this */
   int device, current;
-  bool shared; /* with a rank of a lower number */
+  bool shared; /* with a rank of a lower number, or each rank sees one of its own only */
   cudaStream_t stream[ZP_QUEUES];
   cudaEvent_t *event;
   uint32_t nevents;
   cudaEvent_t fork[ZP_QUEUES]; /* how streams come into a captured step, and out of it */
   cudaGraphExec_t graph;       /* a captured step */
+  uint64_t nodes;              /* of the last that was captured */
   char text[512];
   bool failed;
   char failure[512]; /* the first call that failed, and why */

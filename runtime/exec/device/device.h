@@ -79,6 +79,9 @@ typedef struct {
    * `open`, of a device that is not here: it can be asked for ways and rates, and closed. */
   bool (*way)(const ZkEnv *env, const ZkCall *call, ZkWay *way);
   void (*rates)(const ZkEnv *env, ZkRates *out);
+  /* May be NULL. What a step has shown to be done in another way than `way` said before it, once; NULL:
+   * nothing. */
+  const char *(*late)(const ZkEnv *env);
   bool (*pretend)(ZkEnv *env, ZbErr *err);
   /* May be NULL, both. What was chosen by time among algorithms, `bytes` a choice; and taken from another rank. */
   uint32_t (*choices)(const ZkEnv *env, void *out, uint32_t most, size_t *bytes);
@@ -129,11 +132,14 @@ typedef struct {
    * queue's stream is the current one, and what others are given in between is ordered by events of that
    * time. False: it cannot be done, nothing is noted, and the step is to be queued anew. `replay` gives the
    * current stream all that was noted to do; `drop_graph` ends it, before communicators that are used in it
-   * end. */
+   * end. A graph of more nodes than debug setting graph-nodes says cannot be done. */
   bool (*capture)(ZkEnv *env, ZbErr *err);
   bool (*end_capture)(ZkEnv *env, ZbErr *err);
   void (*replay)(const ZkEnv *env);
   void (*drop_graph)(ZkEnv *env);
+  /* May be NULL. Nodes of what was captured last, also if that cannot be done: all that libraries launch,
+   * too. */
+  uint64_t (*graph_nodes)(const ZkEnv *env);
 
   /* May be NULL. Collective: a communicator of the device's memory over the ranks of `world`, whose
    * operations go to the current stream and are complete (-1) once they are there; of a host device, `world`

@@ -67,6 +67,12 @@ static void capture(ZxEngine *e) {
   if (e->c->t->rebuild) e->c->t->rebuild(e->c);
 }
 
+/* Says where a call is no longer done as was said at start. */
+static void say_late(const ZxEngine *e) {
+  const char *late = e->dev->late ? e->dev->late(e->env) : NULL;
+  if (late) zx_say((int)e->rank, "note: %s", late);
+}
+
 void zx_step(ZxEngine *e) {
   put_now(e);
   if (e->capture == ZX_CAPTURE_NEXT) capture(e);
@@ -75,6 +81,7 @@ void zx_step(ZxEngine *e) {
   else queue(e);
   if (e->capture == ZX_CAPTURE_LATER) e->capture = ZX_CAPTURE_NEXT;
   zx_end_step(e);
+  say_late(e);
 }
 
 void zx_step_again(ZxEngine *e) {
@@ -92,7 +99,8 @@ void zx_step_again(ZxEngine *e) {
 
 /* ---- whether ---- */
 /* A graph is made, uploaded and started as a whole, which grows with its nodes; drivers before 550 keep 64 KB
- * of the device for each. */
+ * of the device for each. Calls are a lower bound of them, by which a step is not captured in vain: how many
+ * kernels libraries launch for one is known when it has been. */
 static int64_t most_nodes(const ZxEngine *e) { return zk_debug(&e->env->debug, ZK_DEBUG_GRAPH_NODES); }
 
 void zx_open_capture(ZxEngine *e) {

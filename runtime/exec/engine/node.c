@@ -100,13 +100,35 @@ void zx_give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
   c->out[0] = c->in[0];
 }
 
-static bool prepare_list(ZxEngine *e, const ZpSegment *s, const ZpList *l, const ZkCall *calls, ZbErr *err) {
+/* A call for each piece. Gradients of attend that are of all keys are sums over them. */
+static bool adds_pieces(const ZkCall *c) {
+  return c->op == ZG_OP_ATTEND_GRAD || c->op == ZG_OP_ATTEND_BIAS_GRAD;
+}
+static ZkCall piece(const ZkCall *c, const ZxCut *cut, int i) {
+  ZkCall one = zx_cut_call(c, cut, i);
+  one.accumulate |= adds_pieces(c);
+  return one;
+}
+
+static bool prepare_call(ZxEngine *e, const ZpNode *n, const ZkCall *c, const ZxCut *cut, ZbErr *err) {
+  bool ok = true;
+  if (zp_is_ring(n)) return zx_prepare_ring(e, c, err);
+  if (cut->axis == ZP_NO_AXIS) return e->dev->prepare(e->env, c, err);
+  for (int i = 0; ok && i < ZP_PIECES; i++) {
+    ZkCall one = piece(c, cut, i);
+    ok = e->dev->prepare(e->env, &one, err);
+  }
+  return ok;
+}
+
+static bool prepare_list(ZxEngine *e, const ZpSegment *s, const ZpList *l, const ZkCall *calls,
+                         const ZxCut *cut, ZbErr *err) {
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];
     ZkCall c = calls[i];
     if (zg_op_info[c.op].kind == ZG_SINK) continue;
     zx_give_addresses(s, n, &c);
-    bool ok = zp_is_ring(n) ? zx_prepare_ring(e, &c, err) : e->dev->prepare(e->env, &c, err);
+    bool ok = prepare_call(e, n, &c, &cut[i], err);
     if (ok && n->overwrites) {
       c.accumulate = !c.accumulate;
       ok = e->dev->prepare(e->env, &c, err);
@@ -122,7 +144,8 @@ bool zx_prepare_calls(ZxEngine *e, ZbErr *err) {
   bool ok = true;
   for (uint32_t i = 0; e->dev->prepare && i < e->p->graph->nsegments; i++)
     for (int k = 0; ok && runs(e, i) && k < ZP_PHASES; k++)
-      ok = prepare_list(e, &e->p->segments[i], &e->p->segments[i].list[k], e->calls[i].of[k], err);
+      ok = prepare_list(e, &e->p->segments[i], &e->p->segments[i].list[k], e->calls[i].of[k],
+                        e->calls[i].cut[k], err);
   return ok;
 }
 
@@ -151,14 +174,12 @@ static void compute(ZxEngine *e, const ZkCall *c, const ZxFrame *f) {
   else e->dev->run(e->env, c);
 }
 
-/* A call for each piece. Gradients of attend that are of all keys are sums over them. */
 static void compute_pieces(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c,
                            const ZxCut *cut, const ZxFrame *f) {
-  bool adds = c->op == ZG_OP_ATTEND_GRAD || c->op == ZG_OP_ATTEND_BIAS_GRAD;
-  for (int i = 0; adds && i < c->nout; i++) e->dev->zero(e->env, c->out[i].data, s->values[n->out[i]].bytes);
+  for (int i = 0; adds_pieces(c) && i < c->nout; i++)
+    e->dev->zero(e->env, c->out[i].data, s->values[n->out[i]].bytes);
   for (int i = 0; i < ZP_PIECES; i++) {
-    ZkCall one = zx_cut_call(c, cut, i);
-    one.accumulate |= adds;
+    ZkCall one = piece(c, cut, i);
     compute(e, &one, f);
   }
 }

@@ -199,7 +199,9 @@ double zx_step_calls(const ZxEngine *e) {
 
 void zx_say_queued(const ZxEngine *e, ZbText *out) {
   char x[24];
-  double calls = zx_step_calls(e);
-  zb_text_add(out, "; that is about %.0f calls, and at %.0f us each %s of the host's time", calls,
-              1e6 * LAUNCH, ms(x, LAUNCH * calls));
+  double calls = zx_step_calls(e), nodes = e->dev->graph_nodes ? (double)e->dev->graph_nodes(e->env) : 0;
+  if (nodes > 0) zb_text_add(out, "; that is %.0f launches", nodes);
+  else zb_text_add(out, "; that is about %.0f calls", calls);
+  zb_text_add(out, ", and at %.0f us each %s of the host's time", 1e6 * LAUNCH,
+              ms(x, LAUNCH * (nodes > 0 ? nodes : calls)));
 }

@@ -263,6 +263,35 @@ Test(streams, queued_anew_by_one) {
   model_close(&m);
 }
 
+/* A device may find out in a step that a call is done otherwise, and how much libraries launch: both are
+ * said. */
+static const char *refused_late(const ZkEnv *env) {
+  static const ZkEnv *asked;
+  const ZkEnv *before = asked;
+  asked = env;
+  return before == env ? NULL : "a library refused `dot`";
+}
+static uint64_t nodes_of_libraries(const ZkEnv *env) { return (void)env, 12345; }
+static bool capture_none(ZkEnv *env, ZbErr *err) {
+  if (!queued_device()->end_capture(env, err)) return false;
+  queued_device()->drop_graph(env);
+  return zb_fail(err, "", "it is too large");
+}
+Test(streams, news_of_a_step) {
+  Model m = job_model(NULL, job_line, NULL);
+  ZxDeviceTable device = *queued_device();
+  device.late = refused_late;
+  device.graph_nodes = nodes_of_libraries;
+  device.end_capture = capture_none;
+  cr_redirect_stderr();
+  same_on(&device, &m, LINE, "", CAPTURED);
+  cr_expect_stderr_eq_str(
+      "[rank 0] note: a library refused `dot`\n"
+      "[rank 0] note: each step is queued anew: it is too large; that is 12345 launches, and "
+      "at 4 us each 49.4 ms of the host's time\n");
+  model_close(&m);
+}
+
 /* The first step is queued; what is captured in the second is played in it and in all that follow. */
 static int captures, replays, fed;
 static uint32_t pinned_event; /* that inputs were read: who captures a step does not feed it */

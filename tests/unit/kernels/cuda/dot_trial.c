@@ -45,8 +45,8 @@ static void run(const ZkEnv *env, const ZkCall *call) {
       cr_assert(c[m * SIDE + n] == wanted(m, n, call->accumulate), "[%d %d]: %g", m, n, c[m * SIDE + n]);
 }
 
-/* What does not add is not taken for a call that adds; where nothing does, that is known before the first
- * step. The call that sets is not concerned. */
+/* An algorithm that does not add is not taken for a call that adds; where nothing does, that is known before
+ * the first step. The call that sets is not concerned. */
 Test(dot_trial, adds) {
   ZkEnv env;
   ZkCuda *cu = context(&env);
@@ -69,7 +69,8 @@ Test(dot_trial, adds) {
   zk_cuda_free(cu);
 }
 
-/* The same of gradients of weights and biases: they are in two where the product with its sums does not add. */
+/* The same of gradients of weights and biases: they are in two where the product with its sums does not add.
+ */
 Test(dot_trial, adds_with_sums) {
   emu_use_blas(fake_lt_handle());
   fake_lt.adds_not = ~0u;
@@ -100,8 +101,8 @@ Test(dot_trial, odd_addresses) {
   cr_assert_eq(fake_lt.misuses, 0);
 }
 
-/* Timed as where a step has come by: the cache has other things. What is fast only with its operands in the
- * cache is not taken, and is soon given up. */
+/* Timed as where a step has come by: the cache has other things. An algorithm that is fast only with its
+ * operands in the cache is not taken, and is soon given up. */
 Test(dot_trial, cold) {
   ZkEnv env;
   ZkCuda *cu = context(&env);
@@ -120,8 +121,8 @@ Test(dot_trial, cold) {
   zk_cuda_free(cu);
 }
 
-/* What is refused though it was tried is done otherwise, and said, once; a step that is captured then fails and
- * says why, and is right when it is queued anew. */
+/* A call that is refused though it was tried is done otherwise, and said, once; a step that is captured then
+ * fails and says why, and is right when it is queued anew. */
 Test(dot_trial, refused_late) {
   ZkEnv env;
   ZkCuda *cu = context(&env);
@@ -148,7 +149,8 @@ Test(dot_trial, refused_late) {
   zk_cuda_free(cu);
 }
 
-/* Trials take at most half of what the GPU has left, and those of a fused call not beside those of its parts. */
+/* Trials take at most half of what the GPU has left, and those of a fused call not beside those of its parts.
+ */
 static void ask(const ZkCall *call, void *arg) {
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};

@@ -64,6 +64,11 @@ Test(host, memos) {
   call.num[0] = 1;
   zk_cuda_memo(cu, &call, 8, make, drop);
   cr_assert(made == 1002);
+  for (int i = 0; i < 2; i++) { /* a scalar, wherever it is */
+    call.in[0] = (ZkView){.data = x + i};
+    zk_cuda_memo(cu, &call, 8, make, drop);
+  }
+  cr_assert(made == 1003);
   zk_cuda_free(cu);
   cr_assert(dropped == made);
 }
