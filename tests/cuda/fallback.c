@@ -10,12 +10,17 @@
 #include "kernels/cuda/dot.h"
 #include "kernels/cuda/host.h"
 #include "tests/cuda/gpu.h"
+#include "tests/unit/kernels/cuda/fake_lt.h"
+
+#include <cuda_runtime_api.h>
 
 ZkKernel *__real_zk_cuda_kernel(int op), *__wrap_zk_cuda_kernel(int op);
 size_t __real_zk_cuda_scratch(const ZkCall *call, int threads),
     __wrap_zk_cuda_scratch(const ZkCall *call, int threads);
 void __real_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call),
     __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
+bool __real_zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way),
+    __wrap_zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way);
 void *__real_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
                           void (*drop)(void *)),
     *__wrap_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
@@ -25,6 +30,8 @@ typedef struct {
   ZkEnv env;
   ZkCall call;
 } Call;
+
+static int preparing;
 
 /* What the CUDA kernels do in one call, the CPU's do in several. */
 static bool run(void *arg) {
@@ -82,8 +89,6 @@ static void say_fused(const ZkCall *c) {
             c->nout);
 }
 
-static int preparing;
-
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   if (gpu_setting("ZUG_TEST_SAY_FUSED", 0)) say_fused(call);
   preparing++;
@@ -91,16 +96,40 @@ void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   preparing--;
 }
 
+/* ---- cuBLASLt ---- */
+ZkCuda *__real_zk_cuda_new(int device, ZbErr *err), *__wrap_zk_cuda_new(int device, ZbErr *err);
+
+/* ZUG_TEST_LT=1: there is a cuBLASLt (fake_lt.h), which does what it did in trials. 2: it does nothing in a
+ * step; 3: it does nothing in one that is captured. */
+ZkCuda *__wrap_zk_cuda_new(int device, ZbErr *err) {
+  ZkCuda *cu = __real_zk_cuda_new(device, err);
+  long how = gpu_setting("ZUG_TEST_LT", 0);
+  if (!cu || !how) return cu;
+  fake_lt_open(cu);
+  fake_lt.refuses_captured = how == 3;
+  if (cudaMalloc(&cu->workspace, cu->workspace_bytes) != cudaSuccess) ZB_BUG("no memory for a workspace");
+  return cu;
+}
+
+/* Whoever asks how a call is done may be the first. */
+bool __wrap_zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way) {
+  preparing++;
+  bool slow = __real_zk_cuda_way(env, call, way);
+  preparing--;
+  return slow;
+}
+
 /* A call's memo is made when it is prepared: a step that is captured could not. */
 static ZkCudaMake *make_it;
 static void make_prepared(ZkCuda *cu, const ZkCall *call, void *memo) {
-  if (!preparing && !gpu_setting("ZUG_TEST_CPU", 0))
-    ZB_BUG("`%s` was not prepared", zg_op_info[call->op].text);
+  bool late = fake_lt.refuses_from || fake_lt.refuses_captured; /* and then others do it */
+  if (!preparing && !late) ZB_BUG("`%s` was not prepared", zg_op_info[call->op].text);
   make_it(cu, call, memo);
 }
 
 void *__wrap_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
                           void (*drop)(void *)) {
+  if (gpu_setting("ZUG_TEST_LT", 0) == 2 && !preparing) fake_lt.refuses_from = 1; /* all calls are prepared */
   ZkCudaMake *before = make_it; /* what it makes may want others */
   make_it = make;
   void *memo = __real_zk_cuda_memo(cu, call, bytes, make_prepared, drop);

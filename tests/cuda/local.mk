@@ -10,9 +10,10 @@ endif
 endif
 endif
 endif
-tests_cuda_zrun_emu_SOURCES = runtime/exec/zrun.c tests/cuda/gpu.h tests/cuda/fake_cudart.c tests/cuda/fake_nccl.c tests/cuda/fallback.c tests/cuda/devices.c
+tests_cuda_zrun_emu_SOURCES = runtime/exec/zrun.c tests/cuda/gpu.h tests/cuda/fake_cudart.c tests/cuda/fake_nccl.c tests/cuda/fallback.c tests/cuda/devices.c \
+  kernels/cuda/dot_lt.c kernels/cuda/dot_trial.c tests/unit/kernels/cuda/fake_lt.h tests/unit/kernels/cuda/fake_lt.c
 tests_cuda_zrun_emu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_cuda_zrun_emu_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=zk_cuda_kernel,--wrap=zk_cuda_scratch,--wrap=zk_cuda_prepare,--wrap=zk_cuda_memo
+tests_cuda_zrun_emu_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=zk_cuda_kernel,--wrap=zk_cuda_scratch,--wrap=zk_cuda_prepare,--wrap=zk_cuda_memo,--wrap=zk_cuda_new,--wrap=zk_cuda_way
 tests_cuda_zrun_emu_LDADD = libexec.a libexec_cuda.a libexec.a libkernels_emu.a libkernels.a libplan.a liblang.a $(libs_machine) $(CJSON_LIBS) $(BLAS_LIBS) $(MPI_LIBS) \
   -lpthread -ldl $(libs_graph) -lstdc++
 

@@ -19,6 +19,7 @@ recipe short  from one    { bind seq = 16 }
 recipe short2 from zero3_2 { bind seq = 16 }
 recipe half   from short  { precision compute bf16 }
 recipe tf32   from short  { precision compute tf32 }
+recipe tiny   from short  { bind batch = 2   micro 1 }
 recipe large  from half   { bind batch = 4, seq = 1024   micro 2 }
 END
 
@@ -89,7 +90,7 @@ same short cuda cpu --loss 1e-6 --norm 1e-5
 run cuda 2 "$emu" short2 small.zsg
 # what is slower than it might be is said once, of all ranks, with why and what it costs
 says '^note: products in f32 take at least [0-9.e-]+ ms a step; with `precision compute tf32` [0-9.e-]+ ms, with `bf16` '
-says '^note: [0-9]+ `dot` a step are done by our own kernels on units for f32: this build has no cuBLASLt; [0-9.e-]+ ms at best'
+says '^note: [0-9]+ `dot` a step are done by our own kernels on units for f32: there is no cuBLASLt; [0-9.e-]+ ms at best'
 says '^note: [0-9]+ `attend_grad` a step are done by our own kernels on units for f32: this build has no cuDNN; [0-9.e-]+ ms at best'
 says '^note: [0-9]+ `pointwise` a step are done by an interpreter: this build has no NVRTC; '
 [ "$(grep -c '`dot` a step' out.txt)" -eq 1 ] || fail "said by more than one rank"
@@ -104,6 +105,22 @@ says '^xent_sums_grad: 3 operands, 0 ops, 4 results'
 says '`attend_grad` a step are done by our own kernels on units for f32: this build has no cuDNN; [0-9.e-]+ ms at best'
 grep 'products in f32' out.txt && fail "there are none"
 same half cuda cpu --loss 5e-4 --norm 5e-3
+
+# ---- with a cuBLASLt that is a stand-in, too: trials, epilogues, products in captured steps ----
+model tiny.zsg -D layers=1 -D width=16 -D context=16
+run cpu 1 zrun tiny tiny.zsg
+run lt 1 "env ZUG_TEST_LT=1 $emu" tiny tiny.zsg
+grep '`dot` a step' out.txt && fail "cuBLASLt was not used"
+says 'steps are captured'
+grep 'queued anew' out.txt && fail "its products are not captured"
+same tiny lt cpu --loss 1e-6 --norm 1e-5
+run lt 1 "env ZUG_TEST_LT=2 $emu" tiny tiny.zsg
+says 'note: `dot` .*: cuBLASLt refused it in a step, so (it is done in parts|our own kernels do it) from now on'
+grep 'queued anew' out.txt && fail "the second step knew"
+same tiny lt cpu --loss 1e-6 --norm 1e-5
+run lt 1 "env ZUG_TEST_LT=3 $emu" tiny tiny.zsg
+says 'note: each step is queued anew: `dot.*: cublasLtMatmul, while the step was captured: not supported; that is about'
+same tiny lt cpu --loss 1e-6 --norm 1e-5
 
 # ---- no silent cliff: as of a GPU, where there is none
 ok env ZUG_TEST_GPUS=0 $MPIRUN -np 1 "$emu" train small.zsg --recipe recipes.zug:half --dry-run --device cuda

@@ -12,60 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+extern void (*zk_emu_queue)(struct CUstream_st *stream, void (*run)(void *arg), void (*drop)(void *arg),
+                            void *arg); /* kernels/cuda/emu.h */
+
 FakeLt fake_lt;
 struct cublasLtContext *fake_lt_handle(void) {
   return (struct cublasLtContext *)&fake_lt;
 }
 
-/* ---- the runtime: time passes only while products are computed ----------------------------------------- */
-static int64_t now;
-static size_t taken;
-static bool cold;
-
 void fake_lt_open(ZkCuda *cu) {
   static _Alignas(256) char workspace[4096];
   cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
   cu->l2 = FAKE_LT_CACHE;
-}
-
-cudaError_t cudaMemGetInfo(size_t *left, size_t *total) {
-  *total = fake_lt.memory ? fake_lt.memory : (size_t)1 << 34;
-  return *left = *total - taken, cudaSuccess;
-}
-/* Sizes are kept before blocks. */
-cudaError_t cudaMalloc(void **p, size_t bytes) {
-  char *block = fake_lt.no_memory ? NULL : aligned_alloc(256, 256 + (bytes + 255) / 256 * 256);
-  *p = block ? block + 256 : NULL;
-  if (!block) return cudaErrorMemoryAllocation;
-  memcpy(block, &bytes, sizeof bytes);
-  taken += bytes;
-  if (taken > fake_lt.most_taken) fake_lt.most_taken = taken;
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void *p) {
-  size_t bytes = 0;
-  if (!p) return cudaSuccess;
-  memcpy(&bytes, (char *)p - 256, sizeof bytes);
-  taken -= bytes;
-  return free((char *)p - 256), cudaSuccess;
-}
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-cudaError_t cudaMemsetAsync(void *p, int byte, size_t n, cudaStream_t s) {
-  cold |= n > FAKE_LT_CACHE;
-  return (void)s, memset(p, byte, n), cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind, cudaStream_t s) {
-  return (void)s, (void)kind, memcpy(to, from, n), cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t s) { return (void)s, cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = malloc(sizeof now), cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { return free(e), cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  return (void)s, *(int64_t *)e = now, cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t e) { return (void)e, cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
-  return *ms = (float)(*(int64_t *)to - *(int64_t *)from), cudaSuccess;
 }
 
 /* ---- descriptors --------------------------------------------------------------------------------------- */
@@ -328,57 +286,98 @@ static void put_sums(const Desc *d, const Layout *a, const void *A, const Layout
 
 static size_t workspace_of(uint32_t number) { return number * (size_t)1024; }
 
+/* What was asked, for whenever the stream comes to it. */
+typedef struct {
+  Desc d;
+  Layout a, b, c;
+  Size s;
+  uint32_t number;
+  float scale, keep;
+  const void *A, *B, *C;
+  void *D, *workspace;
+  size_t bytes;
+} Product;
+
+static void compute(void *product) {
+  const Product *p = product;
+  const Layout *a = &p->a, *b = &p->b, *c = &p->c;
+  const Desc *d = &p->d;
+  if (p->bytes > 0) memset(p->workspace, 0x5a, p->bytes); /* it is the product's */
+  for (int64_t i = 0; i < c->count; i++)
+    for (int64_t m = 0; m < p->s.m; m++)
+      for (int64_t n = 0; n < p->s.n; n++) {
+        float sum = 0;
+        for (int64_t step = 0; step < p->s.k; step++) {
+          int64_t k = p->number == 2 ? p->s.k - 1 - step : step;
+          sum += get(p->A, a->type, at(a, i, m, k, d->op[0] != CUBLAS_OP_N)) *
+                 get(p->B, b->type, at(b, i, k, n, d->op[1] != CUBLAS_OP_N));
+        }
+        int64_t to = at(c, i, m, n, false);
+        float x = p->keep == 0 ? p->scale * sum : p->scale * sum + p->keep * get(p->C, c->type, to);
+        put(p->D, c->type, to, after(d, c, i, m, n, x));
+      }
+  if (d->epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB))
+    put_sums(d, a, p->A, b, p->B, c, &p->s);
+}
+
+static void queue_product(const Product *p, cudaStream_t stream) {
+  Product *kept = malloc(sizeof *p);
+  *kept = *p;
+  if (zk_emu_queue) {
+    zk_emu_queue(stream, compute, free, kept);
+    return;
+  }
+  compute(kept);
+  free(kept);
+}
+
+static void count(const Product *p) {
+  static const int cost[] = {10, 5, 2};
+  fake_lt.now += fake_lt.cold && fake_lt.last_is_slow_cold && p->number == 2 ? 20 : cost[p->number];
+  fake_lt.cold = false;
+  fake_lt.products++;
+  fake_lt.batched += p->c.count > 1;
+  fake_lt.odd += ((uintptr_t)p->A | (uintptr_t)p->B | (uintptr_t)p->C | (uintptr_t)p->D) % 16 != 0;
+  fake_lt.with[p->d.epilogue]++;
+  fake_lt.added += p->keep != 0 && p->C != p->D;
+  fake_lt.scaled += p->scale != 1;
+  fake_lt.last = (int)p->number;
+}
+
+static bool refuses(const Desc *d, const Algo *how, bool adds, cudaStream_t stream) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (how->number == 3 || fake_lt.runs_nothing || (fake_lt.first_does_not_run && how->number == 0))
+    return true;
+  if (fake_lt.runs_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return true;
+  if (fake_lt.refuses_from && fake_lt.products >= fake_lt.refuses_from) return true;
+  if (fake_lt.refuses_captured) cudaStreamIsCapturing(stream, &status);
+  return status != cudaStreamCaptureStatusNone || (adds && fake_lt.adds_not >> how->number & 1);
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
                               const void *A, cublasLtMatrixLayout_t Adesc, const void *B,
                               cublasLtMatrixLayout_t Bdesc, const void *beta, const void *C,
                               cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc,
                               const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
                               cudaStream_t stream) {
-  (void)handle, (void)stream;
+  (void)handle;
   const Desc *d = (void *)desc;
   const Layout *a = (void *)Adesc, *b = (void *)Bdesc, *c = (void *)Ddesc;
   const Algo *how = (const void *)algo;
-  float scale = *(const float *)alpha, keep = *(const float *)beta;
-  Size s;
-  if (how->number == 3 || fake_lt.runs_nothing || (fake_lt.first_does_not_run && how->number == 0))
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (fake_lt.runs_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (fake_lt.refuses_from && fake_lt.products >= fake_lt.refuses_from) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (keep != 0 && C == D && fake_lt.adds_not >> how->number & 1) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (!same((void *)Cdesc, c) || !apart(C, (void *)Cdesc, D, c) || !multiplies(d, a, b, c, &s) ||
-      follows(d, c, &s) || !pointers_fit(d, how) || how->asked != sum_of(d, a, b, c))
+  float keep = *(const float *)beta;
+  Product p = {*d, *a, *b, *c, .number = how->number, .scale = *(const float *)alpha, .keep = keep};
+  p.A = A, p.B = B, p.C = C, p.D = D, p.workspace = workspace, p.bytes = bytes;
+  if (refuses(d, how, keep != 0 && C == D, stream)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!same((void *)Cdesc, c) || !apart(C, (void *)Cdesc, D, c) || !multiplies(d, a, b, c, &p.s) ||
+      follows(d, c, &p.s) || !pointers_fit(d, how) || how->asked != sum_of(d, a, b, c))
     return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
   if (bytes < workspace_of(how->number) || (bytes > 0 && (!workspace || (uintptr_t)workspace % 256 != 0)))
     return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
   if (!aligned(A, a, how->align[0]) || !aligned(B, b, how->align[1]) || !aligned(C, c, how->align[2]) ||
       !aligned(D, c, how->align[3]))
     return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
-  if (bytes > 0) memset(workspace, 0x5a, bytes); /* it is the product's */
-  for (int64_t i = 0; i < c->count; i++)
-    for (int64_t m = 0; m < s.m; m++)
-      for (int64_t n = 0; n < s.n; n++) {
-        float sum = 0;
-        for (int64_t step = 0; step < s.k; step++) {
-          int64_t k = how->number == 2 ? s.k - 1 - step : step;
-          sum += get(A, a->type, at(a, i, m, k, d->op[0] != CUBLAS_OP_N)) *
-                 get(B, b->type, at(b, i, k, n, d->op[1] != CUBLAS_OP_N));
-        }
-        int64_t to = at(c, i, m, n, false);
-        float x = keep == 0 ? scale * sum : scale * sum + keep * get(C, c->type, to);
-        put(D, c->type, to, after(d, c, i, m, n, x));
-      }
-  if (d->epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) put_sums(d, a, A, b, B, c, &s);
-  static const int cost[] = {10, 5, 2};
-  now += cold && fake_lt.last_is_slow_cold && how->number == 2 ? 20 : cost[how->number];
-  cold = false;
-  fake_lt.products++;
-  fake_lt.batched += c->count > 1;
-  fake_lt.odd += ((uintptr_t)A | (uintptr_t)B | (uintptr_t)C | (uintptr_t)D) % 16 != 0;
-  fake_lt.with[d->epilogue]++;
-  fake_lt.added += keep != 0 && C != D;
-  fake_lt.scaled += scale != 1;
-  fake_lt.last = (int)how->number;
+  queue_product(&p, stream);
+  count(&p);
   return CUBLAS_STATUS_SUCCESS;
 }
 

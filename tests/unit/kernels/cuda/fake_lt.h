@@ -1,5 +1,5 @@
-/* A cuBLASLt and a CUDA runtime on the CPU, as much of them as kernels/cuda/dot_lt.c calls, to see what it
- * tells them.
+/* A cuBLASLt on the CPU, as much of it as kernels/cuda/dot_lt.c calls, to see what it tells it;
+ * fake_lt_cuda.c has a CUDA runtime that goes with it.
  *
  * Four algorithms are proposed: 0 is slow; 1 computes the same bits in half the time; 2 is faster still and
  * adds in another order; 3 would be the fastest, and does not run. */
@@ -32,6 +32,9 @@ typedef struct {
   uint32_t adds_not;      /* bit i: algorithm i does not add to what is there */
   int64_t refuses_from;   /* if not 0: after so many products it runs none */
   bool last_is_slow_cold; /* algorithm 2 is the slowest where the cache has other things */
+  bool refuses_captured;  /* it runs none in a stream that is captured */
+  int64_t now;            /* how long products have taken */
+  bool cold;              /* the cache has other things */
   bool no_memory;
   size_t memory, most_taken; /* bytes of the GPU (0: 16 GiB); the most that was taken at once */
   size_t version;            /* 0: 13.0.0 */

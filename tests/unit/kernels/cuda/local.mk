@@ -54,7 +54,7 @@ endif
 if HAVE_CUDA
 # The files that call cuBLASLt and cuDNN, with libraries of the tests' own behind them.
 tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/dot_trial.c kernels/cuda/attend_cudnn.c \
-  tests/unit/kernels/cuda/fake_lt.h tests/unit/kernels/cuda/fake_lt.c \
+  tests/unit/kernels/cuda/fake_lt.h tests/unit/kernels/cuda/fake_lt.c tests/unit/kernels/cuda/fake_lt_cuda.c \
   tests/unit/kernels/cuda/fake_dnn.h tests/unit/kernels/cuda/fake_dnn.c
 tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_PIECE=65536 -DZK_ATTEND_TILE=1
 endif
