@@ -535,7 +535,7 @@ static cudnnStatus_t run_piece(ZkCuda *cu, const ZkcAttend *a, const Plan *p, fl
 bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a) {
   ZkCuda *cu = env->device;
   if (!cu->dnn || cu->failed) return false;
-  const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan);
+  Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan);
   if (!p->usable) return false;
   const Heads *h = &p->heads;
   ZkView l;
@@ -546,7 +546,10 @@ bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a) {
   for (int64_t b = 0; b < h->batch; b += h->pbatch)
     for (int64_t head = 0; head < h->keys && !status && !cu->failed; head += h->pkeys)
       status = run_piece(cu, a, p, l.data, begin(call), b, head);
-  if (status) zk_cuda_fail(cu, call, "cuDNN's attention", cudnnGetErrorString(status));
+  if (status) { /* whatever pieces were done are done again: they have their results alone */
+    p->usable = false, p->why = "cuDNN refused it in a step";
+    return zk_cuda_refused(cu, call, "cuDNN", "by our own kernels", cudnnGetErrorString(status));
+  }
   if (!lies_so && !h->grad) copy(env, a->v[ZKA_L], &l);
   return true;
 }

@@ -28,7 +28,6 @@
 
 #ifdef HAVE_CUBLASLT
 #include <cuda_runtime_api.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/dot_lt.h"
@@ -464,19 +463,6 @@ static void *vector_of(const ZkCall *call, const ZkLtPlan *p) {
   return call->accumulate ? (char *)call->scratch + p->layout.bytes : call->out[1].data;
 }
 
-/* Gives up what was done when it was tried. The way in which it is done from now on is not prepared, so a
- * step that is captured fails, and says why; false: it is to be done otherwise. */
-static bool give_up(ZkCuda *cu, ZkLtPlan *p, const ZkCall *call, cublasStatus_t s) {
-  p->usable = false, p->why = "cuBLASLt refused it in a step";
-  if (cu->capturing) ok(cu, call, "cublasLtMatmul, while the step was captured", s);
-  else
-    zk_cuda_tell(cu, call,
-                 zk_dot_more(call) ? "cuBLASLt refused it in a step, so it is done in parts from now on"
-                                   : "cuBLASLt refused it in a step, so our own kernels do it from now on",
-                 cublasLtGetStatusString(s));
-  return cu->failed;
-}
-
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   if (!cu->blas || cu->failed) return false;
@@ -497,7 +483,11 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   }
   cublasStatus_t s = cu->failed ? CUBLAS_STATUS_SUCCESS
                                 : zk_lt_multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace);
-  if (refused(s)) return give_up(cu, p, call, s);
+  if (refused(s)) { /* what it did in a trial */
+    p->usable = false, p->why = "cuBLASLt refused it in a step";
+    return zk_cuda_refused(cu, call, "cuBLASLt", zk_dot_more(call) ? "in parts" : "by our own kernels",
+                           cublasLtGetStatusString(s));
+  }
   ok(cu, call, "cublasLtMatmul", s);
   if (p->layout.packed[ZKD_C]) copy(env, whole[ZKD_C], &v[ZKD_C]);
   if (e->kind == ZKD_COLUMN_SUMS && call->accumulate)

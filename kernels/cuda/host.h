@@ -8,8 +8,11 @@
 
 /* Notes the first error: what failed, why, and the sizes of the call (NULL: a flat kernel). */
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
-/* Notes what zk_cuda_late says of the call. */
-void zk_cuda_tell(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
+/* For a call that a library refuses in a step, though it was prepared. False: it is to be done `instead` ("in
+ * parts"), which zk_cuda_late says. True: the step is captured, where nothing else can be prepared, so the
+ * context failed. */
+bool zk_cuda_refused(ZkCuda *cu, const ZkCall *call, const char *library, const char *instead,
+                     const char *why);
 /* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by
  * `make` when they are first asked for. Pointers count only by whether they are multiples of 16, those to
  * scalars not at all. `drop` (may be NULL) ends what `make` began, when the context goes. While a step is

@@ -114,12 +114,19 @@ void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *
 }
 
 /* ---- news --------------------------------------------------------------------------------------------- */
-void zk_cuda_tell(ZkCuda *cu, const ZkCall *call, const char *what, const char *why) {
-  char sizes[384];
-  if (cu->late) return;
-  cu->late = true;
-  show_call(sizes, sizeof sizes, call);
-  snprintf(cu->news, sizeof cu->news, "%s%s (%s)", sizes, what, why);
+bool zk_cuda_refused(ZkCuda *cu, const ZkCall *call, const char *library, const char *instead,
+                     const char *why) {
+  char text[384], what[96];
+  if (cu->capturing) {
+    snprintf(what, sizeof what, "%s refused it while the step was captured", library);
+    zk_cuda_fail(cu, call, what, why);
+  } else if (!cu->late) {
+    cu->late = true;
+    show_call(text, sizeof text, call);
+    snprintf(cu->news, sizeof cu->news, "%s%s refused it in a step (%s), so it is done %s from now on", text,
+             library, why, instead);
+  }
+  return cu->capturing;
 }
 
 const char *zk_cuda_late(ZkCuda *cu) {

@@ -151,6 +151,16 @@ Test(attend_cudnn, refuses) {
   }
 }
 
+/* Where it has a plan and then fails, also at a later piece: the run goes on, by our own kernels. */
+Test(attend_cudnn, fails_in_a_step) {
+  emu_use_dnn(fake_dnn_handle());
+  for (int grad = 0; grad < 2; grad++) {
+    fake_dnn.runs = 0, fake_dnn.fails_from = 1;
+    (grad ? attend_gradient : attend_forward)(&shapes[2], 1);
+    cr_assert(fake_dnn.runs == 1 && fake_dnn.alive == 0 && fake_dnn.misuses == 0);
+  }
+}
+
 /* Why it is not cuDNN that computes a call; nothing where it does. */
 Test(attend_cudnn, ways) {
   ZkCall c = gradient_call(128, 64, ZK_BF16, 64);

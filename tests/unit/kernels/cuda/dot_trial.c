@@ -142,7 +142,7 @@ Test(dot_trial, refused_late) {
   zk_cuda_prepare(&env, &call);
   fake_lt.refuses_from = 1, cu->capturing = true;
   zk_cuda_kernel(call.op)(&env, &call);
-  cr_assert(strstr(zk_cuda_error(cu), "cublasLtMatmul, while the step was captured: not supported"), "%s",
+  cr_assert(strstr(zk_cuda_error(cu), "cuBLASLt refused it while the step was captured: not supported"), "%s",
             zk_cuda_error(cu));
   cu->capturing = cu->failed = false;
   run(&env, &call);

@@ -415,6 +415,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (!((const Desc *)plan)->final || !v->final || !good_pack(op, n) || !space || !*space ||
       (uintptr_t)*space % 256 != 0)
     return fake_dnn.misuses++, CUDNN_STATUS_BAD_PARAM;
+  if (fake_dnn.fails_from && fake_dnn.runs >= fake_dnn.fails_from) return CUDNN_STATUS_EXECUTION_FAILED;
   memset(*space, 0x5a, (size_t)workspace_of(graph)); /* it is the plan's */
   for (int64_t i = 0; i < n; i++) {
     Desc *y = result(op[i]);

@@ -8,11 +8,12 @@
 #include <stdint.h>
 
 typedef struct {
-  int64_t runs;    /* graphs computed so far */
-  int64_t alive;   /* descriptors */
-  int64_t misuses; /* calls of which the documents say that they are wrong */
-  size_t version;  /* 0: the header's */
-  int refuses;     /* the descriptor type that it does not support, if not 0: CUDNN_BACKEND_... */
+  int64_t runs;       /* graphs computed so far */
+  int64_t alive;      /* descriptors */
+  int64_t misuses;    /* calls of which the documents say that they are wrong */
+  size_t version;     /* 0: the header's */
+  int64_t fails_from; /* if not 0: after so many graphs it computes none */
+  int refuses;        /* the descriptor type that it does not support, if not 0: CUDNN_BACKEND_... */
 } FakeDnn;
 extern FakeDnn fake_dnn;
 struct cudnnContext *fake_dnn_handle(void);
