@@ -404,6 +404,53 @@ Test(devices, agree_on_choices) {
   model_close(&m);
 }
 
+/* Calls along a zigzag axis are prepared as they are made, one for each piece. */
+static const ZkCall *asked[16];
+static int nasked;
+static bool note_random(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
+  (void)env, (void)err;
+  static ZkCall kept[16];
+  if (c->op != ZG_OP_RANDOM) return true;
+  ZB_ASSERT(nasked < 16);
+  kept[nasked] = *c;
+  asked[nasked] = &kept[nasked], nasked++;
+  return true;
+}
+Test(devices, prepares_pieces) {
+  static const char text[] = "use std.nn as nn\n"
+                             "model Drops {\n"
+                             "  axis batch, seq, embed = 8, vocab = 12\n"
+                             "  input tokens: index(vocab)[batch, seq]\n"
+                             "  input targets: index(vocab)[batch, seq]\n"
+                             "  param wte[vocab, embed] ~ normal(0.5)\n"
+                             "  x = nn.dropout(lookup(wte, tokens), p = 0.3)\n"
+                             "  y = attend[seq, embed](x, x, x, mask = causal)\n"
+                             "  loss xent[vocab](dot[embed](y, wte), targets) per known(targets)\n"
+                             "}\n";
+  Model m = job_model(NULL, text, NULL);
+  device = zx_device_cpu;
+  device.prepare = note_random;
+  Job j = job_of(&m, "bind batch = 2, seq = 8 micro 2 optimizer sgd(lr = 1)",
+                 "mesh c = 2 split seq over c zigzag", &device, (ZpOptions){0});
+  World *w = world_new(1);
+  ZkEnv env = {.pool = zk_pool_new(1)};
+  ZbErr err = {0};
+  ZxEngineOptions o = {.device = &device, .env = &env};
+  ZxEngine *e = zx_engine_of(j.q.a, j.p, world_rank(w, 0), &o);
+  cr_assert(zx_prepare_calls(e, &err), "%s", err.text);
+  cr_assert(nasked > 0 && nasked % 2 == 0, "%d", nasked);
+  for (int i = 0; i < nasked; i++) {
+    const ZkView *v = &asked[i]->out[0];
+    int seq = v->rank == 3 ? 1 : -1;
+    cr_expect(seq == 1 && v->size[seq] == 2 && v->start[seq] == (i % 2 ? 6 : 0), "%d: %d elements from %d", i,
+              (int)v->size[1], (int)v->start[1]);
+  }
+  zk_pool_free(env.pool);
+  world_free(w);
+  job_close(&j);
+  model_close(&m);
+}
+
 /* ---- events: no two are one ---- */
 static void look_at_events(Player *p) {
   const ZxEngine *e = p->e;
