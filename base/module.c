@@ -1,24 +1,22 @@
 /* Modules: parts of programs in files of their own, for what is large and seldom wanted. */
-#include "base/base.h"
+#include "base/installed.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Beside the program, as in a build folder; in lib/ beside its folder, wherever that was moved to; or else where
- * it was installed. */
+ZB_REPLACEABLE bool zb_installed(void) { return false; }
+
+/* Beside the program in a build folder. For one that is installed: in lib/ beside its folder, wherever that was
+ * moved to, or else where it was installed. */
 bool zb_module_path(const char *file, char *path, size_t size) {
-  static const char *const beside[] = {"", "../lib/zug/"};
   ssize_t n = readlink("/proc/self/exe", path, size - 1);
   path[n > 0 ? n : 0] = 0;
   char *slash = strrchr(path, '/');
   size_t dir = slash ? (size_t)(slash + 1 - path) : 0;
-  for (size_t i = 0; dir && i < sizeof beside / sizeof *beside; i++) {
-    snprintf(path + dir, size - dir, "%s%s", beside[i], file);
-    if (access(path, R_OK) == 0) return true;
-  }
-  snprintf(path, size, "%s/%s", ZUG_MODULES, file);
+  snprintf(path + dir, size - dir, "%s%s", zb_installed() ? "../lib/zug/" : "", file);
+  if (zb_installed() && access(path, R_OK) != 0) snprintf(path, size, "%s/%s", ZUG_MODULES, file);
   return access(path, R_OK) == 0;
 }
 

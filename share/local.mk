@@ -13,9 +13,30 @@ $(man1_MANS): share/%.1: % share/man.awk
 CLEANFILES += $(man1_MANS)
 EXTRA_DIST += share/man.awk share/complete.bash share/complete.zsh
 
+# What is installed is linked a second time, as installed/NAME: for programs that may lie anywhere, with their libraries and modules
+# in ../lib. Those of the build folder have no business there: it is not ours.
+installed = $(bin_PROGRAMS:%=installed/%) $(modules_PROGRAMS:%=installed/%)
+all-local: $(installed)
+automakes_name = $(subst .,_,$(subst -,_,$(subst /,_,$(@:installed/%=%))))
+link_installed = $(MKDIR_P) $(@D) && $(or $($(automakes_name)_LINK),$(LINK)) $(filter base/%,$^) $($(automakes_name)_OBJECTS) \
+  $($(automakes_name)_LDADD) $(LIBS)
+installed/%: private beside = -Wl,-rpath,'$$ORIGIN/../lib'
+installed/%: % base/installed.o
+	$(AM_V_CCLD)$(link_installed)
+installed/%.so: private beside = -Wl,-rpath,'$$ORIGIN/..'
+installed/%.so: %.so
+	$(AM_V_CCLD)$(link_installed)
+install-exec-hook:
+	for p in $(bin_PROGRAMS); do \
+	  $(INSTALL_PROGRAM) installed/$$p $(DESTDIR)$(bindir)/$$(echo $$p | sed '$(transform)') || exit 1; done
+.SECONDARY: base/installed.o
+CLEANFILES += $(installed) base/installed.o
+EXTRA_DIST += base/installed.c
+
 bash_completions = $(datadir)/bash-completion/completions
 zsh_completions = $(datadir)/zsh/site-functions
 install-data-hook:
+	for m in $(modules_PROGRAMS); do $(INSTALL_PROGRAM) installed/$$m $(DESTDIR)$(modulesdir)/$$m || exit 1; done
 	$(MKDIR_P) $(DESTDIR)$(bash_completions) $(DESTDIR)$(zsh_completions)
 	for p in $(bin_PROGRAMS); do $(INSTALL_DATA) $(srcdir)/share/complete.bash $(DESTDIR)$(bash_completions)/$$p || exit 1; done
 	$(INSTALL_DATA) $(srcdir)/share/complete.zsh $(DESTDIR)$(zsh_completions)/_zug

@@ -23,12 +23,34 @@ for program in "$zug"/bin/*; do
 done
 [ "$(ls "$zug"/lib/*.so* | wc -l)" -ge 5 ] || fail "hardly any library is beside them"
 
+# ---- programs of the build folder take nothing from a folder beside it: that is not ours ----
+mkdir -p made/bin made/lib/zug
+cp "$ZUG_BUILD/zc" "$ZUG_BUILD/zplan" made/bin
+for name in "$zug"/lib/*.so*; do : >"made/lib/${name##*/}"; done
+ok made/bin/zc --version
+cp "$zug/bin/zc" made/bin
+made/bin/zc --version >out.txt 2>&1
+says 'lib/lib.*: file too short'
+
+# ---- the module: libraries that lie beside it, where the environment names no others; where it was built comes last ----
+module=$zug/lib/zug/zug-cuda.so
+taken() { LD_LIBRARY_PATH=$1 ldd "$module" | awk -v name="$cudart" '$1 == name { print $3 }'; }
+if [ -e "$module" ]; then
+  cudart=$(readelf -d "$module" | sed -n 's/.*(NEEDED).*\[\(libcudart.*\)\]/\1/p')
+  mkdir machine
+  cp -L "$(taken "$LD_LIBRARY_PATH")" machine/
+  cp "machine/$cudart" "$zug/lib/"
+  [ "$(taken '')" = "$zug/lib/zug/../$cudart" ] || fail "the module takes $cudart from '$(taken '')', not from beside it"
+  [ "$(taken "$(pwd)/machine")" = "$(pwd)/machine/$cudart" ] || fail "the module does not take $cudart from LD_LIBRARY_PATH"
+fi
+
 # ---- programs: with neither the build's nor the first place's ----
 PATH=$zug/bin:$(echo "$PATH" | tr ':' '\n' | grep -vxF "$ZUG_BUILD" | paste -sd :)
 [ "$(command -v zc)" = "$zug/bin/zc" ] || fail "another zc"
 examples=$zug/share/zug/examples
 ok zc "$examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=2 -D width=32 -D context=64 -D words=256
 ok zplan check gpt2.zsg --recipe "$examples/recipes.zug:demo1"
+[ ! -e "$module" ] || ok zplan show gpt2.zsg --recipe "$examples/recipes.zug:demo1" --device cuda
 ok zdata pack "$examples/recipes.zug" -o corpus.bin
 [ -x "$zug/bin/zrun" ] && [ -n "$MPIRUN" ] || exit 0
 need_mpi

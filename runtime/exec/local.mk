@@ -143,7 +143,8 @@ libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole ten
 EXTRA_DIST += runtime/exec/data/DATA.md
 
 # The CUDA device: a library for test programs, and the module that zrun loads where there is a GPU. The module is linked
-# as a program is, but for -shared, and finds in zrun what it does not have itself.
+# as a program is, but for -shared, and finds in zrun what it does not have itself. --enable-new-dtags: LD_LIBRARY_PATH goes before
+# the paths in it, so that a machine says which of its CUDA libraries are taken; the toolkit of the build comes last.
 if HAVE_CUDA
 noinst_LIBRARIES += libexec_cuda.a
 if HAVE_MPI
@@ -157,7 +158,7 @@ endif
 libexec_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libexec_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC
 zug_cuda_so_SOURCES =
-zug_cuda_so_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,zug-cuda.so -Wl,-u,zx_device_cuda \
+zug_cuda_so_LDFLAGS = $(AM_LDFLAGS) -Wl,--enable-new-dtags -shared -Wl,-soname,zug-cuda.so -Wl,-u,zx_device_cuda \
   -Wl,-z,lazy # zplan, which only asks for memory, has not all of zrun
 zug_cuda_so_LDADD = libexec_cuda.a libkernels_cuda.a $(CUDA_LIBS) -lstdc++
 
