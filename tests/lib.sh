@@ -21,6 +21,12 @@ need_gpu() {
   exit 77
 }
 
+# How many cases of a GPU run at once: each is a process with a context there. (nproc would listen to OMP_NUM_THREADS.)
+at_once() {
+  cores=$(getconf _NPROCESSORS_ONLN)
+  echo $((cores < 8 ? cores : 8))
+}
+
 # $emu is a zrun whose GPUs are threads (tests/cuda/gpu.h); skips the test where it is not built.
 need_emulated_gpu() {
   need_mpi

@@ -2,4 +2,4 @@
 . "$ZUG_SRC/tests/lib.sh"
 need_gpu
 [ -x "$ZUG_BUILD/tests/gpu/test-kernels" ] || { echo "no Criterion here"; exit 77; }
-exec "$ZUG_BUILD/tests/gpu/test-kernels" -j1
+exec "$ZUG_BUILD/tests/gpu/test-kernels" -j"$(at_once)" --timeout 120

@@ -7,7 +7,8 @@ sanitizer=$(PATH="$PATH:/usr/local/cuda/bin:/opt/cuda/bin" command -v compute-sa
   { echo "no compute-sanitizer here; it comes with the CUDA toolkit"; exit 77; }
 for tool in ${TOOLS:-memcheck racecheck synccheck}; do
   # Criterion runs each test in a process of its own.
-  ok "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 "$ZUG_BUILD/tests/gpu/test-kernels" -j1
+  ok "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 "$ZUG_BUILD/tests/gpu/test-kernels" -j"$(at_once)" \
+    --timeout 900
   says 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards'
   grep -E '(ERROR|RACECHECK) SUMMARY: [1-9]' out.txt && { cat out.txt; fail "$tool found something"; }
 done
