@@ -2,48 +2,38 @@
 gpu_tests = tests/gpu/kernels.sh tests/gpu/layouts.sh tests/gpu/models.sh tests/gpu/nccl.sh tests/gpu/sanitizer.sh
 dist_check_SCRIPTS += $(gpu_tests)
 gpu_programs =
-EXTRA_PROGRAMS += tests/gpu/test-kernels tests/gpu/zrun-nccl
-CLEANFILES += tests/gpu/test-kernels tests/gpu/zrun-nccl
+EXTRA_PROGRAMS += tests/gpu/test-kernels tests/gpu/apart.so
+CLEANFILES += tests/gpu/test-kernels tests/gpu/apart.so
 if HAVE_CUDA
+if HAVE_MPI
 if HAVE_CRITERION
 gpu_programs += tests/gpu/test-kernels
 endif
 if HAVE_NCCL
-if HAVE_MPI
-gpu_programs += tests/gpu/zrun-nccl
+gpu_programs += tests/gpu/apart.so
 endif
 endif
 endif
 
-# The conformance cases of the CPU's kernels on the device, and those of fused and batched calls.
-tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c tests/gpu/backend.h \
-  tests/unit/kernels/conform.h \
-  tests/unit/kernels/conform.c \
-  tests/gpu/attend.c \
-  tests/unit/kernels/attend.h \
-  tests/unit/kernels/attend.c \
-  tests/unit/kernels/conv.c \
-  tests/unit/kernels/ew.c \
-  tests/unit/kernels/move.c \
-  tests/unit/kernels/norm.c \
-  tests/unit/kernels/attend_parts.c \
-  tests/unit/kernels/reduce.c \
-  tests/unit/kernels/select.c \
-  tests/unit/kernels/cuda/lookup.c \
-  tests/unit/kernels/cuda/fused.h \
-  tests/unit/kernels/cuda/fused.c \
-  tests/unit/kernels/cuda/norm_fused.h \
-  tests/unit/kernels/cuda/norm_fused.c \
-  tests/unit/kernels/cuda/xent.c
+# The cases of tests/unit/kernels/cuda on a GPU, and those that only a GPU can run, with the very module that zrun loads.
+# (It finds what it needs of zrun's libraries here, but for what a step calls, which no case does.)
+tests_gpu_test_kernels_SOURCES = $(gpu_cases) tests/gpu/backend.h tests/gpu/backend.c \
+  tests/gpu/attend.c tests/gpu/left_out.c tests/gpu/libraries.c
 tests_gpu_test_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_test_kernels_CFLAGS = $(unit_cflags)
-tests_gpu_test_kernels_LDADD = $(libs_cuda) $(libs_graph) $(unit_libs) -lstdc++
+tests_gpu_test_kernels_LDFLAGS = $(AM_LDFLAGS) -Wl,--enable-new-dtags -Wl,-rpath,'$$ORIGIN/$(module_from_here)' \
+  -Wl,--allow-shlib-undefined,--as-needed
+tests_gpu_test_kernels_LDADD = zug-cuda.so $(libs_kernels) $(CUDA_LIBS) $(unit_libs)
+# In the build folder; `make installed/tests/gpu/test-kernels` makes one for bin/ of an installed folder.
+module_from_here = ../..
+installed/tests/gpu/test-kernels: private module_from_here = ../lib/zug
+CLEANFILES += installed/tests/gpu/test-kernels
 
-# zrun, whose ranks believe that each has a GPU of its own.
-tests_gpu_zrun_nccl_SOURCES = runtime/exec/zrun.c tests/gpu/apart.c tests/cuda/devices.c
-tests_gpu_zrun_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_gpu_zrun_nccl_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaGetDeviceProperties,--wrap=cudaGetDeviceProperties_v2
-tests_gpu_zrun_nccl_LDADD = libexec.a libexec_cuda.a libkernels_cuda.a $(libs_exec) $(CUDA_LIBS) -lstdc++
+tests_gpu_apart_so_SOURCES = tests/gpu/apart.c
+tests_gpu_apart_so_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_apart_so_CFLAGS = $(AM_CFLAGS) -fPIC
+tests_gpu_apart_so_LDFLAGS = $(AM_LDFLAGS) -shared
+tests_gpu_apart_so_LDADD = -ldl
 
 EXTRA_DIST += tests/gpu/first.sh
 dist_check_SCRIPTS += tests/gpu/first_check.sh

@@ -2,7 +2,7 @@
 # ranks are on two machines (it refuses two on one GPU), and goes by sockets: a smoke test of the calls, not of speed.
 . "$ZUG_SRC/tests/lib.sh"
 need_gpu
-[ -x "$ZUG_BUILD/tests/gpu/zrun-nccl" ] || { echo "this build has no NCCL"; exit 77; }
+[ -x "$ZUG_BUILD/tests/gpu/apart.so" ] || { echo "this build has no NCCL"; exit 77; }
 compare="$ZUG_BUILD/tests/tools/compare_runs"
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=32 -D context=32 -D words=127
@@ -34,7 +34,8 @@ same one
 cat >two.sh <<'END'
 export NCCL_HOSTID=host$OMPI_COMM_WORLD_RANK NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1
 export NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_MAX_CTAS=4 NCCL_NVLS_ENABLE=0
-exec "$ZUG_BUILD/tests/gpu/zrun-nccl" "$@"
+export LD_PRELOAD="$ZUG_BUILD/tests/gpu/apart.so" # a GPU each
+exec zrun "$@"
 END
 program=zrun
 run probe 2 cuda zero3_2 zrun

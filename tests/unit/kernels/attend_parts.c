@@ -92,14 +92,10 @@ static Part part(const Parted *k, const char *axes, ZkElem elem, char axis, int6
     p.v.stride[a] = p.n;
     p.n *= p.v.size[a];
   }
-  size_t bytes = zb_round_up((size_t)(p.n + 1) * zk_elem_bytes(elem), 64);
-  p.v.data = backend.get ? backend.get(bytes) : aligned_alloc(64, bytes);
+  p.v.data = memory_new((size_t)(p.n + 1) * zk_elem_bytes(elem));
   return p;
 }
-static void drop(Part *p) {
-  if (backend.get) backend.give_back(p->v.data);
-  else free(p->v.data);
-}
+static void drop(Part *p) { memory_free(p->v.data); }
 
 typedef struct {
   const Parted *k;

@@ -11,6 +11,19 @@
 #define GUARD_BYTE 0xA5
 #define SHUFFLES 3
 
+/* ---- memory -------------------------------------------------------------------------------------------- */
+void *memory_new(size_t bytes) {
+  bytes = (bytes + 63) / 64 * 64;
+  void *p = backend.get ? backend.get(bytes) : aligned_alloc(64, bytes);
+  cr_assert(p != NULL);
+  return p;
+}
+
+void memory_free(void *p) {
+  if (backend.get) backend.give_back(p);
+  else free(p);
+}
+
 /* ---- buffers between guards ---------------------------------------------------------------------------- */
 typedef struct {
   char *block;
@@ -35,8 +48,7 @@ static void buffer_open(const Buffer *b) { (void)b; }
 static Buffer buffer_new(size_t bytes, size_t shift) {
   Buffer b = {
       .before = GUARD + shift, .bytes = bytes, .size = (GUARD + shift + bytes + GUARD + 63) / 64 * 64};
-  b.block = backend.get ? backend.get(b.size) : aligned_alloc(64, b.size);
-  cr_assert(b.block != NULL);
+  b.block = memory_new(b.size);
   memset(b.block, GUARD_BYTE, b.size);
   buffer_close(&b);
   return b;
@@ -53,8 +65,7 @@ static bool buffer_intact(const Buffer *b) {
 
 static void buffer_free(const Buffer *b) {
   buffer_open(b);
-  if (backend.get) backend.give_back(b->block);
-  else free(b->block);
+  memory_free(b->block);
 }
 
 /* ---- dims and views ------------------------------------------------------------------------------------ */

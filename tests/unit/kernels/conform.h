@@ -30,6 +30,10 @@ typedef struct {
 } Backend;
 extern const Backend backend;
 
+/* Memory that the back end's kernels and the test see, at a multiple of 64. */
+void *memory_new(size_t bytes);
+void memory_free(void *p);
+
 typedef enum {
   REAL,  /* f32 or bf16 */
   EXACT, /* f32 always */

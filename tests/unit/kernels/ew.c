@@ -20,7 +20,7 @@
  * `floor` is what cancellation may leave where a result is nearly 0. */
 static void sweep(int op, double lo, double hi, double tol, double floor) {
   enum { N = 4099 };
-  static float x[N], y[N];
+  float *x = memory_new(N * sizeof *x), *y = memory_new(N * sizeof *y);
   ZkPointwise pointwise = {.nops = 1, .nout = 1, .out = {1}, .ops = (ZkPointwiseOp[]){{.op = (uint16_t)op}}};
   ZkCall call = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .pointwise = &pointwise};
   ZkView v = {.data = x, .elem = ZK_F32, .rank = 1, .axis = {1}, .size = {N}, .stride = {1}, .whole = {N}};
@@ -39,6 +39,7 @@ static void sweep(int op, double lo, double hi, double tol, double floor) {
     EACH_ASSERT(y[i] == (float)want || fabs(y[i] - want) <= tol * fabs(want) + floor,
                 "%s(%.9g) = %.9g, not %.9g", zg_op_info[op].text, in, (double)y[i], want);
   }
+  memory_free(x), memory_free(y);
 }
 
 Test(ew, exp) {
@@ -261,7 +262,8 @@ Test(ew, long_pointwise) {
  * read. */
 Test(ew, in_place) {
   enum { N = 1500 };
-  static float x[N], y[N], old[N];
+  static float old[N];
+  float *x = memory_new(sizeof old), *y = memory_new(sizeof old);
   for (int i = 0; i < N; i++) x[i] = old[i] = (float)zb_random_normal(1, 1, (uint64_t)i);
   ZkView v = {.data = x, .elem = ZK_F32, .rank = 1, .axis = {1}, .size = {N}, .stride = {1}, .whole = {N}};
   ZkView w = v;
@@ -279,6 +281,7 @@ Test(ew, in_place) {
     EACH_ASSERT(fabs((double)x[i] - square) <= 1e-6 && fabs((double)y[i] - square - (double)old[i]) <= 1e-6,
                 "%.9g became %.9g and %.9g", (double)old[i], (double)x[i], (double)y[i]);
   }
+  memory_free(x), memory_free(y);
 }
 
 /* ---- values made from positions: exact ----------------------------------------------------------------- */

@@ -47,20 +47,13 @@ static ZkView view(void *data, ZkElem elem, const char *axes, int64_t a, int64_t
   return v;
 }
 
-static void *buffer(size_t bytes) {
-  return backend.get ? backend.get(bytes) : aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-static void drop(void *p) {
-  if (backend.get) backend.give_back(p);
-  else free(p);
-}
-
 /* A row's bits do not depend on how many rows there are, where it lies, or whose the others are; a gradient's
  * not on how many calls it is added up in, if each but the last has whole tiles of an expert's rows. */
 Test(grouped, bits_depend_on_no_count) {
-  float *x = buffer(R * K * sizeof *x), *w = buffer(E * K * N * sizeof *w), *y = buffer(R * N * sizeof *y),
-        *z = buffer(R * N * sizeof *z), *d = buffer(E * K * N * sizeof *d);
-  int32_t *ends = buffer(E * sizeof *ends);
+  float *x = memory_new(R * K * sizeof *x), *w = memory_new(E * K * N * sizeof *w),
+        *y = memory_new(R * N * sizeof *y), *z = memory_new(R * N * sizeof *z),
+        *d = memory_new(E * K * N * sizeof *d);
+  int32_t *ends = memory_new(E * sizeof *ends);
   for (int i = 0; i < R * K; i++) x[i] = (float)zb_random_normal(1, 2, (uint64_t)i);
   for (int i = 0; i < E * K * N; i++) w[i] = (float)zb_random_normal(1, 3, (uint64_t)i);
   ZkCall c = {.op = ZG_OP_GROUPED_DOT, .nin = 3, .nout = 1, .nax = 3, .ax = {'e', 's', 'k'}};
@@ -89,5 +82,5 @@ Test(grouped, bits_depend_on_no_count) {
     }
     if (part < R) cr_assert(!memcmp(w, d, E * K * N * sizeof *d), "%d rows a call", part);
   }
-  drop(x), drop(w), drop(y), drop(z), drop(d), drop(ends);
+  memory_free(x), memory_free(w), memory_free(y), memory_free(z), memory_free(d), memory_free(ends);
 }

@@ -82,7 +82,7 @@ Test(move, merge_and_part) {
 
 /* Views of a part of something larger are not dense: rows of 8 that lie 8 and more apart, on both sides. */
 Test(move, parts) {
-  static _Alignas(16) float x[400], y[400];
+  float *x = memory_new(400 * sizeof *x), *y = memory_new(400 * sizeof *y);
   for (int from = 8; from < 14; from++)
     for (int to = 8; to < 14; to++) {
       ZkCall call = {.op = ZG_OP_COPY, .nin = 1, .nout = 1};
@@ -98,4 +98,5 @@ Test(move, parts) {
         EACH_ASSERT(y[i] == want, "rows %d to %d apart: element %d is %g", from, to, i, (double)y[i]);
       }
     }
+  memory_free(x), memory_free(y);
 }

@@ -1,6 +1,5 @@
-/* CUDA kernels on flat buffers, emulated: bit for bit as the CPU's where both only round once, else within
- * the roundings of f64 loops. Lengths around pieces of four and blocks; buffers at multiples of 16 bytes and
- * not. */
+/* CUDA kernels on flat buffers: bit for bit as the CPU's where both only round once, else within the roundings
+ * of f64 loops. Lengths around pieces of four and blocks; buffers at multiples of 16 bytes and not. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,28 +14,44 @@ static const int64_t length[] = {0, 1, 3, 4, 7, 1023, 4097, 20003};
   for (size_t l_ = 0; l_ < 2 * (sizeof length / sizeof *length); l_++)                                       \
     for (int64_t n = length[l_ / 2], shift = (int64_t)(l_ % 2), once_ = 1; once_; once_ = 0)
 
+/* All memory that kernels see: both sides have it until the test ends. */
 static ZkEnv env;
-static void start(void) {
-  zk_cuda_emulate(2);
-  env.device = zk_cuda_new(0, NULL);
+static void *kept[8192];
+static int nkept;
+static void *keep(size_t bytes) {
+  cr_assert(nkept < (int)(sizeof kept / sizeof *kept));
+  return kept[nkept++] = memory_new(bytes);
 }
-static void stop(void) { zk_cuda_free(env.device); }
-TestSuite(flat, .init = start, .fini = stop);
+static void stop(void) {
+  while (nkept) memory_free(kept[--nkept]);
+}
+TestSuite(flat, .fini = stop);
+
+/* Makes the call, which is done then. */
+#define DO(call)                                                                                             \
+  do {                                                                                                       \
+    backend.open(&env, 0);                                                                                   \
+    call;                                                                                                    \
+    backend.close(&env);                                                                                     \
+  } while (0)
+
+static double *numbers(int n, const double *x) {
+  return memcpy(keep((size_t)n * sizeof *x), x, (size_t)n * sizeof *x);
+}
+static double *number(double x) { return numbers(1, &x); }
 
 #define MARK 12345.0f
 #define ALWAYS                                                                                               \
   (ZkIfFinite) { NULL, 0 }
 /* Memory for n floats, `shift` elements after a multiple of 16 bytes, and one more that nobody may touch. */
 typedef struct {
-  float *block, *x;
+  float *x;
   uint16_t *h; /* the same memory */
 } Mem;
 
 static Mem take(int64_t n, int64_t shift) {
-  Mem m = {.block = aligned_alloc(16, (size_t)(n + 8) / 4 * 16)};
-  m.x = m.block + shift;
-  m.h = (uint16_t *)m.block + shift;
-  return m;
+  float *block = keep((size_t)(n + 8) / 4 * 16);
+  return (Mem){block + shift, (uint16_t *)block + shift};
 }
 
 static Mem normals(int64_t n, int64_t shift, uint64_t stream, double scale) {
@@ -62,8 +77,8 @@ static uint16_t rounded(float x) {
 Test(flat, bf16) {
   EACH_LENGTH(n) {
     Mem x = normals(n, shift, 1, 1), back = normals(n, shift, 2, 1), y = halves(n, shift);
-    zk_cuda_to_bf16(&env, n, x.x, y.h);
-    zk_cuda_from_bf16(&env, n, y.h, back.x);
+    DO(zk_cuda_to_bf16(&env, n, x.x, y.h));
+    DO(zk_cuda_from_bf16(&env, n, y.h, back.x));
     for (int64_t i = 0; i < n; i++) {
       uint32_t bits;
       memcpy(&bits, &back.x[i], 4);
@@ -71,7 +86,6 @@ Test(flat, bf16) {
       EACH_ASSERT(bits == (uint32_t)y.h[i] << 16, "%04x became %.9g", y.h[i], (double)back.x[i]);
     }
     cr_assert(y.h[n] == 77 && back.x[n] == MARK);
-    free(x.block), free(y.block), free(back.block);
   }
 }
 
@@ -80,10 +94,10 @@ Test(flat, bf16_edges) {
                                   0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x00000001, 0x00008000,
                                   0x00018000, 0x007fffff, 0x7fffffff, 0x7f800001};
   enum { N = sizeof bits / sizeof *bits };
-  float x[N];
-  uint16_t y[N];
-  memcpy(x, bits, sizeof x);
-  zk_cuda_to_bf16(&env, N, x, y);
+  float *x = keep(sizeof bits);
+  uint16_t *y = keep(N * sizeof *y);
+  memcpy(x, bits, sizeof bits);
+  DO(zk_cuda_to_bf16(&env, N, x, y));
   for (int i = 0; i < N - 2; i++) cr_assert(y[i] == rounded(x[i]), "%08x: %04x", bits[i], y[i]);
   for (int i = N - 2; i < N; i++)
     cr_assert((y[i] & 0x7f80) == 0x7f80 && (y[i] & 0x7f), "NaN became %04x", y[i]);
@@ -93,26 +107,25 @@ Test(flat, bf16_edges) {
 Test(flat, sumsq) {
   EACH_LENGTH(n) {
     Mem x = normals(n, shift, 3, 2);
-    double want = 0, got = 5, more;
+    double want = 0, *sum = number(5), got;
     for (int64_t i = 0; i < n; i++) want += (double)x.x[i] * (double)x.x[i];
-    zk_cuda_sumsq(&env, n, x.x, &got, false);
-    more = got;
-    zk_cuda_sumsq(&env, n, x.x, &more, true);
+    DO(zk_cuda_sumsq(&env, n, x.x, sum, false));
+    got = *sum;
+    DO(zk_cuda_sumsq(&env, n, x.x, sum, true));
     cr_assert(fabs(got - want) <= 1e-12 * want, "%.17g, not %.17g", got, want);
-    cr_assert(more == 2 * got);
-    free(x.block);
+    cr_assert(*sum == 2 * got);
   }
 }
 
 /* What clips a gradient of 1 to the norm `most`, seen in what SGD subtracts from 0. */
 Test(flat, clip) {
-  double square[] = {0, 4, 100, 1e60, NAN};
-  float got[5];
+  double *square = numbers(5, (double[]){0, 4, 100, 1e60, NAN});
+  float got[5], *g = keep(sizeof *g), *w = keep(sizeof *w);
   ZkSgd s = {.lr = 1, .scale = 1};
   for (int i = 0; i < 5; i++) {
-    float g = 1, w = 0;
-    zk_cuda_sgd(&env, &s, &square[i], 2, 1, &g, &w, NULL, NULL, NULL, false, ALWAYS);
-    got[i] = -w;
+    *g = 1, *w = 0;
+    DO(zk_cuda_sgd(&env, &s, &square[i], 2, 1, g, w, NULL, NULL, NULL, false, ALWAYS));
+    got[i] = -*w;
   }
   cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 &&
             got[3] < 1e-29f && isnan(got[4]));
@@ -120,26 +133,26 @@ Test(flat, clip) {
 }
 
 Test(flat, scalars) {
-  double sum = 1, x[] = {4, 0, -1};
-  float a = 0.5f, y[3];
-  zk_cuda_add_scalar(&env, &a, &sum);
-  for (int i = 0; i < 3; i++) zk_cuda_reciprocal(&env, &x[i], &y[i]);
-  cr_assert(sum == 1.5 && y[0] == 0.25f && y[1] == 0 && y[2] == 0);
+  double *sum = number(1), *x = numbers(3, (double[]){4, 0, -1});
+  float *a = keep(sizeof *a), *y = keep(3 * sizeof *y);
+  *a = 0.5f;
+  DO(zk_cuda_add_scalar(&env, a, sum));
+  for (int i = 0; i < 3; i++) DO(zk_cuda_reciprocal(&env, &x[i], &y[i]));
+  cr_assert(*sum == 1.5 && y[0] == 0.25f && y[1] == 0 && y[2] == 0);
 }
 
 Test(flat, axpy_and_zero) {
   EACH_LENGTH(n) {
     Mem x = normals(n, shift, 4, 1), y = normals(n, shift, 5, 1), old = normals(n, 0, 5, 1);
-    zk_cuda_axpy(&env, n, 0.3f, x.x, y.x);
+    DO(zk_cuda_axpy(&env, n, 0.3f, x.x, y.x));
     for (int64_t i = 0; i < n; i++) {
       double want = (double)old.x[i] + (double)0.3f * (double)x.x[i];
       EACH_ASSERT(fabs((double)y.x[i] - want) <= 1.2e-7 * (fabs((double)old.x[i]) + fabs((double)x.x[i])),
                   "%.9g, not %.9g", (double)y.x[i], want);
     }
-    zk_cuda_zero(&env, x.x, (size_t)n * 4);
+    DO(zk_cuda_zero(&env, x.x, (size_t)n * 4));
     for (int64_t i = 0; i < n; i++) EACH_ASSERT(x.x[i] == 0, "not zero");
     cr_assert(y.x[n] == MARK && x.x[n] == MARK);
-    free(x.block), free(y.block), free(old.block);
   }
 }
 
@@ -157,9 +170,9 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
     dw[i] = (double)w.x[i], dm[i] = (double)m.x[i], dv[i] = (double)v.x[i];
   }
   ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
-  double square = 16, lost = 0; /* a norm of 4, clipped to 2 */
-  zk_cuda_adamw(&env, &p, half ? &square : NULL, 2, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, &lost, clear,
-                ALWAYS);
+  double *square = number(16), *lost = number(0); /* a norm of 4, clipped to 2 */
+  DO(zk_cuda_adamw(&env, &p, half ? square : NULL, 2, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, lost, clear,
+                   ALWAYS));
   double c1 = 1 - pow((double)p.b1, (double)p.step), c2 = 1 - pow((double)p.b2, (double)p.step);
   for (int64_t i = 0; i < n; i++) {
     double gi = (double)p.scale * (half ? 2 / (4 + 1e-6) : 1) * (double)g0.x[i];
@@ -174,8 +187,8 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
     EACH_ASSERT(g.x[i] == (clear ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
   }
   cr_assert(w.x[n] == MARK && m.x[n] == MARK && v.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
-  cr_assert(lost == 0);
-  free(g.block), free(w.block), free(m.block), free(v.block), free(g0.block), free(w16.block), free(dw);
+  cr_assert(*lost == 0);
+  free(dw);
 }
 
 /* One value that does not stay finite, in the pieces of four or after them: a gradient, its square, or what
@@ -188,15 +201,14 @@ Test(flat, lost) {
     for (int i = 0; i < 6; i++) {
       Mem g = normals(N, 0, 6, 0.5), w = normals(N, 0, 7, 1), m = normals(N, 0, 8, 0),
           v = normals(N, 0, 8, 0);
-      double adam = 0, sgd = 0;
+      double *adam = number(0), *sgd = number(0);
       ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
       g.x[at] = bad[i];
-      zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, NULL, 0, N, g.x, w.x, NULL, NULL, &sgd, false,
-                  ALWAYS);
-      zk_cuda_adamw(&env, &a, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, &adam, false, ALWAYS);
-      cr_assert(sgd == (i != 0 && i != 4) && adam == (i != 0), "%g at %d: sgd %g, adamw %g", (double)bad[i],
-                (int)at, sgd, adam);
-      free(g.block), free(w.block), free(m.block), free(v.block);
+      DO(zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, NULL, 0, N, g.x, w.x, NULL, NULL, sgd, false,
+                     ALWAYS));
+      DO(zk_cuda_adamw(&env, &a, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, adam, false, ALWAYS));
+      cr_assert(*sgd == (i != 0 && i != 4) && *adam == (i != 0), "%g at %d: sgd %g, adamw %g", (double)bad[i],
+                (int)at, *sgd, *adam);
     }
 }
 
@@ -213,24 +225,22 @@ Test(flat, no_update) {
       Mem g = normals(N, at & 1, 6, 0.5), w = normals(N, at & 1, 7, 1), m = normals(N, at & 1, 8, 0.1),
           v = normals(N, at & 1, 8, 0), w0 = normals(N, 0, 7, 1), m0 = normals(N, 0, 8, 0.1),
           v0 = normals(N, 0, 8, 0), g0 = normals(N, 0, 6, 0.5), w16 = halves(N, 0);
-      double sum[SUMS] = {3, 0, 1e300, 7}, lost = 0;
+      double *sum = numbers(SUMS, (double[]){3, 0, 1e300, 7}), *lost = number(0);
       sum[at] += (double)bad[i];
       ZkIfFinite sums = {sum, SUMS};
       ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
       memset(w16.h, 0x5a, N * sizeof *w16.h);
-      zk_cuda_adamw(&env, &a, &sum[2], 1, N, g.x, w.x, m.x, v.x, w16.h, &lost, true, sums);
-      bool kept = same(&w, &w0, N) && same(&m, &m0, N) && same(&v, &v0, N) && same(&g, &g0, N);
-      for (int k = 0; k < N; k++) kept &= w16.h[k] == 0x5a5a;
-      cr_assert(kept == (bad[i] != 0) && lost == 0, "adamw, %g in sum %d", (double)bad[i], at);
+      DO(zk_cuda_adamw(&env, &a, &sum[2], 1, N, g.x, w.x, m.x, v.x, w16.h, lost, true, sums));
+      bool untouched = same(&w, &w0, N) && same(&m, &m0, N) && same(&v, &v0, N) && same(&g, &g0, N);
+      for (int k = 0; k < N; k++) untouched &= w16.h[k] == 0x5a5a;
+      cr_assert(untouched == (bad[i] != 0) && *lost == 0, "adamw, %g in sum %d", (double)bad[i], at);
       memcpy(w.x, w0.x, N * sizeof *w.x);
       memcpy(m.x, m0.x, N * sizeof *m.x);
       memcpy(g.x, g0.x, N * sizeof *g.x);
-      zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .momentum = 0.9f, .scale = 1}, NULL, 0, N, g.x, w.x, m.x, NULL,
-                  &lost, true, sums);
-      kept = same(&w, &w0, N) && same(&m, &m0, N) && same(&g, &g0, N);
-      cr_assert(kept == (bad[i] != 0) && lost == 0, "sgd, %g in sum %d", (double)bad[i], at);
-      free(g.block), free(w.block), free(m.block), free(v.block), free(w0.block), free(m0.block),
-          free(v0.block), free(g0.block), free(w16.block);
+      DO(zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .momentum = 0.9f, .scale = 1}, NULL, 0, N, g.x, w.x, m.x, NULL,
+                     lost, true, sums));
+      untouched = same(&w, &w0, N) && same(&m, &m0, N) && same(&g, &g0, N);
+      cr_assert(untouched == (bad[i] != 0) && *lost == 0, "sgd, %g in sum %d", (double)bad[i], at);
     }
 }
 
@@ -248,9 +258,9 @@ Test(flat, lion) {
           w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1),
           m0 = normals(n, 0, 12, 1);
       ZkLion l = {.lr = 0.1f, .b1 = 0.9f, .b2 = 0.75f, .decay = 0.01f, .scale = 0.5f};
-      double square = 64, lost = 0; /* a norm of 8, clipped to 2 */
-      zk_cuda_lion(&env, &l, clip ? &square : NULL, 2, n, g.x, w.x, m.x, w16.h, &lost, clip, ALWAYS);
-      cr_assert(lost == 0);
+      double *square = number(64), *lost = number(0); /* a norm of 8, clipped to 2 */
+      DO(zk_cuda_lion(&env, &l, clip ? square : NULL, 2, n, g.x, w.x, m.x, w16.h, lost, clip, ALWAYS));
+      cr_assert(*lost == 0);
       for (int64_t i = 0; i < n; i++) {
         double d = (clip ? 0.5 * 2 / (8 + 1e-6) : 0.5) * (double)g0.x[i];
         double c = (double)l.b1 * (double)m0.x[i] + (1 - (double)l.b1) * d, sign = (c > 0) - (c < 0);
@@ -263,8 +273,6 @@ Test(flat, lion) {
         EACH_ASSERT(g.x[i] == (clip ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
       }
       cr_assert(w.x[n] == MARK && m.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
-      free(g.block), free(w.block), free(m.block), free(w16.block), free(w0.block), free(g0.block),
-          free(m0.block);
     }
   }
 }
@@ -273,50 +281,50 @@ Test(flat, update) {
   EACH_LENGTH(n) {
     Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), w16 = halves(n, shift),
         w0 = normals(n, 0, 11, 1);
-    double lost = 0, sum = INFINITY;
-    zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, &lost, (ZkIfFinite){&sum, 1});
+    double *lost = number(0), *sum = number(INFINITY);
+    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, lost, (ZkIfFinite){sum, 1}));
     cr_assert(!memcmp(w.x, w0.x, (size_t)n * sizeof *w.x), "an update of a step that has none");
-    zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, &lost, ALWAYS);
+    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, lost, ALWAYS));
     for (int64_t i = 0; i < n; i++) {
       double want = 0.75 * (double)w0.x[i] + (g.x[i] > 1 ? 1 : g.x[i] < 1 ? -1 : 0);
       EACH_ASSERT(close_to(w.x[i], want, 0.3) && w16.h[i] == rounded(w.x[i]), "w[%lld]", (long long)i);
     }
-    cr_assert(lost == 0 && w.x[n] == MARK && w16.h[n] == 77);
+    cr_assert(*lost == 0 && w.x[n] == MARK && w16.h[n] == 77);
     if (n) w.x[n / 2] = INFINITY;
-    zk_cuda_update(&env, &mixed, n, g.x, w.x, NULL, &lost, ALWAYS);
-    cr_assert(lost == (n > 0));
-    free(g.block), free(w.block), free(w16.block), free(w0.block);
+    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, NULL, lost, ALWAYS));
+    cr_assert(*lost == (n > 0));
   }
 }
 
 Test(flat, average) {
   EACH_LENGTH(n) {
     Mem w = normals(n, shift, 11, 1), a = normals(n, shift, 12, 1), a0 = normals(n, 0, 12, 1);
-    double sum = INFINITY;
-    zk_cuda_average(&env, n, 0.7f, w.x, a.x, (ZkIfFinite){&sum, 1});
+    double *sum = number(INFINITY);
+    DO(zk_cuda_average(&env, n, 0.7f, w.x, a.x, (ZkIfFinite){sum, 1}));
     cr_assert(!memcmp(a.x, a0.x, (size_t)n * sizeof *a.x), "an average without an update");
-    zk_cuda_average(&env, n, 0.7f, w.x, a.x, ALWAYS);
+    DO(zk_cuda_average(&env, n, 0.7f, w.x, a.x, ALWAYS));
     for (int64_t i = 0; i < n; i++) {
       double want = (double)0.7f * (double)a0.x[i] + (1 - (double)0.7f) * (double)w.x[i];
       EACH_ASSERT(close_to(a.x[i], want, 1), "a[%lld]", (long long)i);
     }
     cr_assert(w.x[n] == MARK && a.x[n] == MARK);
-    free(w.block), free(a.block), free(a0.block);
   }
 }
 
 /* Rates of optimizer `which`, times what its group has, out of memory. */
 Test(flat, rates_of_a_step) {
-  ZkStepState now = {.step = 3, .of = {{9, 9, 9}, {0.5f, 0.25f, 2}, {7, 7, 7}}};
-  ZkEnv at = env;
-  float g[3] = {1, 1, 1}, w[3] = {0, 0, 0}, m = 0, v = 0, n = 0;
-  at.step_state = &now;
-  zk_cuda_sgd(&at, &(ZkSgd){.lr = 1, .scale = 1, .times = 4, .which = 1}, NULL, 0, 1, &g[0], &w[0], NULL,
-              NULL, NULL, false, ALWAYS);
-  zk_cuda_lion(&at, &(ZkLion){.lr = 1, .scale = 1, .times = 4, .which = 1}, NULL, 0, 1, &g[1], &w[1], &n,
-               NULL, NULL, false, ALWAYS);
-  zk_cuda_adamw(&at, &(ZkAdamW){.lr = 1, .scale = 1, .times = 4, .which = 1, .step = 1}, NULL, 0, 1, &g[2],
-                &w[2], &m, &v, NULL, NULL, false, ALWAYS);
+  static const ZkStepState rates = {.step = 3, .of = {{9, 9, 9}, {0.5f, 0.25f, 2}, {7, 7, 7}}};
+  ZkStepState *now = keep(sizeof *now);
+  float *g = keep(3 * sizeof *g), *w = keep(3 * sizeof *w), *state = keep(3 * sizeof *state);
+  *now = rates;
+  for (int i = 0; i < 3; i++) g[i] = 1, w[i] = state[i] = 0;
+  env.step_state = now;
+  DO(zk_cuda_sgd(&env, &(ZkSgd){.lr = 1, .scale = 1, .times = 4, .which = 1}, NULL, 0, 1, &g[0], &w[0], NULL,
+                 NULL, NULL, false, ALWAYS));
+  DO(zk_cuda_lion(&env, &(ZkLion){.lr = 1, .scale = 1, .times = 4, .which = 1}, NULL, 0, 1, &g[1], &w[1],
+                  &state[0], NULL, NULL, false, ALWAYS));
+  DO(zk_cuda_adamw(&env, &(ZkAdamW){.lr = 1, .scale = 1, .times = 4, .which = 1, .step = 1}, NULL, 0, 1,
+                   &g[2], &w[2], &state[1], &state[2], NULL, NULL, false, ALWAYS));
   cr_assert(w[0] == -2 && w[1] == -2 && w[2] == -0.5f, "%g %g %g", (double)w[0], (double)w[1], (double)w[2]);
 }
 
@@ -327,10 +335,10 @@ Test(flat, sgd) {
           w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1),
           m0 = normals(n, 0, 12, 1);
       ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
-      double square = 64, lost = 0; /* a norm of 8, clipped to 2 */
-      zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h, &lost,
-                  momentum, ALWAYS);
-      cr_assert(lost == 0);
+      double *square = number(64), *lost = number(0); /* a norm of 8, clipped to 2 */
+      DO(zk_cuda_sgd(&env, &s, momentum ? square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h, lost,
+                     momentum, ALWAYS));
+      cr_assert(*lost == 0);
       for (int64_t i = 0; i < n; i++) {
         double d = (momentum ? 1 / (8 + 1e-6) : 0.5) * (double)g0.x[i];
         if (momentum) d += (double)s.momentum * (double)m0.x[i];
@@ -341,8 +349,6 @@ Test(flat, sgd) {
         EACH_ASSERT(g.x[i] == (momentum ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
       }
       cr_assert(w.x[n] == MARK && m.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
-      free(g.block), free(w.block), free(m.block), free(w16.block), free(w0.block), free(g0.block),
-          free(m0.block);
     }
   }
 }
@@ -351,7 +357,7 @@ Test(flat, sgd) {
 Test(flat, gather_rows) {
   enum { N = 700, FROM = 90 };
   static const size_t bytes[] = {2, 6, 4, 12, 16, 48};
-  int32_t map[N];
+  int32_t *map = keep(N * sizeof *map);
   for (int i = 0; i < N; i++) map[i] = i % 7 == 3 ? -1 : i * 31 % FROM;
   for (size_t b = 0; b < 2 * (sizeof bytes / sizeof *bytes); b++) {
     size_t row = bytes[b / 2], shift = b % 2 && row % 16 ? 4 : 0;
@@ -360,11 +366,10 @@ Test(flat, gather_rows) {
     char *y = (char *)to.x + shift, zeros[48] = {0};
     float behind;
     memcpy(&behind, y + N * row, sizeof behind);
-    zk_cuda_gather_rows(&env, N, row, map, x, y);
+    DO(zk_cuda_gather_rows(&env, N, row, map, x, y));
     for (int i = 0; i < N; i++)
       EACH_ASSERT(!memcmp(y + (size_t)i * row, map[i] < 0 ? zeros : x + (size_t)map[i] * row, row),
                   "row %d of %zu bytes", i, row);
     cr_assert(!memcmp(&behind, y + N * row, sizeof behind));
-    free(from.block), free(to.block);
   }
 }

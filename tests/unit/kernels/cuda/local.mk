@@ -6,40 +6,46 @@ check_PROGRAMS += tests/unit/test-kernels-cuda
 TESTS += tests/unit/test-kernels-cuda
 endif
 endif
-tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h \
+# Cases for kernels of GPUs: emulated here, and on a GPU in tests/gpu.
+gpu_cases = tests/unit/kernels/conform.h \
   tests/unit/kernels/conform.c \
   tests/unit/kernels/update.h \
+  tests/unit/kernels/attend.h \
+  tests/unit/kernels/attend.c \
+  tests/unit/kernels/attend_parts.c \
+  tests/unit/kernels/conv.c \
+  tests/unit/kernels/ew.c \
+  tests/unit/kernels/experts.c \
+  tests/unit/kernels/grouped.c \
+  tests/unit/kernels/linear.c \
+  tests/unit/kernels/move.c \
+  tests/unit/kernels/norm.c \
+  tests/unit/kernels/reduce.c \
+  tests/unit/kernels/select.c \
+  tests/unit/kernels/cuda/flat.c \
+  tests/unit/kernels/cuda/fused.h \
+  tests/unit/kernels/cuda/fused.c \
+  tests/unit/kernels/cuda/lookup.c \
+  tests/unit/kernels/cuda/norm_fused.h \
+  tests/unit/kernels/cuda/norm_fused.c \
+  tests/unit/kernels/cuda/pointwise_cases.h \
+  tests/unit/kernels/cuda/pointwise_cases.c \
+  tests/unit/kernels/cuda/products.h \
+  tests/unit/kernels/cuda/products.c \
+  tests/unit/kernels/cuda/xent.c
+tests_unit_test_kernels_cuda_SOURCES = $(gpu_cases) \
   tests/unit/kernels/cuda/emu.h \
   tests/unit/kernels/cuda/emu.c \
   tests/unit/kernels/cuda/programs.h \
   tests/unit/kernels/cuda/programs.c \
   tests/unit/kernels/cuda/norm_text.c \
-  tests/unit/kernels/cuda/norm_fused.h \
-  tests/unit/kernels/cuda/norm_fused.c \
   tests/unit/kernels/cuda/attend.c \
   tests/unit/kernels/cuda/pointwise.c \
   tests/unit/kernels/cuda/dot.c \
   tests/unit/kernels/cuda/dot_trial.c \
   tests/unit/kernels/cuda/emulator.c \
-  tests/unit/kernels/cuda/flat.c \
   tests/unit/kernels/cuda/host.c \
-  tests/unit/kernels/cuda/lookup.c \
-  tests/unit/kernels/cuda/xent.c \
-  tests/unit/kernels/cuda/fused.h \
-  tests/unit/kernels/cuda/fused.c \
-  tests/unit/kernels/cuda/fused_lt.c \
-  tests/unit/kernels/attend_parts.c \
-  tests/unit/kernels/attend.h \
-  tests/unit/kernels/attend.c \
-  tests/unit/kernels/ew.c \
-  tests/unit/kernels/move.c \
-  tests/unit/kernels/norm.c \
-  tests/unit/kernels/reduce.c \
-  tests/unit/kernels/select.c \
-  tests/unit/kernels/experts.c \
-  tests/unit/kernels/grouped.c \
-  tests/unit/kernels/conv.c \
-  tests/unit/kernels/linear.c
+  tests/unit/kernels/cuda/fused_lt.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)
 tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \
