@@ -565,9 +565,9 @@ static bool fold(Call *c, Val *out) {
   return true;
 }
 
-Val builtin_call(Elab *e, const ZlExpr *x) {
+Val builtin_call(Elab *e, const ZlExpr *x, const char *name) {
   Builtin op;
-  if (!find_builtin(x->call.path.part[0].s, &op)) ZB_BUG("`%s` is no operation", x->call.path.part[0].s);
+  if (!find_builtin(name, &op)) ZB_BUG("`%s` is not an operation", name);
   Call c = {.e = e, .x = x, .op = &op};
   if (x->call.label.s)
     complain(e, ZL_Z0205, x->call.label.span, "`%s` takes no label: labels name calls of blocks", c.op->name);

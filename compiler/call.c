@@ -137,7 +137,7 @@ static Args eval_args(Elab *e, const ZlExpr *x, const ZlBlock *b) {
 
 /* ---- fitting them to the signature --------------------------------------------------------------------- */
 /* `real` in a signature is any floating type: a block works in the precision it is given. */
-static bool elem_fits(const ZgType *want, const ZgType *have) {
+bool elem_fits(const ZgType *want, const ZgType *have) {
   if (want->elem == ZG_REAL) return is_float(have);
   return want->elem == have->elem && (want->elem != ZG_INDEX || want->of == have->of);
 }

@@ -24,7 +24,28 @@ static void after(const ZcOptions *opt, const char *pass, const ZgGraph *g) {
   if (opt->after) opt->after(opt->arg, pass, g);
 }
 
+/* ---- names of operations --------------------------------------------------------------------------------- */
+/* A block of an operation's name would compute something else wherever the operation was meant. */
+static void hides_none(ZlDiags *d, ZlBlock *const *blocks, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    ZlName name = blocks[i]->name;
+    if (!is_builtin(name.s)) continue;
+    ZlDiag *g = zl_report(d, ZL_Z0114, name.span, "block `%s` hides the operation `%s`", name.s, name.s);
+    zl_help(g, "give the block another name, `my_%s`", name.s);
+  }
+}
+
+static void no_block_hides(const ZlProgram *p, ZlDiags *d) {
+  for (uint32_t i = 0; i < p->nfiles; i++) {
+    const ZlFile *f = p->files[i];
+    hides_none(d, f->blocks, f->nblocks);
+    for (uint32_t k = 0; k < f->nmodels; k++) hides_none(d, f->models[k]->blocks, f->models[k]->nblocks);
+  }
+}
+
+/* ---- all passes ------------------------------------------------------------------------------------------ */
 ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
+  no_block_hides(p, d);
   ZgGraph *g = zc_elaborate(a, s, d, p, opt);
   if (!g) return NULL;
   after(opt, "elab", g);
@@ -40,7 +61,7 @@ ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const Zc
   return g;
 }
 
-/* ---- zc --check ---- */
+/* ---- zc --check ------------------------------------------------------------------------------------------ */
 static void check_alone(Elab *e, ZlBlock *const *blocks, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     if (!e->uses[blocks[i]->number].seen) call_block_alone(e, blocks[i]);
@@ -48,6 +69,7 @@ static void check_alone(Elab *e, ZlBlock *const *blocks, uint32_t n) {
 
 void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
   const ZlFile *f = p->files[0];
+  no_block_hides(p, d);
   zl_check_recipes(p, d);
   Elab e;
   if (opt->model && !zl_model(p, d, opt->model)) return;

@@ -247,6 +247,8 @@ bool is_float(const ZgType *t);
 
 /* ---- call.c, builtin.c --------------------------------------------------------------------------------- */
 void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out);
+bool elem_fits(const ZgType *want,
+               const ZgType *have); /* does a value's element type do for a declared one? */
 /* `axis` in the block that is instantiated: for this call alone. */
 void call_axes(Elab *e, const ZlStmt *s);
 /* Instantiates a block that nobody calls, with axes of its own. */
@@ -254,7 +256,7 @@ void call_block_alone(Elab *e, const ZlBlock *b);
 bool is_builtin(const char *name);
 uint32_t builtin_results(const char *name); /* how many values it gives; of no operation: 1 */
 uint32_t builtin_names(const char **out, uint32_t max);
-Val builtin_call(Elab *e, const ZlExpr *x);
+Val builtin_call(Elab *e, const ZlExpr *x, const char *name); /* of that operation */
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);
 Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax);
 

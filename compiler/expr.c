@@ -277,6 +277,13 @@ static void no_such_call(Elab *e, const ZlExpr *x) {
   zl_report_no_block(e->prog, e->diags, e->frame->scope, &x->call.path, names, n);
 }
 
+/* The operation that a call names, by itself or as one of a namespace that has no block of that name; or NULL. */
+static const char *operation(const Elab *e, const ZlPath *path) {
+  const char *name = path->part[path->n - 1].s;
+  bool seen = path->n == 1 || (path->n == 2 && zl_find_use(e->frame->scope.file, path->part[0].s));
+  return seen && is_builtin(name) ? name : NULL;
+}
+
 Val expr_eval(Elab *e, const ZlExpr *x) {
   Val v;
   return expr_eval_many(e, x, &v, 1) ? v : poison();
@@ -285,13 +292,14 @@ Val expr_eval(Elab *e, const ZlExpr *x) {
 bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
   uint32_t have = 1;
   if (!elab_spend(e, ELAB_WORK, 1, x->span)) return false;
-  bool one = x->kind == ZL_E_CALL && x->call.path.n == 1;
   const ZlBlock *b = NULL;
+  const char *op = NULL;
   if (x->kind == ZL_E_CALL) {
     b = zl_find_block(e->prog, e->frame->scope, &x->call.path);
-    if (b) have = b->nresults;
+    op = b ? NULL : operation(e, &x->call.path);
   }
-  if (!b && one) have = builtin_results(x->call.path.part[0].s);
+  if (b) have = b->nresults;
+  if (op) have = builtin_results(op);
   if (have != want) {
     complain(e, ZL_Z0205, x->span, "%u value%s wanted here, found %u", want, want == 1 ? " is" : "s are",
              have);
@@ -310,8 +318,8 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
   }
   if (b) {
     call_block(e, x, b, out);
-  } else if (one && is_builtin(x->call.path.part[0].s)) {
-    *out = builtin_call(e, x);
+  } else if (op) {
+    *out = builtin_call(e, x, op);
     for (uint32_t i = 1; i < have; i++) out[i] = val_result(e, *out, (int)i);
   } else {
     no_such_call(e, x);

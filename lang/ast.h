@@ -119,7 +119,7 @@ typedef enum {
   /* in models only: */
   ZL_S_AXIS,   /* axis batch, embed = width */
   ZL_S_INPUT,  /* input tokens: index(vocab)[batch, seq] */
-  ZL_S_OUTPUT, /* output logits = expr; binds the name too */
+  ZL_S_OUTPUT, /* output logits = expr, output logits: real[batch, seq, vocab] = expr; binds the name too */
   ZL_S_LOSS    /* loss expr per expr, loss name = expr per expr */
 } ZlStmtKind;
 
@@ -194,6 +194,8 @@ struct ZlStmt {
     } input;
     struct {
       ZlName name;
+      bool typed;
+      ZlTypeExpr type; /* where it is typed */
       ZlExpr *value;
     } output;
     struct {
@@ -376,6 +378,8 @@ typedef struct {
 ZlScope zl_block_scope(const ZlBlock *b); /* of a block's body */
 ZlScope zl_model_scope(const ZlModel *m); /* of a model's body */
 
+/* `use` of a file by its alias; NULL if there is none. */
+const ZlUse *zl_find_use(const ZlFile *f, const char *alias);
 /* The block a call's path names: `Name` among the blocks of the model, then of the file; `ns.Name` in the
  * file that `use` calls ns. NULL if there is none (a primitive op, perhaps); says nothing. */
 const ZlBlock *zl_find_block(const ZlProgram *p, ZlScope scope, const ZlPath *path);

@@ -156,8 +156,6 @@ void zl_put_weights(ZbText *out, const ZlWeights *w);
 void zl_put_expr(ZbText *out, const ZlExpr *e); /* ast.c */
 
 /* ---- name.c ---- */
-/* `use` of a file by its alias; NULL if there is none. */
-const ZlUse *zl_find_use(const ZlFile *f, const char *alias);
 /* Adds "did you mean `x`?" when some of the names is near. */
 void zl_help_nearest(ZlDiag *d, const char *name, const char *const *names, size_t n); /* diag.c */
 void zl_help_nearest_of(ZlDiag *d, ZbArena *a, const char *name, ZlNames names);

@@ -134,6 +134,12 @@ static void compute(const Run *r, const ZgSegment *s, const ZgNode *n, Frame *f)
   kernel(&env, &call);
 }
 
+static void round_all(const Run *r, const ZgType *t, void *data) {
+  if (t->elem == ZG_INDEX || t->elem == ZG_I32) return;
+  double *x = data;
+  for (int64_t i = interp_elements(r->m, t); i-- > 0;) x[i] = (float)x[i];
+}
+
 /* One node of iteration `it`; `in` and `out` are what is carried towards the node's half: values forward,
  * cotangents backward. */
 static void play(Run *r, const ZgSegment *s, const ZgNode *n, Frame *f, uint32_t it, Carried *in,
@@ -164,8 +170,11 @@ static void play(Run *r, const ZgSegment *s, const ZgNode *n, Frame *f, uint32_t
   case ZG_OP_LOSS_DEN: m->den[k] += *(double *)x; break;
   case ZG_OP_AUX: m->aux += *(double *)x; break;
   case ZG_OP_OUTPUT: copy_out(r, t, x, m->output[k]); break;
+  case ZG_OP_MEASURE: break;
   default: compute(r, s, n, f);
   }
+  for (int i = 0; m->rounds && i < n->nout; i++)
+    round_all(r, &s->values[n->out + i].type, f->value[n->out + i]);
 }
 
 static Carried carried(const Run *r, uint32_t n) { return (Carried){ZB_NEWN(r->a, double *, n + 1)}; }

@@ -14,6 +14,7 @@ typedef struct {
   double **input;  /* by input: numbers or ids */
   double **output; /* by output, after a run */
   int64_t *nparam; /* elements over all iterations */
+  bool rounds;     /* what a node makes is rounded to f32, so that what overflows there does so here */
   double loss, num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES], aux;
 } Interp;
 

@@ -7,6 +7,7 @@ tests_unit_test_compiler_grad_SOURCES = \
   tests/unit/compiler/grad/interp.h \
   tests/unit/graph/make.c \
   tests/unit/graph/make.h \
+  tests/unit/compiler/grad/library.c \
   tests/unit/compiler/grad/models.c \
   tests/unit/compiler/grad/numbers.c \
   tests/unit/compiler/grad/ops.c \

@@ -42,7 +42,7 @@ Test(fuse, llama3_layer) {
   Plan q = plan_of(m.g, sizes);
   expect_pointwise(q.p, "layer", ZP_FWD,
                    "mul, 2 in, 1 out\nadd, 2 in, 1 out\nmul, 2 in, 1 out\n"
-                   "fill neg exp add div mul mul, 2 in, 1 out\n" /* silu(gate) * up */
+                   "sigmoid mul mul, 2 in, 1 out\n" /* silu(gate) * up */
                    "add, 2 in, 1 out\n");
   /* of the gated product: itself again and the gradients of both factors, one pass over three tensors */
   const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
