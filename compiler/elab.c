@@ -351,11 +351,39 @@ static bool room_for_io(Elab *e, ZlSpan span) {
   return false;
 }
 
+/* The order of the axes of `t` in which `type` writes them; NULL if that is the one of the type itself. */
+static const uint8_t *written(Elab *e, const ZlTypeExpr *type, const ZgType *t) {
+  uint8_t *order = ZB_NEWN(e->g->arena, uint8_t, ZG_MAX_AXES);
+  bool other = false;
+  for (uint32_t i = 0; i < type->axes.n && i < t->naxes; i++) {
+    uint16_t axis = 0;
+    axis_find(e, type->axes.at[i].s, &axis);
+    while (t->axis[order[i]] != axis && order[i] + 1 < t->naxes) order[i]++;
+    other |= order[i] != i;
+  }
+  return other ? order : NULL;
+}
+
+/* What is elementwise in an input is in files as that is; else NULL. */
+static const uint8_t *input_order(const Elab *e, uint32_t v) {
+  const ZgSegment *s = &e->g->segments[e->seg];
+  for (;;) {
+    const ZgNode *n = &s->nodes[s->values[v].node];
+    if (n->op == ZG_OP_INPUT) return e->g->inputs[n->opt[0]].order;
+    if (zg_op_info[n->op].kind != ZG_EW) return NULL;
+    int k = 0;
+    while (k < n->nin && s->values[n->in[k]].type.naxes < s->values[v].type.naxes) k++;
+    if (k == n->nin) return NULL;
+    v = n->in[k];
+  }
+}
+
 static void do_input(Elab *e, const ZlStmt *s) {
   ZgIo io = {.name = zb_strdup(e->g->arena, s->input.name.s)};
   Val v = {.kind = VAL_POISON};
   if (room_for_io(e, s->span) && type_resolve(e, &s->input.type, &io.type)) {
     ZgNode n = {.op = ZG_OP_INPUT, .opt = {e->g->ninputs}};
+    io.order = written(e, &s->input.type, &io.type);
     ZB_PUSH(e->g->arena, e->g->inputs, e->g->ninputs, io);
     v = place_node(e, s->input.name.span, n, NULL, NULL);
     const ZgSegment *seg = &e->g->segments[e->seg];
@@ -370,17 +398,35 @@ static void do_input(Elab *e, const ZlStmt *s) {
   name_find(e, s->input.name.s)->shared = true;
 }
 
+/* Is an output as it is declared? */
+static bool output_fits(Elab *e, const ZlStmt *s, const ZgType *have, ZgType *want) {
+  if (!type_resolve(e, &s->output.type, want)) return false;
+  ZgType axes = *want;
+  axes.elem = have->elem;
+  axes.of = have->of;
+  if (elem_fits(want, have) && zg_type_eq(&axes, have)) return true;
+  ZlDiag *d = complain(e, ZL_Z0207, s->output.value->span, "output `%s` is %s here, but is declared %s",
+                       s->output.name.s, type_text(e, have), type_text(e, want));
+  zl_also(d, s->output.type.span, "declared here");
+  return false;
+}
+
 static void do_output(Elab *e, const ZlStmt *s) {
   Val v = expr_eval(e, s->output.value);
+  ZgType want;
   v = val_tensor(e, s->output.value->span, v, ZG_REAL);
   name_bind(e, s->output.name, v);
   if (v.kind == VAL_POISON || !room_for_io(e, s->span)) return;
+  if (s->output.typed && !output_fits(e, s, &v.type, &want)) return;
   ZgIo io = {.name = zb_strdup(e->g->arena, s->output.name.s), .type = v.type};
   ZgNode n = {.op = ZG_OP_OUTPUT, .nin = 1, .opt = {e->g->noutputs}};
   ZB_PUSH(e->g->arena, e->g->outputs, e->g->noutputs, io);
   place_node(e, s->output.name.span, n, &v, NULL);
   const ZgSegment *seg = &e->g->segments[e->seg];
-  e->g->outputs[e->g->noutputs - 1].loc = seg->nodes[seg->nnodes - 1].loc;
+  const ZgNode *sink = &seg->nodes[seg->nnodes - 1];
+  ZgIo *out = &e->g->outputs[e->g->noutputs - 1];
+  out->loc = sink->loc;
+  out->order = s->output.typed ? written(e, &s->output.type, &v.type) : input_order(e, sink->in[0]);
 }
 
 static Val wanted_real(Elab *e, const ZlExpr *x, const char *what) {

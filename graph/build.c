@@ -203,10 +203,13 @@ const char *zg_type_text(const ZgGraph *g, ZbArena *a, const ZgType *t) {
   return s;
 }
 
-void zg_type_put(const ZgGraph *g, ZbText *b, const ZgType *t) {
+void zg_type_put(const ZgGraph *g, ZbText *b, const ZgType *t) { zg_io_put(g, b, &(ZgIo){.type = *t}); }
+
+void zg_io_put(const ZgGraph *g, ZbText *b, const ZgIo *io) {
+  const ZgType *t = &io->type;
   zb_text_add(b, "%s", zg_elem_name[t->elem]);
   if (t->elem == ZG_INDEX) zb_text_add(b, "(%s)", g->axes[t->of].name);
   for (int i = 0; i < t->naxes && i < ZG_MAX_AXES; i++)
-    zb_text_add(b, "%s%s", i ? ", " : "[", g->axes[t->axis[i]].name);
+    zb_text_add(b, "%s%s", i ? ", " : "[", g->axes[t->axis[zg_io_axis(io, i)]].name);
   if (t->naxes) zb_text_put(b, "]", 1);
 }

@@ -28,7 +28,8 @@
   X(20, IGNO, 8, ZG_MAX_KEYS)                                                                                \
   X(21, LOSS, 8, ZG_MAX_LOSSES)                                                                              \
   X(22, STAT, 8, 1 << 20)                                                                                    \
-  X(23, STEP, 16, 1 << 22)
+  X(23, STEP, 16, 1 << 22)                                                                                   \
+  X(24, ORDR, 12, ZG_MAX_IO)
 
 enum {
 #define X(kind, name, record, most) SEC_##name = kind,
@@ -39,11 +40,11 @@ enum {
 #define ZSG_MAGIC "ZSG\x1a"
 enum {
   ZSG_MAJOR = 1,
-  ZSG_MINOR = 3,   /* of a file with states; 2: names of losses; 1: other optional sections; without them 0 */
-  ZSG_HEADER = 64, /* bytes; then the directory */
-  ZSG_ENTRY = 32,  /* bytes of a directory entry */
-  ZSG_KINDS = 17,  /* 1 to this: in every file */
-  ZSG_ALL_KINDS = 23, /* the others: where they have records */
+  ZSG_MINOR = 4,      /* with ORDR; 3: with states; 2: names of losses; 1: other optional sections; else 0 */
+  ZSG_HEADER = 64,    /* bytes; then the directory */
+  ZSG_ENTRY = 32,     /* bytes of a directory entry */
+  ZSG_KINDS = 17,     /* 1 to this: in every file */
+  ZSG_ALL_KINDS = 24, /* the others: where they have records */
   ZSG_REQUIRED = 1,   /* flag of a section that a reader must know */
   ZSG_OP_VERSION = 1, /* of every op so far */
   ZSG_MAX_STRING = 255,

@@ -135,7 +135,10 @@ typedef struct {
   const char *name;
   ZgType type;
   uint32_t loc;
+  const uint8_t *order; /* as ZgParam's: of the axes in files; NULL: as in the type */
 } ZgIo;
+/* The position in type.axis of the i-th axis of an input or output as it is written. */
+static inline int zg_io_axis(const ZgIo *io, int i) { return io->order ? io->order[i] : i; }
 
 typedef struct { /* one of several losses, or one that has a name */
   const char *name;
@@ -221,6 +224,7 @@ ZgType zg_type_minus(const ZgType *a, const uint16_t *axes, int n);
 /* "real[batch, seq, embed]" into arena memory. */
 const char *zg_type_text(const ZgGraph *g, ZbArena *a, const ZgType *t);
 void zg_type_put(const ZgGraph *g, ZbText *out, const ZgType *t); /* the same, appended to `out` */
+void zg_io_put(const ZgGraph *g, ZbText *out, const ZgIo *io);    /* its type, axes as they are written */
 
 /* ---- infer.c ------------------------------------------------------------------------------------------- */
 /* Result types of node `n` whose operands have types in[0..n->nin); `hint` as for zg_node_add. False with a

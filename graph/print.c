@@ -63,7 +63,7 @@ static void put_tables(const ZgGraph *g, ZbText *b) {
   for (uint32_t i = 0; i < g->ninputs + g->noutputs; i++) {
     const ZgIo *io = i < g->ninputs ? &g->inputs[i] : &g->outputs[i - g->ninputs];
     zb_text_add(b, "%s %s: ", i < g->ninputs ? "input" : "output", io->name);
-    zg_type_put(g, b, &io->type);
+    zg_io_put(g, b, io);
     put_loc(g, b, io->loc);
     zb_text_add(b, "\n");
   }

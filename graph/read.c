@@ -291,6 +291,23 @@ static bool read_io(Reader *r) {
   return true;
 }
 
+static bool read_orders(Reader *r) {
+  ZgGraph *g = r->g;
+  for (uint32_t i = 0, least = 0; i < count(r, SEC_ORDR); i++) {
+    const uint8_t *p = record(r, SEC_ORDR, i);
+    uint32_t k = u32_at(p);
+    if (k < least || k >= g->ninputs + g->noutputs) return FAIL(r, "order %u is of no input or output", i);
+    least = k + 1;
+    ZgIo *io = k < g->ninputs ? &g->inputs[k] : &g->outputs[k - g->ninputs];
+    if (!all_zero(p + 4 + io->type.naxes, ZG_MAX_AXES - io->type.naxes))
+      return FAIL(r, "%s: the order of its axes is not an order", io->name);
+    uint8_t *order = ZB_NEWN(r->a, uint8_t, ZG_MAX_AXES);
+    memcpy(order, p + 4, ZG_MAX_AXES);
+    io->order = order;
+  }
+  return true;
+}
+
 static bool read_losses(Reader *r) {
   ZgGraph *g = r->g;
   g->nlosses = count(r, SEC_LOSS);
@@ -454,8 +471,8 @@ ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err) {
   r.g = ZB_NEW(a, ZgGraph);
   r.g->arena = a;
   if (!read_strings(&r) || !read_small_tables(&r) || !read_types(&r) || !read_params(&r) ||
-      !read_states(&r) || !read_regions(&r) || !read_io(&r) || !read_losses(&r) || !read_segments(&r) ||
-      !read_foreign(&r) || !read_config(&r))
+      !read_states(&r) || !read_regions(&r) || !read_io(&r) || !read_orders(&r) || !read_losses(&r) ||
+      !read_segments(&r) || !read_foreign(&r) || !read_config(&r))
     return NULL;
   ZbErr why;
   if (!zg_verify(r.g, &why)) {

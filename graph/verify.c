@@ -91,11 +91,20 @@ static bool check_axes(Ctx *c) {
   return check_unique(c, "tag", g->tags, g->ntags);
 }
 
+static bool is_order(const uint8_t *order, int n) {
+  unsigned seen = 0;
+  for (int i = 0; i < n; i++)
+    if (order[i] < n) seen |= 1u << order[i];
+  return seen == (1u << n) - 1;
+}
+
 static bool check_io(Ctx *c, const char *what, const ZgIo *io, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     if (!check_name(c, what, i, io[i].name, "")) return false;
     if (!type_ok(c->g, &io[i].type) || io[i].loc >= c->g->nlocs)
       return FAIL(c, "%s %s has no valid type", what, io[i].name);
+    if (io[i].order && !is_order(io[i].order, io[i].type.naxes))
+      return FAIL(c, "%s %s: the order of its axes is not an order", what, io[i].name);
   }
   CHECK_UNIQUE(c, what, io, n, name, names);
   return true;
@@ -130,16 +139,13 @@ static bool check_param(Ctx *c, uint32_t i) {
   if (!check_name(c, "parameter", i, p->path, ".*")) return false;
   if (!type_ok(g, &p->type) || p->type.elem != ZG_REAL)
     return FAIL(c, "parameter %s has no valid type", p->path);
-  unsigned seen = 0;
-  for (int a = 0; a < p->type.naxes; a++) {
-    if (p->order[a] < p->type.naxes) seen |= 1u << p->order[a];
+  for (int a = 0; a < p->type.naxes; a++)
     if (g->axes[p->type.axis[a]].size == 0)
       return FAIL(c, "parameter %s has the data axis %s", p->path, g->axes[p->type.axis[a]].name);
-  }
   uint64_t elements;
   if (!zg_elements(g, &p->type, &elements))
     return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
-  if (seen != (1u << p->type.naxes) - 1)
+  if (!is_order(p->order, p->type.naxes))
     return FAIL(c, "parameter %s: the order of its axes is no order", p->path);
   if (p->init > ZG_INIT_TRUNC_NORMAL || !isfinite(p->num[0]) || !isfinite(p->num[1]))
     return FAIL(c, "parameter %s has no valid initialiser", p->path);

@@ -113,6 +113,17 @@ static void put_io(Writer *w, uint32_t kind, const ZgIo *io, uint32_t n) {
   }
 }
 
+/* Of those whose axes are not written in the order of their types. */
+static void put_orders(Writer *w) {
+  const ZgGraph *g = w->g;
+  for (uint32_t i = 0; i < g->ninputs + g->noutputs; i++) {
+    const ZgIo *io = i < g->ninputs ? &g->inputs[i] : &g->outputs[i - g->ninputs];
+    if (!io->order) continue;
+    put32(w, SEC_ORDR, i);
+    for (int k = 0; k < ZG_MAX_AXES; k++) put_number(w, SEC_ORDR, 1, k < io->type.naxes ? io->order[k] : 0);
+  }
+}
+
 static void put_foreign(Writer *w) {
   const ZgGraph *g = w->g;
   for (uint32_t i = 0; i < g->nforeign; i++) {
@@ -162,6 +173,7 @@ static void put_tables(Writer *w) {
   }
   put_io(w, 0, g->inputs, g->ninputs);
   put_io(w, 1, g->outputs, g->noutputs);
+  put_orders(w);
   for (uint32_t i = 0; i < g->nlosses; i++) {
     put32(w, SEC_LOSS, string(w, g->losses[i].name));
     put32(w, SEC_LOSS, place(w, g->losses[i].loc));
@@ -242,14 +254,17 @@ static void assemble(Writer *w, ZbText *out) {
   size_t start = out->len, offset = ZSG_HEADER + n * ZSG_ENTRY;
   uint8_t header[ZSG_HEADER + ZSG_ALL_KINDS * ZSG_ENTRY] = ZSG_MAGIC, *e = header + ZSG_HEADER;
   zsg_set(header + 4, 2, ZSG_MAJOR);
-  int minor = w->section[SEC_STAT].len ? ZSG_MINOR : w->section[SEC_LOSS].len ? 2 : n > ZSG_KINDS;
+  int minor = w->section[SEC_ORDR].len   ? ZSG_MINOR
+              : w->section[SEC_STAT].len ? 3
+              : w->section[SEC_LOSS].len ? 2
+                                         : n > ZSG_KINDS;
   zsg_set(header + 6, 2, (uint64_t)minor);
   zsg_set(header + 12, 4, n);
   for (int k = 1; k <= ZSG_ALL_KINDS; k++) {
     if (!is_there(w, k)) continue;
     size_t bytes = w->section[k].len;
     zsg_set(e, 4, (uint64_t)k);
-    zsg_set(e + 4, 4, k <= ZSG_KINDS || k == SEC_STAT || k == SEC_STEP ? ZSG_REQUIRED : 0);
+    zsg_set(e + 4, 4, k <= ZSG_KINDS || k >= SEC_STAT ? ZSG_REQUIRED : 0);
     zsg_set(e + 8, 8, offset);
     zsg_set(e + 16, 8, bytes);
     zsg_set(e + 24, 8, bytes / kinds[k].record);

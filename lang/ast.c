@@ -300,7 +300,9 @@ static void put_stmt(ZbText *out, const ZlStmt *s, int depth) {
     put_type(out, &s->input.type);
     break;
   case ZL_S_OUTPUT:
-    zb_text_add(out, "output %s = ", s->output.name.s);
+    zb_text_add(out, "output %s", s->output.name.s);
+    if (s->output.typed) zb_text_add(out, ": "), put_type(out, &s->output.type);
+    zb_text_add(out, " = ");
     put_expr(out, s->output.value);
     break;
   case ZL_S_LOSS:

@@ -178,7 +178,10 @@ static void check_stmt(Form *f, const ZlStmt *s, bool last) {
     for (uint32_t i = 0; i < s->axis.ndefs; i++) check_top(f, s->axis.defs[i].size);
     break;
   case ZL_S_INPUT: unique(f, "axis", s->input.type.axes); break;
-  case ZL_S_OUTPUT: check_top(f, s->output.value); break;
+  case ZL_S_OUTPUT:
+    unique(f, "axis", s->output.type.axes);
+    check_top(f, s->output.value);
+    break;
   case ZL_S_LOSS:
     f->loss = true;
     check_loss(f, s);

@@ -274,6 +274,13 @@ stmt    : kept pdefs init tag {
             $$->output.name = $2;
             $$->output.value = $4;
           }
+        | OUTPUT IDENT ':' type '=' expr {
+            $$ = zl_statement(ps->arena, ZL_S_OUTPUT, @$);
+            $$->output.name = $2;
+            $$->output.typed = true;
+            $$->output.type = $4;
+            $$->output.value = $6;
+          }
         | LOSS expr PER expr {
             $$ = zl_statement(ps->arena, ZL_S_LOSS, @$);
             $$->loss.num = $2;

@@ -54,6 +54,10 @@ bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err);
 /* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the
  * data. */
 void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);
+/* The axes of an input or output as files have them: samples, then the others as the model writes them. And where these are in
+ * the memory of a value of it. */
+void zx_file_axes(const ZpPlan *p, const ZgIo *io, uint16_t axes[ZG_MAX_AXES]);
+void zx_axes_in_memory(const ZpPlan *p, const ZgIo *io, const ZpValue *v, int at[ZG_MAX_AXES]);
 /* Values of one sample that the model takes, as zx_data_samples wants them; 0: it has no inputs. */
 int64_t zx_sample_values(const ZpPlan *p);
 int64_t zx_engine_samples(const ZxEngine *e, int64_t step); /* that were taken when so many steps are made */

@@ -86,11 +86,11 @@ bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err) {
 
 void zx_open_inputs(ZxEngine *e) {
   if (!e->o.data) return;
-  uint64_t longest = 0; /* row of all inputs that are rounded */
+  uint64_t longest = 0; /* row of all inputs */
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZpValue *v = input_value(e, &e->p->inputs[i]);
-    uint64_t row = (uint64_t)v->size[v->type.naxes - 1];
-    if (v->elem == ZK_BF16 && row > longest) longest = row;
+    for (int a = 0; a < v->type.naxes; a++)
+      if ((uint64_t)v->size[a] > longest) longest = (uint64_t)v->size[a];
   }
   e->row = ZB_NEWN(e->a, float, longest);
   if (e->rank == 0 && !e->p->forward_only) warn_of_all(e);
@@ -116,7 +116,35 @@ static int64_t place_of(const ZxEngine *e, const ZpValue *v, int axis, int64_t i
   return piece[k].to + i - piece[k].from;
 }
 
-/* One local sample: rows of the last axis, each contiguous in the file's sample, or two pieces of it. */
+void zx_file_axes(const ZpPlan *p, const ZgIo *io, uint16_t axes[ZG_MAX_AXES]) {
+  int n = 1;
+  axes[0] = p->batch;
+  for (int i = 0; i < io->type.naxes; i++) {
+    uint16_t axis = io->type.axis[zg_io_axis(io, i)];
+    if (axis != p->batch) axes[n++] = axis;
+  }
+}
+
+void zx_axes_in_memory(const ZpPlan *p, const ZgIo *io, const ZpValue *v, int at[ZG_MAX_AXES]) {
+  uint16_t axes[ZG_MAX_AXES];
+  zx_file_axes(p, io, axes);
+  for (int i = 0; i < v->type.naxes; i++)
+    for (at[i] = 0; v->axis[at[i]] != axes[i];) at[i]++;
+}
+
+/* n values of a row of the file to every `stride`-th place. */
+static void put_row(ZxEngine *e, const ZpValue *v, int64_t n, int64_t stride, char *to) {
+  if (v->elem == ZK_BF16 && stride == 1) {
+    zk_cpu_to_bf16(e->env, n, e->row, (uint16_t *)(void *)to);
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    if (v->elem == ZK_BF16) ((uint16_t *)(void *)to)[i * stride] = zb_f32_to_bf16(e->row[i]);
+    else memcpy(to + 4 * i * stride, &e->row[i], 4);
+  }
+}
+
+/* One local sample: rows of the axis that is written last, each contiguous in the file's sample, or two pieces of it. */
 static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) {
   const ZpValue *v = input_value(e, u);
   const ZgIo *io = &e->p->graph->inputs[u->input];
@@ -125,22 +153,26 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of]
                   : io->type.elem == ZG_I32 ? ZX_ANY_I32
                                             : -1;
-  int last = v->type.naxes - 1;
-  int64_t n = 1, piece = 1;
-  for (int a = 1; a <= last; a++) n *= v->size[a];
+  int axes[ZG_MAX_AXES];
+  int64_t n = 1, piece = 1, beside[ZG_MAX_AXES]; /* of each axis: how far elements are from each other here */
+  zx_axes_in_memory(e->p, io, v, axes);
+  for (int a = v->type.naxes - 1; a > 0; a--) beside[a] = n, n *= v->size[a];
   for (int64_t done = 0; done < n; done += piece) {
-    int64_t at = 0, stride = 1, left = done;
-    for (int a = last; a > 0; a--) { /* global position of the piece's first value */
+    int64_t at = 0, stride = 1, left = done, here = 0, step = 0;
+    for (int i = v->type.naxes - 1; i > 0; i--) { /* global position of the piece's first value */
       int64_t follow;
+      int a = axes[i];
       at += place_of(e, v, a, left % v->size[a], &follow) * stride;
-      if (a == last) piece = follow;
+      here += left % v->size[a] * beside[a];
+      if (!step) step = beside[a], piece = follow;
       left /= v->size[a];
       stride *= e->p->axis_valid[v->axis[a]];
     }
-    char *out = to + (uint64_t)done * zk_elem_bytes((ZkElem)v->elem);
-    bool wide = v->elem == ZK_BF16;
-    if (!zx_data_read(&s, io->name, nth, at, piece, limit, wide ? (void *)e->row : out, e->err)) return false;
-    if (wide) zk_cpu_to_bf16(e->env, piece, e->row, (uint16_t *)(void *)out);
+    char *out = to + (uint64_t)here * zk_elem_bytes((ZkElem)v->elem);
+    bool direct = step <= 1 && v->elem != ZK_BF16;
+    if (!zx_data_read(&s, io->name, nth, at, piece, limit, direct ? (void *)out : e->row, e->err))
+      return false;
+    if (!direct) put_row(e, v, piece, step, out);
   }
   return true;
 }

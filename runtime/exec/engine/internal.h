@@ -183,7 +183,7 @@ struct ZxEngine {
   /* ---- compute: compute.c, feed.c, grads.c, optimizer.c ---- */
   ZxCalls *calls;    /* per segment */
   ZxHeldAt *held_at; /* of the running instruction's frame: as many as any segment of the stage has buckets */
-  float *row;        /* one row of real inputs, before rounding */
+  float *row;        /* one row of an input as the file has it */
   ZxClear **clear;   /* per segment, per bucket of it: what its backward does not set */
   const ZxClear *
       *first_user;   /* per held bucket: that of the backward which comes first in a step; NULL: none */

@@ -1,6 +1,6 @@
 /* Outputs of the model into a weights file. Every rank writes its parts where they belong; of ranks that have
- * the same, the first does. A part is rows along its last axis, which lie one behind the other in memory;
- * what is contiguous in the file, too, is written at once. */
+ * the same, the first does. A part is rows along the axis that is last in the file; what is contiguous in the file is written
+ * at once. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 
@@ -25,7 +25,9 @@ static bool info_of(const ZxEngine *e, const ZgIo *o, uint64_t samples, ZxTensor
     return zb_fail(err, "give it the axis `batch`, declared before its others",
                    "output `%s` cannot be written: samples are not its slowest axis", o->name);
   *t = (ZxTensorInfo){.path = o->name, .nshape = o->type.naxes, .shape = {(int64_t)samples}};
-  for (int i = 1; i < o->type.naxes; i++) t->shape[i] = p->axis_valid[o->type.axis[i]];
+  uint16_t axes[ZG_MAX_AXES];
+  zx_file_axes(p, o, axes);
+  for (int i = 1; i < o->type.naxes; i++) t->shape[i] = p->axis_valid[axes[i]];
   return true;
 }
 
@@ -54,14 +56,14 @@ static bool flush(ZxPredict *t, uint32_t output) {
   return !n || zx_weights_write(t->file, t->tensor[output], t->global, n, t->room, t->e->err);
 }
 
-/* n values from value `at` of the part belong to `global` of the tensor. */
-static bool put(ZxPredict *t, const ZxOutput *x, uint64_t at, uint64_t global, uint64_t n) {
+/* n values of the part, each `step` behind the one before, from value `at` on, belong to `global` of the tensor. */
+static bool put(ZxPredict *t, const ZxOutput *x, uint64_t at, uint64_t step, uint64_t global, uint64_t n) {
   for (uint64_t done = 0, m; done < n; done += m) {
     if ((t->n == ROOM || t->global + t->n != global + done) && !flush(t, x->output)) return false;
     if (!t->n) t->global = global + done;
     m = n - done < ROOM - t->n ? n - done : ROOM - t->n;
     for (uint64_t i = 0; i < m; i++) {
-      uint64_t from = at + done + i;
+      uint64_t from = at + (done + i) * step;
       t->room[t->n + i] = x->value->elem == ZK_BF16  ? zb_bf16_to_f32(((const uint16_t *)x->data)[from])
                           : x->value->elem == ZK_I32 ? (float)((const int32_t *)x->data)[from]
                                                      : ((const float *)x->data)[from];
@@ -91,24 +93,28 @@ static uint64_t place_in(const Places *p, uint64_t i) {
   return (uint64_t)(p->piece[k].to - p->piece[k].from) + i;
 }
 
-/* Row r of a part; padding is left out. */
-static bool put_row(ZxPredict *t, const ZxOutput *x, const Places *places, uint64_t r) {
+/* Row r of a part, along the last of `axes`, positions in memory; padding is left out. */
+static bool put_row(ZxPredict *t, const ZxOutput *x, const Places *places, const int *axes, uint64_t r) {
   const ZpValue *v = x->value;
-  int last = v->type.naxes - 1;
-  uint64_t row = (uint64_t)v->size[last], global = 0, scale = 1, left = r;
-  uint64_t room = last ? (uint64_t)t->e->p->axis_valid[v->axis[last]] : UINT64_MAX;
-  for (int a = last - 1; a >= 0; a--) {
-    uint64_t i = place_in(&places[a], left % (uint64_t)v->size[a]);
-    left /= (uint64_t)v->size[a];
-    scale *= (uint64_t)t->e->p->axis_valid[v->axis[a + 1]];
+  int last = v->type.naxes - 1, along = axes[last];
+  uint64_t beside[ZG_MAX_AXES], n = 1, global = 0, scale = 1, at = 0;
+  for (int a = last; a >= 0; a--) beside[a] = n, n *= (uint64_t)v->size[a];
+  uint64_t room = last ? (uint64_t)t->e->p->axis_valid[v->axis[along]] : UINT64_MAX;
+  for (int k = last - 1; k >= 0; k--) {
+    int a = axes[k];
+    uint64_t own = r % (uint64_t)v->size[a], i = place_in(&places[a], own);
+    r /= (uint64_t)v->size[a];
+    scale *= (uint64_t)t->e->p->axis_valid[v->axis[axes[k + 1]]];
     if (a && i >= (uint64_t)t->e->p->axis_valid[v->axis[a]]) return true;
     global += i * scale;
+    at += own * beside[a];
   }
-  for (int k = 0; k < places[last].n; k++) {
-    ZpPiece p = places[last].piece[k];
+  for (int k = 0; k < places[along].n; k++) {
+    ZpPiece p = places[along].piece[k];
     if ((uint64_t)p.to >= room) continue;
-    uint64_t keep = room - (uint64_t)p.to, n = (uint64_t)p.n < keep ? (uint64_t)p.n : keep;
-    if (!put(t, x, r * row + (uint64_t)p.from, global + (uint64_t)p.to, n)) return false;
+    uint64_t keep = room - (uint64_t)p.to, some = (uint64_t)p.n < keep ? (uint64_t)p.n : keep;
+    if (!put(t, x, at + (uint64_t)p.from * beside[along], beside[along], global + (uint64_t)p.to, some))
+      return false;
   }
   return true;
 }
@@ -118,13 +124,15 @@ static bool take(ZxEngine *e, const ZxOutput *x) {
   const ZpValue *v = x->value;
   Places places[ZG_MAX_AXES] = {{{{0, zx_first_sample(e, v, x->mb), v->size[0]}}, 1}};
   uint64_t rows = 1;
+  int axes[ZG_MAX_AXES];
   if (!speaks_for(e, v)) return true;
+  zx_axes_in_memory(e->p, &e->p->graph->outputs[x->output], v, axes);
   for (int a = 1; a < v->type.naxes; a++) {
     places[a].n = zp_view_pieces(&e->p->mesh, v, e->rank, v->axis[a], v->size[a], places[a].piece);
-    rows *= (uint64_t)v->size[a - 1];
+    rows *= (uint64_t)v->size[axes[a - 1]];
   }
   for (uint64_t r = 0; r < rows; r++)
-    if (!put_row(t, x, places, r)) return false;
+    if (!put_row(t, x, places, axes, r)) return false;
   return flush(t, x->output);
 }
 

@@ -87,6 +87,7 @@ static Make whole(void) {
   static ZgUpdateStep steps[] = {
       {ZG_OP_FILL, 0, 0, 0, 0.25}, {ZG_OP_MUL, 1, 2, 0, 0}, {ZG_OP_ADD, 0, 3, 0, 0}};
   static const ZgUpdate update = {3, steps};
+  static const uint8_t order[ZG_MAX_AXES] = {2, 0, 1};
   Make m = make_sample();
   m.g->params[0].state = m.g->params[1].state = true;
   m.g->params[1].update = &update;
@@ -101,6 +102,7 @@ static Make whole(void) {
   }
   zg_config_add(m.g, "hf", "hidden_size", "4");
   zg_ignored_add(m.g, "hf", "*.bias");
+  m.g->outputs[0].order = order;
   return m;
 }
 

@@ -130,7 +130,7 @@ Test(file, states) {
   cr_assert(zg_verify(m.g, &err), "%s", err.text);
   ZB_ASSERT(zg_write(m.g, &t, NULL));
   const uint8_t *entry = (uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
-  cr_expect(t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 2);
+  cr_expect(t.s[6] == 3 && t.s[12] == ZSG_KINDS + 2);
   cr_expect(zsg_get(entry, 4) == SEC_STAT && zsg_get(entry + 4, 4) == ZSG_REQUIRED);
   cr_expect(zsg_get(entry + ZSG_ENTRY, 4) == SEC_STEP && zsg_get(entry + ZSG_ENTRY + 4, 4) == ZSG_REQUIRED);
   ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
@@ -165,6 +165,46 @@ Test(file, states) {
   zb_text_free(&after);
   zb_arena_free(m.a);
 }
+
+/* Axes that are not written in the order of their numbers: readers that do not know that must not read it. */
+Test(file, orders) {
+  Make m = make_sample();
+  ZbText t = {0}, again = {0}, shown = {0};
+  ZbErr err;
+  ZgIo *io = &m.g->outputs[0];
+  io->order = (const uint8_t[ZG_MAX_AXES]){2, 0, 1};
+  cr_assert(zg_verify(m.g, &err), "%s", err.text);
+  ZB_ASSERT(zg_write(m.g, &t, NULL));
+  const uint8_t *entry = (uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
+  cr_expect(t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 1);
+  cr_expect(zsg_get(entry, 4) == SEC_ORDR && zsg_get(entry + 4, 4) == ZSG_REQUIRED);
+  ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
+  cr_assert(g, "%s", err.text);
+  cr_expect(!g->inputs[0].order && zg_io_axis(&g->outputs[0], 0) == 2 && zg_io_axis(&g->outputs[0], 2) == 1);
+  ZB_ASSERT(zg_write(g, &again, NULL));
+  cr_expect(t.len == again.len && !memcmp(t.s, again.s, t.len));
+  zg_print(g, ZG_NONE, &shown);
+  cr_expect(strstr(shown.s, "output logits: real[vocab, batch, seq]"), "%s", shown.s);
+  static const struct {
+    int at, value;
+    const char *why;
+  } bad[] = {{0, 9, "order 0 is of no input or output"},
+             {4, 3, "output logits: the order of its axes is not an order"},
+             {4, 0, "output logits: the order of its axes is not an order"},
+             {4 + 3, 1, "logits: the order of its axes is not an order"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char *copy = zb_alloc(m.a, t.len);
+    memcpy(copy, t.s, t.len);
+    copy[zsg_get(entry + 8, 8) + (uint64_t)bad[i].at] = (char)bad[i].value;
+    zg_seal(copy, t.len);
+    cr_expect(!zg_read(m.a, copy, t.len, &err) && strstr(err.text, bad[i].why), "%zu: %s", i, err.text);
+  }
+  zb_text_free(&t);
+  zb_text_free(&again);
+  zb_text_free(&shown);
+  zb_arena_free(m.a);
+}
+
 Test(file, every_truncation) {
   File f = written();
   for (size_t n = 0; n < f.t.len; n += n < 700 ? 1 : 13) {

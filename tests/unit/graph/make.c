@@ -47,7 +47,7 @@ uint32_t make_param(Make *m, const char *path, const char *axes) {
 }
 
 uint32_t make_input(Make *m, const char *name, ZgType t) {
-  ZgIo io = {zb_strdup(m->a, name), t, 0};
+  ZgIo io = {.name = zb_strdup(m->a, name), .type = t};
   ZB_PUSH(m->a, m->g->inputs, m->g->ninputs, io);
   return make_with(m, (ZgNode){.op = ZG_OP_INPUT, .opt = {m->g->ninputs - 1}}, "", 0, NULL);
 }
@@ -164,7 +164,7 @@ Make make_sample(void) {
   uint32_t nll = make2(m, ZG_OP_SUB, make1(m, ZG_OP_LOG, s), s + 1);
   make_sink(m, ZG_OP_LOSS_NUM, make_sum(m, nll, "batch seq"));
   make_sink(m, ZG_OP_LOSS_DEN, make_sum(m, make1(m, ZG_OP_KNOWN, targets), "batch seq"));
-  ZgIo logits = {"logits", m->s->values[z].type, 0};
+  ZgIo logits = {.name = "logits", .type = m->s->values[z].type};
   ZB_PUSH(m->a, m->g->outputs, m->g->noutputs, logits);
   to(m, ZG_OP_OUTPUT, 0, z);
   uint32_t tag = zg_tag_add(m->g, "bias");

@@ -110,7 +110,7 @@ Test(verify, every_rule) {
   BROKEN(valid_of_grad, "`valid` is set, which only plans do", node(s2, ZG_OP_XENT_GRAD)->opt[1] = 1);
   BROKEN(output_not_made, "output logits is not made", remove_sink(s2, ZG_OP_OUTPUT));
   BROKEN(second_output_not_made, "output more is not made",
-         ZB_PUSH(m.a, g->outputs, g->noutputs, ((ZgIo){"more", g->outputs[0].type, 0})));
+         ZB_PUSH(m.a, g->outputs, g->noutputs, ((ZgIo){.name = "more", .type = g->outputs[0].type})));
   BROKEN(place_name, "place 1 has a file name that is not well-formed", g->locs[1].file = "a\nb");
   BROKEN(region_parent, "region 1 has the wrong kind or parent", g->regions[1].parent = 1);
   BROKEN(region_kind, "region 1 has the wrong kind or parent", g->regions[1].kind = ZG_REGION_MODEL);

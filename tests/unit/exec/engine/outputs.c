@@ -24,6 +24,22 @@ static const char text[] = "model Out {\n"
                            "  output y = y\n"
                            "  loss y * y per known(t)\n"
                            "}\n";
+/* The same with axes that are declared in another order than inputs and outputs are written. */
+static const char turned[] = "model Out {\n"
+                             "  axis batch, k = 2, c = 5, a = 4, r = 3\n"
+                             "  input x: real[batch, r, a]\n"
+                             "  input t: index(a)[batch, r]\n"
+                             "  param w[a] ~ normal(1)\n"
+                             "  param u[a, c] ~ normal(1)\n"
+                             "  output early = w * x\n"
+                             "  output z: real[batch, r, c] = dot[a](x, u)\n"
+                             "  y = dot[a](x, w) + dot[c](z, z)\n"
+                             "  repeat 2 as layer { param v[r] = 0.5  y = y + v }\n"
+                             "  best, which = topk[a, k](x)\n"
+                             "  output ids: index(a)[r, batch, k] = which\n"
+                             "  output y = y\n"
+                             "  loss y * y per known(t)\n"
+                             "}\n";
 enum { R = 3, A = 4, C = 5, K = 2, SAMPLES = 12 };
 #define BASE "bind batch = 4 micro 2 pad c to 6 optimizer sgd(lr = 0.01) "
 
@@ -87,7 +103,7 @@ static double which(uint64_t s, uint64_t i) {
   }
 }
 
-Test(outputs, in_every_layout) {
+static void in_every_layout(const char *model) {
   static const char *const layouts[] = {
       "",
       "micro 4",
@@ -100,7 +116,7 @@ Test(outputs, in_every_layout) {
       "mesh copy = 2, data = 2 split batch over copy, data micro 1 shard states over data",
       "mesh data = 2 split batch over data shard params, grads, states over data",
       "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost"};
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, model, NULL);
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
     for (int half = 0; half < 2; half++) {
       Job j = job_of(&m, BASE, zb_printf(m.c.a, "%s%s", layouts[i], half ? " precision compute bf16" : ""),
@@ -116,6 +132,9 @@ Test(outputs, in_every_layout) {
     }
   model_close(&m);
 }
+
+Test(outputs, in_every_layout) { in_every_layout(text); }
+Test(outputs, as_they_are_written) { in_every_layout(turned); }
 
 /* On a device they come to the host first. */
 Test(outputs, on_streams) {
