@@ -355,8 +355,10 @@ static void bind_recompute(ZpBuild *b) {
     if (found) continue;
     report_part(b, &p->recipe->recompute[i]);
   }
-  for (uint32_t r = 1; r < g->nregions; r++) /* parents come first */
+  for (uint32_t r = 1; r < g->nregions; r++) { /* parents come first */
+    if (b->recomputes_none) b->recompute[r] = false;
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
+  }
 }
 
 /* A dim that nothing uses would make ranks do the same work twice. */

@@ -23,6 +23,7 @@ typedef struct {
   ZlDiags *d;
   const ZpOptions *o;
   bool *recompute;      /* per region: its forward runs again in backward */
+  bool recomputes_none; /* whatever the recipe says */
   int64_t *stage_items; /* iterations of the model's repeats on each stage; NULL: by cost */
   uint64_t limit;       /* bytes of a rank; 0: none */
   const ZpKeep *keep;   /* values that are kept for backward, though it could make them again; */

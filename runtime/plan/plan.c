@@ -40,17 +40,13 @@ static ZpPlan *make(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n
                .o = b->o,
                .keep = keep,
                .nkeep = n,
-               .like = b->p};
+               .like = b->p,
+               .recomputes_none = b->recomputes_none};
   c.p->beside_bytes = b->p->beside_bytes;
   bool ok = local(&c);
   if (to == ZP_TO_STAGES) ok = ok && zp_stages(&c);
   if (to == ZP_TO_LEDGER) ok = ok && schedule(&c);
   return ok ? c.p : NULL;
-}
-
-ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
-  ZpPlan *p = zp_plan_unproved(a, g, r, d, o);
-  return p && zp_prove(p, d) ? p : NULL;
 }
 
 /* ---- collectives that calls wait for ------------------------------------------------------------------ */
@@ -67,7 +63,12 @@ static bool any_beside(const ZpPlan *p) {
 static bool wait_instead(ZpBuild *b) {
   ZlDiags *d = b->d;
   uint64_t most = zp_fullest(b->p)->ledger.total[ZP_DEVICE];
-  ZpBuild c = {.g = b->g, .o = b->o, .keep = b->keep, .nkeep = b->nkeep, .like = b->like};
+  ZpBuild c = {.g = b->g,
+               .o = b->o,
+               .keep = b->keep,
+               .nkeep = b->nkeep,
+               .like = b->like,
+               .recomputes_none = b->recomputes_none};
   c.p = begin(b->p->arena, b->g, b->p->recipe, b->o);
   c.d = zl_diags_new(b->p->arena, zl_sources_new(b->p->arena));
   c.p->beside_bytes = most;
@@ -87,6 +88,32 @@ ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiag
   if (!ok && !zl_errors(d)) zp_report_limit(&b);
   if (!ok) return NULL;
   return o->keeps_as ? b.p : zp_keep(&b, make);
+}
+
+/* ---- recompute that costs memory ------------------------------------------------------------------------------ */
+/* The plan, or, where that takes less memory, one that makes nothing again: what is kept to make a part again may be more than
+ * what the part has. */
+static ZpPlan *unless_it_costs(ZpPlan *p, ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d,
+                               const ZpOptions *o) {
+  ZpBuild b = {.g = g, .o = o, .recomputes_none = true};
+  if (!r->nrecompute || o->forward_only || o->keeps_as) return p;
+  b.p = begin(a, g, r, o);
+  b.d = zl_diags_new(a, zl_sources_new(a));
+  if (!local(&b) || !schedule(&b)) return p;
+  uint64_t without = zp_fullest(b.p)->ledger.total[ZP_DEVICE];
+  char with_text[24], without_text[24];
+  if (p->least <= without) return p;
+  ZlDiag *e = zl_report(d, ZL_Z0809, r->recompute[0].span,
+                        "`recompute` has no effect: with it a rank would need %s, without it needs %s",
+                        zb_bytes(with_text, p->least), zb_bytes(without_text, without));
+  zl_help(e, "name parts that have more inside than enters them, such as a whole layer");
+  return zp_keep(&b, make);
+}
+
+ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
+  ZpPlan *p = zp_plan_unproved(a, g, r, d, o);
+  if (p) p = unless_it_costs(p, a, g, r, d, o);
+  return p && zp_prove(p, d) ? p : NULL;
 }
 
 ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {

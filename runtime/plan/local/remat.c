@@ -4,7 +4,8 @@
  * that value is worth keeping: an elementwise value is made again when that costs no more memory than keeping
  * it (its inputs are kept anyway, or one value stands in for it), so that a GELU written as ten small ops
  * keeps one tensor; everything in a region named by `recompute` is made again from what enters that region
- * (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Copies stand just before their first
+ * (Chen et al. 2016, "Training deep nets with sublinear memory cost"), one region at a time: what enters one and is
+ * made in another is kept, and so is what is made of several. Copies stand just before their first
  * use. Dead nodes go.
  *
  * Of these values, what forward and backward both have in memory is listed: keep.c chooses among them what is
@@ -146,6 +147,40 @@ static uint32_t narrowest(Remat *r, uint32_t v) {
   return best;
 }
 
+/* ---- parts that `recompute` names ---------------------------------------------------------------------------- */
+/* The whole part that is made again with a region: the outermost around it that is; ZG_NONE: it is not. */
+static uint32_t part_of(const Remat *r, uint32_t region) {
+  const ZgRegion *all = r->b->p->graph->regions;
+  if (!r->b->recompute[region]) return ZG_NONE;
+  while (all[region].parent != ZG_NONE && r->b->recompute[all[region].parent]) region = all[region].parent;
+  return region;
+}
+
+/* Making it again runs a kernel of a part. What is elementwise is made on the way, whatever part it is of. */
+static bool is_run(const Remat *r, const ZgNode *n) {
+  return r->b->recompute[n->region] && zg_op_info[n->op].kind != ZG_EW;
+}
+
+/* Does making v again run kernels of more parts than one? *one: that which was found so far. */
+static bool runs_parts(Remat *r, uint32_t v, uint32_t *one) {
+  const ZgNode *n = maker(r->s, v);
+  if (is_source(n) || r->stamp[v] == r->now || r->decided[v] == KEEP || !is_free(r, n)) return false;
+  r->stamp[v] = r->now;
+  uint32_t part = is_run(r, n) ? part_of(r, n->region) : ZG_NONE;
+  if (part != ZG_NONE && *one != ZG_NONE && part != *one) return true;
+  if (part != ZG_NONE) *one = part;
+  for (int i = 0; i < n->nin; i++)
+    if (runs_parts(r, n->in[i], one)) return true;
+  return false;
+}
+
+/* A sum of what several parts made, outside of all, is kept: else all of them are made again for it at once. */
+static bool sums_parts(Remat *r, uint32_t v) {
+  uint32_t one = ZG_NONE;
+  r->now++;
+  return !r->b->recompute[maker(r->s, v)->region] && !is_brief(r, v) && runs_parts(r, v, &one);
+}
+
 static void decide(Remat *r, uint32_t v) {
   const ZgNode *n = maker(r->s, v);
   if (r->decided[v] != UNKNOWN || is_source(n)) return;
@@ -156,6 +191,10 @@ static void decide(Remat *r, uint32_t v) {
   if (r->follows[n->out]) {
     decide(r, n->in[0]);
     r->decided[v] = AGAIN;
+    return;
+  }
+  if (sums_parts(r, v)) {
+    r->decided[v] = KEEP;
     return;
   }
   r->now++;
@@ -195,10 +234,72 @@ static void keep_sums(Remat *r) {
   }
 }
 
+static double bytes_of(const Remat *r, uint32_t v) {
+  const ZgType *t = &r->s->values[v].type;
+  ZpState state[ZP_MAX_DIMS];
+  zp_layout(r->b->p, t, state);
+  double n = (double)zk_elem_bytes(zp_store_elem(r->b->p, t));
+  for (int i = 0; i < t->naxes; i++) n *= (double)zp_local_size(r->b->p, t->axis[i], state);
+  return n;
+}
+
+/* Marks what enters a part, and would be made again by making another part again. Returns its bytes. */
+static double find_entering(Remat *r, bool *enters) {
+  const ZgSegment *s = r->s;
+  bool *again = ZB_NEWN(r->arena, bool, s->nvalues + 1); /* by value: making it runs a kernel of a part */
+  double bytes = 0;
+  for (uint32_t i = 0; i < s->nforward; i++) {
+    const ZgNode *n = &s->nodes[i];
+    uint32_t part = part_of(r, n->region);
+    bool runs = is_run(r, n);
+    for (int k = 0; k < n->nin; k++) {
+      uint32_t v = n->in[k];
+      bool other = part != ZG_NONE && part_of(r, maker(s, v)->region) != part;
+      if (other && again[v] && !is_brief(r, v) && !r->follows[maker(s, v)->out]) {
+        enters[v] = true;
+        again[v] = false;
+        bytes += bytes_of(r, v);
+      }
+      runs |= again[v];
+    }
+    bool made = !is_source(n) && is_free(r, n) && runs;
+    for (int k = 0; k < n->nout; k++)
+      again[n->out + (uint32_t)k] = made && r->decided[n->out + (uint32_t)k] != KEEP;
+  }
+  return bytes;
+}
+
+/* Bytes of what all parts of the segment make with kernels of their own, but for the largest part. */
+static double bytes_of_others(Remat *r) {
+  const ZgSegment *s = r->s;
+  double *part = ZB_NEWN(r->arena, double, r->b->p->graph->nregions + 1), sum = 0, most = 0;
+  for (uint32_t i = 0; i < s->nforward; i++) {
+    const ZgNode *n = &s->nodes[i];
+    uint32_t of = part_of(r, n->region);
+    if (of == ZG_NONE || is_source(n) || zg_op_info[n->op].kind == ZG_EW) continue;
+    for (int k = 0; k < n->nout; k++) {
+      double bytes = bytes_of(r, n->out + (uint32_t)k);
+      sum += bytes;
+      if ((part[of] += bytes) > most) most = part[of];
+    }
+  }
+  return sum - most;
+}
+
+/* Parts that follow one another in a segment: where what enters each is kept, backward makes them again one at a time, and
+ * else all at once, before it begins. It is kept in each iteration of a repeat, and all at once is there but in one. */
+static void keep_entering(Remat *r) {
+  bool *enters = ZB_NEWN(r->arena, bool, r->s->nvalues + 1);
+  if (find_entering(r, enters) * r->s->trip > bytes_of_others(r)) return;
+  for (uint32_t v = 0; v < r->s->nvalues; v++)
+    if (enters[v]) r->decided[v] = KEEP;
+}
+
 static void decide_all(Remat *r) {
   const ZgSegment *s = r->s;
   for (uint32_t k = 0; k < r->b->nkeep; k++)
     if (r->b->keep[k].segment == r->index) r->decided[r->b->keep[k].value] = KEEP;
+  keep_entering(r);
   for (uint32_t i = 0; i < s->nnodes; i++) { /* what cannot be made again is kept wherever it is used */
     const ZgNode *n = &s->nodes[i];
     for (int k = 0; i >= s->nforward && k < n->nin; k++)

@@ -166,6 +166,24 @@ Test(layouts, losses) {
         NAMES("one", "big_1", "data_2", "zero3_4", "seq_2", "context_2", "pipe_2", "all_8"));
 }
 
+/* Layers one after another, without a repeat, of which parts are made again. */
+Test(layouts, unrolled) {
+  static const char text[] =
+      "use std.nn as nn\nmodel U {\n  axis batch, seq, e = 8, f = 16, kv = 2, grp = 1, hd = 4, vocab = 16\n"
+      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+      "  block Layer(x: real[.., seq, e]) -> real[.., seq, e] {\n"
+      "    x = x + nn.GroupedAttention[seq, e, kv, grp, hd](nn.RMSNorm[e](x) as norm1) as attn\n"
+      "    return x + nn.SwiGLU[e, f](nn.RMSNorm[e](x) as norm2, std = 0.5, out = 0.5) as mlp\n  }\n"
+      "  param table[vocab, e] ~ normal(1)\n  x = lookup(table, tokens)\n"
+      "  a = Layer(x) as l1\n  b = Layer(a) as l2\n  c = Layer(b + x) as l3\n  x = Layer(c + a) as l4\n"
+      "  loss xent[vocab](dot[e](x, table), targets) per known(targets)\n}\n";
+  alike(&(Alike){NULL, text, NULL, .saves = true, .tolerance = 1e-5,
+                 .base = "bind batch = 8, seq = 8 micro 4 optimizer sgd(lr = 0.1, momentum = 0.9) "},
+        NAMES("", "recompute Layer", "recompute attn, mlp", "recompute mlp, norm1",
+              "recompute Layer mesh data = 2, t = 2 split batch over data split f, kv, vocab over t else seq "
+              "micro 2"));
+}
+
 Test(layouts, resplit) {
   alike(&(Alike){"tests/mpi/resplit.zug", NULL, "", .named = true, .tolerance = 1e-5},
         NAMES("one", "vocab_2", "hd_2", "both_4", "zero_4"));

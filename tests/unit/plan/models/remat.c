@@ -172,6 +172,130 @@ Test(remat, recompute_part) {
   model_close(&m);
 }
 
+/* ---- layers that are called one after another ---------------------------------------------------------------- */
+static Model unrolled(const char *layers) {
+  static const char head[] =
+      "use std.nn as nn\nmodel M() {\n  axis batch, seq\n"
+      "  axis embed = 16, ffn = 64, small = 2, kv = 2, grp = 1, hd = 8, vocab = 8\n"
+      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+      "  param wte[vocab, embed] ~ normal(1)\n"
+      "  block Mlp(x: real[.., embed]) -> real[.., embed] {\n    param up[embed, ffn], down[ffn, embed] ~ "
+      "normal(1)\n"
+      "    h = max(dot[embed](x, up), 0)\n    return dot[ffn](h * h, down)\n  }\n"
+      "  block Layer(x: real[.., embed]) -> real[.., embed] { return x + Mlp(x) as mlp }\n"
+      "  block Wide(x: real[.., embed]) -> real[.., ffn] { param w[embed, ffn] ~ normal(1)  return "
+      "dot[embed](x, w) }\n"
+      "  block Narrow(x: real[.., ffn]) -> real[.., embed] { param w[ffn, embed] ~ normal(1)  return "
+      "tanh(dot[ffn](x, w)) }\n"
+      "  block Tight(x: real[.., embed]) -> real[.., embed] {\n    param a[embed, small], b[small, embed] ~ "
+      "normal(1)\n"
+      "    return dot[small](tanh(dot[embed](x, a)), b)\n  }\n"
+      "  block Full(x: real[.., seq, embed]) -> real[.., seq, embed] {\n"
+      "    x = x + nn.GroupedAttention[seq, embed, kv, grp, hd](nn.RMSNorm[embed](x) as norm1) as attn\n"
+      "    return x + nn.SwiGLU[embed, ffn](nn.RMSNorm[embed](x) as norm2) as mlp\n  }\n"
+      "  x = lookup(wte, tokens)\n%s\n"
+      "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n";
+  ZbText t = {0};
+  zb_text_add(&t, head, layers);
+  Model m = model_open(NULL, t.s, NULL);
+  zb_text_free(&t);
+  return m;
+}
+
+/* `n` lines, each with its number for every #. */
+static const char *lines(ZbArena *a, const char *line, int n) {
+  ZbText t = {0};
+  for (int i = 0; i < n; i++) {
+    zb_text_add(&t, "  ");
+    for (const char *c = line; *c; c++)
+      if (*c == '#') zb_text_add(&t, "%d", i);
+      else zb_text_put(&t, c, 1);
+    zb_text_add(&t, "\n");
+  }
+  const char *s = zb_strdup(a, t.s);
+  zb_text_free(&t);
+  return s;
+}
+
+static uint64_t arena_of(const Model *m, const char *recipe) {
+  Plan q = plan_of(m->g, recipe);
+  uint64_t bytes = q.p->stages[0].ledger.total[ZP_DEVICE];
+  plan_close(&q);
+  return bytes;
+}
+
+/* No part that is made again takes more memory than without, be parts layers, halves of layers with sums and norms outside, or
+ * less inside than what enters. */
+Test(remat, never_more_than_without) {
+  static const struct {
+    const char *line;
+    int n;
+    const char *parts[4];
+  } cases[] = {
+      {"x = Layer(x) as l#", 6, {"Layer", "Mlp"}},
+      {"x = x + Mlp(x) as l#", 6, {"Mlp"}},
+      {"x = x + Mlp(nn.RMSNorm[embed](x) as n#) as l#", 6, {"Mlp", "RMSNorm", "Mlp, RMSNorm"}},
+      {"x = Full(x) as l#", 5, {"Full", "attn, mlp", "norm1", "norm2"}},
+      {"x = x + Tight(nn.RMSNorm[embed](x) as n#) as l#", 5, {"Tight", "Tight, RMSNorm"}},
+      {"x = x + Narrow(Wide(x) as w#) as n#", 5, {"Wide", "Narrow", "Wide, Narrow"}},
+      {"x = x + nn.gelu(Mlp(x) as m#) as l#", 5, {"gelu", "gelu, Mlp"}},
+      {"a = Full(x) as a# b = Full(a) as b# c = Full(b + x) as c# x = Full(c + a) as d#",
+       1,
+       {"Full", "norm1"}},
+      {"repeat 3 as layer { repeat 4 as inner { x = Full(x) } }", 1, {"Full", "attn, mlp", "norm1"}}};
+  static const char *const layouts[] = {"", "precision compute bf16",
+                                        "micro 2 mesh t = 2 split ffn, kv, vocab over t else seq"};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZbArena *a = zb_arena_new();
+    Model m = unrolled(lines(a, cases[i].line, cases[i].n));
+    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
+      const char *base = zb_printf(a, "bind batch = 8, seq = 64 %s\n", layouts[k]);
+      uint64_t without = arena_of(&m, base);
+      for (int j = 0; j < 4 && cases[i].parts[j]; j++) {
+        uint64_t with = arena_of(&m, zb_printf(a, "%srecompute %s", base, cases[i].parts[j]));
+        cr_expect(with <= without, "%s: %s, recompute %s: %llu bytes, without %llu", cases[i].line,
+                  layouts[k], cases[i].parts[j], (unsigned long long)with, (unsigned long long)without);
+      }
+    }
+    model_close(&m);
+    zb_arena_free(a);
+  }
+}
+
+/* Backward makes one layer again at a time: an unrolled model takes as much as the same layers in a repeat, whose parameters lie
+ * otherwise, and less than half of what it takes without. */
+Test(remat, one_after_another) {
+  static const char *const lines_[][2] = {{"x = Full(x) as l#", "Full"},
+                                          {"x = Full(x) as l#", "attn, mlp"},
+                                          {"x = x + Mlp(nn.RMSNorm[embed](x) as n#) as l#", "Mlp"}};
+  for (size_t i = 0; i < sizeof lines_ / sizeof *lines_; i++) {
+    ZbArena *a = zb_arena_new();
+    const char *line = lines_[i][0], *base = "bind batch = 8, seq = 256\n";
+    Model m = unrolled(lines(a, line, 8)),
+          r = unrolled(zb_printf(a, "repeat 8 as layer { %s }", lines(a, line, 1)));
+    const char *recipe = zb_printf(a, "%srecompute %s", base, lines_[i][1]);
+    uint64_t with = arena_of(&m, recipe), repeated = arena_of(&r, recipe), without = arena_of(&m, base);
+    cr_expect(with < 1.1 * (double)repeated && with < without / 2, "%s: %llu, in a repeat %llu, without %llu",
+              line, (unsigned long long)with, (unsigned long long)repeated, (unsigned long long)without);
+    model_close(&m);
+    model_close(&r);
+    zb_arena_free(a);
+  }
+}
+
+/* A part that takes more than it saves is not made again, and that is said. */
+Test(remat, part_that_costs) {
+  ZbArena *a = zb_arena_new();
+  Model m = unrolled(
+      lines(a, "a = Full(x) as a# b = Full(a) as b# c = Full(b + x) as c# x = Full(c + a) as d#", 2));
+  Plan q = plan_try(m.g, "bind batch = 8, seq = 64 recompute norm1");
+  cr_assert(q.p);
+  cr_expect(strstr(plan_messages(&q), "warning[Z0809]: `recompute` has no effect"), "%s", plan_messages(&q));
+  plan_close(&q);
+  model_close(&m);
+  zb_arena_free(a);
+}
+
 /* The work of the model does not grow with what is done twice; a rank's cost does. */
 Test(remat, flops) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
