@@ -419,6 +419,7 @@ bool zp_bind(ZpBuild *b) {
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   p->reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;
   check_prefetch(b);
+  zp_warn_wide(b);
   p->tf32 = r->precision.compute && !strcmp(r->precision.compute, "tf32");
   zp_bind_groups(b);
   p->clip = r->clip;

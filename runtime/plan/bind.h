@@ -10,6 +10,7 @@
  * select.c which parameters a recipe's words mean
  * zigzag.c whether positions are split zigzag
  * pad.c    whether padding an axis changes the result
+ * wide.c   what computes in f32 under `compute bf16`
  * keep.c   what backward need not make again, since there is memory to keep it */
 #ifndef ZUG_PLAN_BIND_H
 #define ZUG_PLAN_BIND_H
@@ -45,6 +46,9 @@ typedef enum { ZP_TO_LOCAL, ZP_TO_STAGES, ZP_TO_LEDGER } ZpMakeTo;
 typedef ZpPlan *ZpMake(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n, ZpMakeTo to);
 /* The same plan with those of b->keepable kept that fit, most bytes saved for a byte kept first; or that plan. */
 ZpPlan *zp_keep(const ZpBuild *b, ZpMake *make);
+
+/* Warns of f32 that spreads to products or what a repeat carries, where the recipe computes in bf16. */
+void zp_warn_wide(ZpBuild *b);
 
 /* False with reports if the recipe does not fit. */
 bool zp_bind(ZpBuild *b);

@@ -19,6 +19,7 @@ libplan_a_SOURCES = \
   runtime/plan/select.c \
   runtime/plan/chunk.c \
   runtime/plan/slots.c \
+  runtime/plan/wide.c \
   runtime/plan/words.c \
   runtime/plan/zigzag.c \
   runtime/plan/check/arena.c \

@@ -45,7 +45,8 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/shard.c \
   tests/unit/plan/models/stage.c \
   tests/unit/plan/models/stream.c \
-  tests/unit/plan/models/stream.h
+  tests/unit/plan/models/stream.h \
+  tests/unit/plan/models/wide.c
 tests_unit_test_plan_models_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_models_LDADD = libcompiler.a $(libs_exec) $(unit_libs)
 endif
