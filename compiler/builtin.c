@@ -24,6 +24,21 @@ static const char *fitting_name(Elab *e, const ZlExpr *x, const ZgType *other) {
   return zb_nearest(x->name.s, names, n);
 }
 
+/* How an outer product is written, and what is wanted more often. */
+static void help_unrelated(Elab *e, ZlDiag *d, const char *op, const ZgType *a, const ZgType *b) {
+  ZgType more = zg_type_minus(b, a->axis, a->naxes), all = zg_type_union(a, b);
+  ZbText names = {0};
+  for (int i = 0; i < more.naxes; i++)
+    zb_text_add(&names, "%s%s", i ? ", " : "", e->g->axes[more.axis[i]].name);
+  if (all.naxes <= ZG_MAX_AXES)
+    zl_help(d, "`spread[%s](...)` around the left operand repeats it along what it lacks", names.s);
+  zb_text_free(&names);
+  ZgType own = zg_type_minus(a, b->axis, b->naxes), both = zg_type_minus(a, own.axis, own.naxes);
+  if (!strcmp(op, "*") && both.naxes)
+    zl_help(d, "if the product is to be summed over what both have, write `dot[%s](..., ...)`",
+            e->g->axes[both.axis[0]].name);
+}
+
 static bool related(Elab *e, const char *op, const Val *a, const Val *b, ZlSpan sa, ZlSpan sb,
                     const ZlExpr *xa, const ZlExpr *xb) {
   if (zg_type_contains(&a->type, &b->type) || zg_type_contains(&b->type, &a->type)) return true;
@@ -38,6 +53,7 @@ static bool related(Elab *e, const char *op, const Val *a, const Val *b, ZlSpan 
   const char *near = xb ? fitting_name(e, xb, &a->type) : NULL;
   if (!near && xa) near = fitting_name(e, xa, &b->type);
   if (near) zl_help(d, "did you mean `%s` %s?", near, axes_text(e, &name_find(e, near)->val.type));
+  else help_unrelated(e, d, op, &a->type, &b->type);
   return false;
 }
 
@@ -225,6 +241,15 @@ static Val slice_op(Call *c) {
   if (!want_axis(c, 0, c->ax[0])) return poison();
   if (x && !static_int(c->e, x, 0, INT32_MAX, "start", &n.opt[0])) return poison();
   n.opt[1] = axis_size(c, c->ax[1]);
+  if (!axis_size(c, c->ax[0])) {
+    const char *from = axis_name(c, c->ax[0]);
+    ZlDiag *d = complain(
+        c->e, ZL_Z0202, c->x->span,
+        "`%s`: the recipe binds the size of `%s`, and a slice is of an axis whose size the model says",
+        head(c), from);
+    zl_help(d, "`lookup(x, index[%s](%lld))` takes one place of it", from, (long long)n.opt[0]);
+    return poison();
+  }
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
@@ -514,8 +539,10 @@ static bool resolve_axes(Call *c) {
           : c->x->call.all_axes || names->n < o->min_ax || names->n > o->max_ax) {
     ZlSpan at = c->x->call.ax_span.file >= 0 ? c->x->call.ax_span : c->x->call.path.span;
     const char *found = c->x->call.all_axes ? "`..`" : zb_printf(e->arena, "%u", names->n);
-    complain(e, ZL_Z0205, at, "`%s` takes %s, found %s", o->name,
-             range_text(e->arena, o->min_ax, o->max_ax, "axis name"), found);
+    ZlDiag *d = complain(e, ZL_Z0205, at, "`%s` takes %s, found %s", o->name,
+                         range_text(e->arena, o->min_ax, o->max_ax, "axis name"), found);
+    if (!c->x->call.all_axes && !names->n && o->min_ax == 1)
+      zl_help(d, "axes stand in brackets: `%s[a](%s)`", o->name, o->min_in ? "..." : "");
     return false;
   }
   bool ok = true;

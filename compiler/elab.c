@@ -16,6 +16,10 @@ ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
+  /* A mistake in a block is one, whatever axes it is called with; in the library it is the call's. */
+  bool own = e->frame && e->frame->block && span.file >= 0 && zl_source_name(e->src, span.file)[0] != '<';
+  ZlDiag *again = own ? zl_report_again(e->diags, code, span) : NULL;
+  if (again) return again;
   ZlDiag *d = zl_report(e->diags, code, span, "%s", text);
   if (main_file(e, span)) return d;
   for (const Frame *f = e->frame; f && f->block; f = f->caller) {

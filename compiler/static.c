@@ -184,8 +184,9 @@ static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
   }
   if (b && b->val.kind == VAL_POISON) return false;
   if (b) {
-    complain(e, ZL_Z0107, x->span, "`%s` is a tensor; a number known at compile time is needed here",
-             x->name.s);
+    ZlDiag *d = complain(e, ZL_Z0107, x->span,
+                         "`%s` is a tensor; a number known at compile time is needed here", x->name.s);
+    zl_help(d, "write a number, a static of the model, or `size[a]()`");
     return false;
   }
   if (axis_find(e, x->name.s, &axis)) return eval_size(e, x->name, out);
@@ -211,7 +212,11 @@ static bool eval_call(Elab *e, const ZlExpr *x, Num *out) {
                          zl_path_text(e->arena, &x->call.path));
     const char *names[NUM_MAX_FUNCTIONS];
     const char *near = zb_nearest(f, names, num_function_names(names));
-    if (near && want < 0) zl_help(d, "did you mean `%s`?", near);
+    if (is_builtin(f) && want < 0) {
+      zl_note(d, "`%s` makes a tensor, and a number that is known when the model is compiled is needed here",
+              f);
+      zl_help(d, "write a number, a static of the model, or `size[a]()`");
+    } else if (near && want < 0) zl_help(d, "did you mean `%s`?", near);
     return false;
   }
   if ((int)x->call.nargs != want) {

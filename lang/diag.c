@@ -128,6 +128,17 @@ ZlDiag *zl_report_unread(ZlDiags *d, ZlCode code, ZlSpan span, const ZbErr *err)
   return g;
 }
 
+ZlDiag *zl_report_again(ZlDiags *d, ZlCode code, ZlSpan span) {
+  for (uint32_t i = 0; i < d->n; i++) {
+    if (d->at[i]->code != code || !same_span(d->at[i]->labels[0].span, span)) continue;
+    ZlDiag *g = ZB_NEW(d->arena, ZlDiag);
+    g->all = d;
+    ZB_PUSH(d->arena, g->labels, g->nlabels, ((Label){span, ""}));
+    return g;
+  }
+  return NULL;
+}
+
 void zl_label(ZlDiag *d, const char *fmt, ...) {
   FORMATTED(text, d->all->arena, fmt);
   d->labels[0].text = text;

@@ -47,6 +47,8 @@ ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...)
 ZlDiag *zl_report_unread(ZlDiags *d, ZlCode code, ZlSpan span, const ZbErr *err);
 /* Whether the reason of any of these may pass: a file system that fails now, not a path that is wrong. */
 bool zl_passing(const ZlDiags *d);
+/* Where something with this code was reported there already: a report that is not shown, for the caller's additions. Else NULL. */
+ZlDiag *zl_report_again(ZlDiags *d, ZlCode code, ZlSpan span);
 /* Under the primary caret. */
 void zl_label(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Second place. */

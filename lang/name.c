@@ -309,6 +309,22 @@ static const char *qualified(ZlScope scope, ZbArena *a, const char *name) {
   return NULL;
 }
 
+/* How to call a block of the library that has this name, in a file that does not use it; or NULL. */
+static const char *library_call(ZbArena *a, const char *name) {
+  for (const char *const *e = zl_stdlib; *e; e += 2) {
+    const char *begins = zb_printf(a, "\nblock %s", name), *at = strstr(e[1], begins),
+               *slash = strrchr(e[0], '/');
+    if (!at || (at[strlen(begins)] != '(' && at[strlen(begins)] != '[')) continue;
+    char *dotted = zb_strndup(a, e[0], strlen(e[0]) - strlen(".zug"));
+    for (char *c = dotted; *c; c++)
+      if (*c == '/') *c = '.';
+    const char *last = slash ? dotted + (slash - e[0]) + 1 : dotted;
+    return zb_printf(a, "`use %s as %.3s` at the top of the file, then `%.3s.%s%s`", dotted, last, last, name,
+                     at[strlen(begins)] == '[' ? "[...](x)" : "(x)");
+  }
+  return NULL;
+}
+
 ZlDiag *zl_report_no_block(const ZlProgram *p, ZlDiags *d, ZlScope scope, const ZlPath *path,
                            const char *const *more, uint32_t nmore) {
   ZbArena *a = p->arena;
@@ -329,8 +345,10 @@ ZlDiag *zl_report_no_block(const ZlProgram *p, ZlDiags *d, ZlScope scope, const 
   for (uint32_t i = 0; i < nmore; i++) ZB_PUSH(a, names, n, more[i]);
   const char *torch = path->n == 1 ? zl_torch_word(text) : NULL;
   const char *elsewhere = path->n == 1 ? qualified(scope, a, text) : NULL;
+  const char *library = path->n == 1 ? library_call(a, text) : NULL;
   if (elsewhere) zl_help(g, "did you mean `%s`?", elsewhere);
   else if (torch) zl_help(g, "%s", torch);
+  else if (library) zl_help(g, "%s", library);
   else zl_help_nearest(g, text, names, n);
   return g;
 }

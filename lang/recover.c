@@ -210,6 +210,33 @@ static bool unknown_unit(ZlParser *ps, const ZlExpected *e) {
   return true;
 }
 
+/* What is written so in other languages, and how here; NULL: nothing of that kind. */
+static const char *from_elsewhere(ZlParser *ps, const ZlExpected *e) {
+  const ZlToken *t = &ps->last, *before = &ps->before;
+  char next = ps->text[t->span.end];
+  bool sign = t->kind == '+' || t->kind == '-' || t->kind == '*' || t->kind == '/';
+  if (t->kind == FOR && !ps->body_depth && has(e, "a name"))
+    return "depth is `repeat n as layer { ... }`; along axes operations work on whole tensors, so there are "
+           "no other loops";
+  if (sign && next == '=' && before->kind == IDENT && has(e, "'='")) {
+    const char *rest = ps->text + t->span.end + 1;
+    rest += strspn(rest, " \t");
+    return zb_printf(ps->arena, "write `%s = %s %c %s`", before->name.s, before->name.s, t->kind,
+                     zb_show_n(rest, strcspn(rest, " \t\r\n}#")));
+  }
+  if (before->kind == '[' && (t->kind == NUMBER || t->kind == ':' || t->kind == '-'))
+    return "brackets hold names of axes: `slice[a, b](x, start = 0)` takes as many elements of a as b has, "
+           "`lookup(x, i)` those "
+           "that an index says";
+  if ((t->kind == '(' || t->kind == '[') && before->kind == '=' && ps->body_depth)
+    return "a setting is one number or word: `betas = (0.9, 0.95)` is `b1 = 0.9, b2 = 0.95`";
+  if (has(e, "per"))
+    return "a loss says by what it is divided: `loss ... per samples()` by the number of samples, `per "
+           "known(targets)` by that of "
+           "known targets";
+  return NULL;
+}
+
 void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   const ZlToken *t = &ps->last;
   bool again = ps->reported && t->span.start == ps->last_error;
@@ -228,12 +255,14 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   if (missing_operator(ps, e) || unknown_unit(ps, e)) return;
   bool name = has(e, "a name");
   bool equals = e->n == 1 && has(e, "'='"), after_operand = has(e, "'+'");
+  const char *elsewhere = from_elsewhere(ps, e);
   summarise(e);
   ZlDiag *g = zl_report(ps->diags, ZL_Z0001, t->span, "unexpected %s", found_text(ps));
   zl_label(g, "%s", expected_text(ps, e));
   bool next = t->first &&
               (starts_statement(t->kind) || starts_directive(t->kind)); /* the line before is unfinished */
-  if (t->kind == AXIS && ps->parens) zl_help(g, "axes stand in brackets: `mean[a](x)`");
+  if (elsewhere) zl_help(g, "%s", elsewhere);
+  else if (t->kind == AXIS && ps->parens) zl_help(g, "axes stand in brackets: `mean[a](x)`");
   else if (is_word(t->kind) && name && !next)
     zl_help(g, "%s is a word of the language and cannot be a name", found_text(ps));
   else if (t->kind == '*' && ps->before.kind == '*') zl_help(g, "powers are `pow(x, y)`");

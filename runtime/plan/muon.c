@@ -91,15 +91,40 @@ static void take_each(ZpBuild *b, const ZlOptimizer *o, uint32_t which) {
   }
 }
 
-static void refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const Uses *u) {
+/* The first word after `for` that names more than the parameter called so: the label of a part that this one is in; or NULL. */
+static const char *label_of(const ZlOptimizer *o, const char *path) {
+  const char *last = strrchr(path, '.');
+  size_t n = last ? (size_t)(last - path) : 0;
+  for (uint32_t i = 0; i < o->of.n; i++) {
+    const ZlPath *words = &o->of.at[i];
+    const char *word = words->part[words->n - 1].s;
+    for (const char *at = path; n && at < path + n; at += strcspn(at, ".") + 1)
+      if (strlen(word) == strcspn(at, ".") && !strncmp(at, word, strlen(word))) return word;
+  }
+  return NULL;
+}
+
+/* One report an optimizer: `already` is that of a parameter before. */
+static ZlDiag *refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const Uses *u, ZlDiag *already) {
   const ZgParam *q = &b->p->graph->params[param];
+  if (already) {
+    zl_note(already, "nor is `%s`", q->path);
+    return already;
+  }
   ZlDiag *e =
-      zl_report(b->d, ZL_Z0805, o->span, "Muon updates matrices, and parameter `%s` is none", q->path);
+      zl_report(b->d, ZL_Z0805, o->span, "Muon updates matrices, and parameter `%s` is not one", q->path);
+  const char *label = label_of(o, q->path);
+  if (label)
+    zl_note(e,
+            "`%s` is a label, so `for %s` names all parameters in what is labelled so; `for %s.w` would name "
+            "its `w` alone",
+            label, label, label);
   if (u->other && u->used)
     zl_note(e, "it is in a product, and used otherwise at %s", zp_loc_text(b->p, u->loc));
   else if (u->other) zl_note(e, "it is in no product, but used at %s", zp_loc_text(b->p, u->loc));
   else zl_note(e, "a matrix has an axis that its product sums over, and one that comes out of it");
   zl_help(e, "name, after `for`, the parameters that are matrices, and leave this one to another optimizer");
+  return e;
 }
 
 void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
@@ -108,6 +133,7 @@ void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
   for (uint32_t i = 0; i < p->noptimizers; i++) any |= p->optimizers[i].kind == ZP_MUON;
   if (!any || p->forward_only) return;
   ZbArena *a = zb_arena_new();
+  ZlDiag **said = ZB_NEWN(a, ZlDiag *, p->noptimizers);
   p->roles = (void *)ZB_NEWN(p->arena, uint8_t, (size_t)p->graph->nparams * ZG_MAX_AXES);
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
     uint32_t which = p->groups[p->group[i]].optimizer;
@@ -115,7 +141,7 @@ void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
     if ((p->frozen && p->frozen[i]) || p->optimizers[which].kind != ZP_MUON) continue;
     look_at_uses(p->graph, a, i, &u);
     if (is_matrix(&p->graph->params[i], &u)) memcpy(p->roles[i], u.role, sizeof u.role);
-    else refuse(b, o[which], i, &u);
+    else said[which] = refuse(b, o[which], i, &u, said[which]);
   }
   zb_arena_free(a);
   for (uint32_t i = 0; i < p->noptimizers; i++) {

@@ -76,7 +76,7 @@ Test(muon, refused) {
     const char *recipe, *said;
     bool tied;
   } wrong[] = {
-      {BODY "optimizer muon(lr = 1) for layer", "`layer.*.norm1.g` is none", false},
+      {BODY "optimizer muon(lr = 1) for layer", "`layer.*.norm1.g` is not one", false},
       {BODY "optimizer muon(lr = 1) for embed_in", "it is in no product, but used at llama3.zug", false},
       {BODY "optimizer muon(lr = 1) for embed_in", "it is in a product, and used otherwise at", true},
       {BODY "optimizer muon(lr = 1, each = ffn) for wq", "that this optimizer updates has an axis `ffn`",
