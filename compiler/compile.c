@@ -48,6 +48,7 @@ ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const Zc
   no_block_hides(p, d);
   ZgGraph *g = zc_elaborate(a, s, d, p, opt);
   if (!g) return NULL;
+  unused_names(d, a, p->files[0]);
   after(opt, "elab", g);
   for (int i = 0; i < NPASSES; i++) {
     ZbErr err = {0};
@@ -86,4 +87,5 @@ void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOption
   elab_init(&e, NULL, s, d, p, opt, uses, f->name);
   check_alone(&e, f->blocks, f->nblocks);
   elab_end(&e);
+  if (!zl_errors(d)) unused_names(d, a, f);
 }

@@ -281,6 +281,10 @@ void config_values(Elab *e);
 /* Reports what makes the loss inseparable over `batch`. */
 void sep_check(Elab *e, uint16_t batch);
 
+/* ---- unused.c ------------------------------------------------------------------------------------------ */
+/* Warns of what a file declares and does not mention (Z0115). */
+void unused_names(ZlDiags *d, ZbArena *a, const ZlFile *f);
+
 /* ---- update.c ------------------------------------------------------------------------------------------ */
 /* `update state = expr`: notes it as a sink. */
 void update_place(Elab *e, const ZlStmt *s);

@@ -25,6 +25,7 @@ libcompiler_a_SOURCES = \
   compiler/recurrence.c \
   compiler/rope.c \
   compiler/sep.c \
+  compiler/unused.c \
   compiler/update.c \
   compiler/simpl.c \
   compiler/static.c \

@@ -215,7 +215,7 @@ static const char *from_elsewhere(ZlParser *ps, const ZlExpected *e) {
   const ZlToken *t = &ps->last, *before = &ps->before;
   char next = ps->text[t->span.end];
   bool sign = t->kind == '+' || t->kind == '-' || t->kind == '*' || t->kind == '/';
-  if (t->kind == FOR && !ps->body_depth && has(e, "a name"))
+  if (t->kind == FOR && !ps->body_depth && has(e, "param"))
     return "depth is `repeat n as layer { ... }`; along axes operations work on whole tensors, so there are "
            "no other loops";
   if (sign && next == '=' && before->kind == IDENT && has(e, "'='")) {
