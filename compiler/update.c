@@ -9,6 +9,10 @@
  *   load = mean[batch, seq](...)             the mean over all samples of the step
  *   bias + 0.001 * sign(1 / experts - load)  %2 = 1 / experts - load is the measure; %3 = sign %1; ...
  *
+ * What is made of parameters is the same for all samples, so it is its own mean:
+ *
+ *   0.99 * slow + 0.01 * w                   0.01 * w is the measure; %2 = 0.99; %3 = %2 * %0; %4 = %3 + %1
+ *
  * Which values are means is known when all of the model is (sep.c); until then a sink holds what was written. */
 #include "compiler/elab.h"
 
@@ -128,12 +132,31 @@ static ZlDiag *refuse(Split *x, uint32_t v, const char *what) {
   return d;
 }
 
+/* Is `v` made of parameters or other states, and not of the state itself? Then it is the same for all samples, and so its own mean. */
+static bool is_of_parameters(Split *x, uint32_t v) {
+  Table *t = x->t;
+  uint32_t search = ++t->searches, n = 0;
+  bool found = false;
+  if (x->kind(x->arg, v) != UPDATE_CONST) return false;
+  t->stack[n++] = v;
+  t->seen[v] = search;
+  while (n) {
+    const ZgNode *m = maker(x->s, t->stack[--n]);
+    if (m->op == ZG_OP_PARAM && m->opt[0] == x->sink->opt[0]) return false;
+    found |= m->op == ZG_OP_PARAM || m->op == ZG_OP_CARRY;
+    for (int k = 0; k < m->nin; k++)
+      if (t->seen[m->in[k]] != search) t->seen[m->in[k]] = search, t->stack[n++] = m->in[k];
+  }
+  return found;
+}
+
 /* Is `v` the state's measure? Reports a second one. */
 static bool is_measure(Split *x, uint32_t v) {
   UpdateKind kind = x->kind(x->arg, v);
-  if ((kind != UPDATE_MEAN && kind != UPDATE_SUM) || is_own(x, v)) return false;
+  bool over_samples = (kind == UPDATE_MEAN || kind == UPDATE_SUM) && !is_own(x, v);
+  if (!over_samples && !is_of_parameters(x, v)) return false;
   if (x->measure != ZG_NONE && x->measure != v)
-    zl_help(refuse(x, v, "a second mean or sum over `batch`: an update has one"),
+    zl_help(refuse(x, v, "a second mean, sum over `batch` or value of parameters: an update has one"),
             "another state can keep this one; or make one expression of both");
   x->measure = v;
   x->sink->opt[1] = kind == UPDATE_SUM ? ZG_MEASURE_SUM : ZG_MEASURE_MEAN;

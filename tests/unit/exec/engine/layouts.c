@@ -160,6 +160,26 @@ Test(layouts, states) {
         NAMES("one", "data_2", "zero1_4", "zero3_4", "experts_2", "pipe_2"));
 }
 
+/* Moving averages of parameters, of all and of each iteration's, and what is made of them; r is t, as a mean over samples that are
+ * alike. */
+Test(layouts, averages_of_parameters) {
+  static const char text[] =
+      "model A {\n  axis batch, a = 4, h = 8\n  input x: real[batch, a]\n"
+      "  param w[a, h] ~ normal(1)\n  state t[a, h], r[a, h] = 0.5\n  state n[h] = 1\n"
+      "  update t = 0.9 * t + 0.1 * w\n"
+      "  update r = 0.9 * r + 0.1 * mean[batch](spread[batch](w))\n"
+      "  update n = 0.5 * n + sum[a](w * w) / 4\n"
+      "  z = tanh(dot[a](x, w) - dot[a](x, t)) * n\n"
+      "  repeat 2 as layer {\n    param u[h] ~ normal(1)\n    state s[h] = 0\n"
+      "    update s = 0.9 * s + 0.1 * u\n    z = z * u + s\n  }\n"
+      "  loss sum[h](z * z) + 1e6 * sum[a, h](abs(t - r)) * sum[a](x * x) per samples()\n}\n";
+  alike(&(Alike){NULL, text, NULL, .saves = true, .tolerance = 1e-5,
+                 .base = "bind batch = 8 micro 4 optimizer sgd(lr = 0.01, momentum = 0.9) "},
+        NAMES("", "micro 2", "mesh data = 2 split batch over data micro 2",
+              "mesh data = 2 split batch over data shard params, grads, states over data micro 2",
+              "mesh t = 2 split h over t", "mesh pipe = 2 stages over pipe by cost"));
+}
+
 Test(layouts, losses) {
   alike(&(Alike){"tests/mpi/losses.zug", NULL, "-m Losses -D layers=2 -D words=16 -D width=8 -D inner=8",
                  .named = true, .tolerance = 1e-5},
