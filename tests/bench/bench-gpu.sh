@@ -16,6 +16,7 @@ out=$ZUG_BUILD/tests/scratch/bench-gpu
 rounds=${ROUNDS:-3} limit=${LIMIT:-330} models=${MODELS:-gpt2 llama} steps=${STEPS:-11} device=${DEVICE:-cuda}
 threads=${THREADS:-$(nproc)} variants=${VARIANTS:-compile,half compile,auto}
 began=$(date +%s)
+. "$ZUG_SRC/tests/bench/models-gpu.sh"
 case ${MPIRUN:=mpirun} in
 *' '*) ;; # with options of its own
 *) MPIRUN="$MPIRUN --allow-run-as-root --bind-to none --mca pml ob1 --mca btl self,vader --mca btl_vader_single_copy_mechanism none" ;;
@@ -71,27 +72,17 @@ cp "$ZUG_SRC/tests/bench/recipes-gpu.zug" recipes.zug
 head -c 16000000 /dev/urandom | LC_ALL=C tr -d '\175-\377' | head -c 7000000 >tokens.u16
 within zdata.out "$ZUG_BUILD/zdata" pack tokens.u16 --tokens u16 -o tokens.bin
 
-number() { echo "$line" | sed "s/.* $1 *=* *\([0-9]*\).*/\1/"; } # NAME
-
-# `sizes` are for both, `more` for Zug; PyTorch gets the padded vocabulary.
 settle() { # NAME or NAME:MICRO
-  key=$1 model=${1%%:*} recipe=${1%%:*} file=gpt2 words=32000 more="-D words=32000"
-  case $model in
-  gpt2) sizes="layers=12 heads=12 width=768" more="-D context=1024" words=50304 ;;
-  llama) file=llama3 sizes="layers=16 heads=32 kv_heads=8 width=2048 inner=8192" ;;
-  tiny_gpt2) sizes="layers=2 heads=4 width=64" more="$more -D context=64" ;;
-  tiny_llama) file=llama3 sizes="layers=2 heads=4 kv_heads=2 width=64 inner=128" ;;
-  *) say "no model '$model'; there are gpt2, llama, tiny_gpt2 and tiny_llama" && exit 2 ;;
-  esac
-  line=$(grep "^recipe $model " recipes.zug)
-  batch=$(number batch) seq=$(number seq) micro=$(number micro)
+  key=$1 model=${1%%:*} recipe=${1%%:*}
+  measured_model "$model" || { say "no model '$model'; there are gpt2, llama, tiny_gpt2 and tiny_llama" && exit 2; }
+  measured_recipe recipes.zug "$model"
   [ "$key" = "$model" ] || { micro=${key#*:} recipe=${model}_$micro; }
 }
 
 make_graph() {
   [ "$recipe" = "$model" ] || echo "recipe $recipe from $model { micro $micro }" >>recipes.zug
   # shellcheck disable=SC2046,SC2086 # words are wanted
-  within "zc-$model.out" "$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/$file.zug" -o "$model.zsg" $(printf -- '-D %s ' $sizes) $more
+  within "zc-$model.out" "$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/$file.zug" -o "$model.zsg" $(printf -- '-D %s ' $sizes $more)
 }
 
 # ---- runs: into all.txt go model, who, tokens/s of the median step ----
@@ -110,11 +101,10 @@ note() { # FILE WHO: the line with the median step
 
 # A variant by itself chooses the attention; from then on it is told. What was compiled is kept for the next time.
 run_torch() { # FILE VARIANT
-  to=$1 options="--model ${model#tiny_} --device $device --variant $2 --batch $batch --seq $seq --micro $micro --words $words"
-  for size in $sizes; do options="$options --$(echo "${size%=*}" | tr _ -) ${size#*=}"; done
+  to=$1 options="$(torch_options "$model") --device $device --variant $2"
   [ "$device" != cpu ] || options="$options --threads $threads"
   # shellcheck disable=SC2086
-  TORCHINDUCTOR_CACHE_DIR="$out-inductor" within "$to" "$python" "$ZUG_SRC/tests/bench/torch_lm.py" $options --ids 32000 \
+  TORCHINDUCTOR_CACHE_DIR="$out-inductor" within "$to" "$python" "$ZUG_SRC/tests/bench/torch_lm.py" $options \
     --steps $((steps - 1)) --skip $((steps > 4 ? 3 : 1))
 }
 
@@ -156,17 +146,6 @@ one_round() { # NUMBER
 }
 
 # ---- tables ----
-# Dense bf16 from NVIDIA's data sheets, in TFLOP/s; 0: not known here.
-sheet() {
-  case $1 in
-  *'H100 PCIe'*) echo 756 ;;
-  *'H100 NVL'*) echo 835 ;;
-  *H100* | *H200*) echo 989 ;;
-  *A100*) echo 312 ;;
-  *) echo 0 ;;
-  esac
-}
-
 first() { sed -n "$1" "$2" 2>/dev/null | head -n 1; } # SED-SCRIPT FILE
 most() { cat "$2"*.out 2>/dev/null | sed -n "$1" | sort -n | tail -n 1; } # SED-SCRIPT FILES
 
@@ -211,7 +190,7 @@ report() {
   text=$(cat zug-*-1.out 2>/dev/null | sed -n 's/^model .* micro-batches; //p' | head -n 1)
   peak=$(most 's/^median step.* of the \([0-9.]*\) GFLOP.*/\1/p' zug-)
   copies=$(most 's/^at the .* and the \([0-9.]*\) GB\/s of large copies.*/\1/p' times-)
-  peak=${peak:-0} sheet=$(sheet "$text")
+  peak=${peak:-0} sheet=$(data_sheet "$text")
   echo "Zug on ${text:-nothing: no run}"
   print_torch
   printf 'measured: products %s GFLOP/s, copies %s GB/s (read and written); ' "$peak" "${copies:--}"

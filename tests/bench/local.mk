@@ -1,6 +1,6 @@
 # Benchmarks: nothing here is a test.
 EXTRA_DIST += tests/bench/bench.sh tests/bench/README.md tests/bench/recipes.zug tests/bench/torch_gpt2.py \
-  tests/bench/bench-gpu.sh tests/bench/recipes-gpu.zug tests/bench/torch_lm.py
+  tests/bench/bench-gpu.sh tests/bench/models-gpu.sh tests/bench/recipes-gpu.zug tests/bench/torch_lm.py
 
 # Only that bench-gpu.sh measures, compares and prints what it should; not how fast anything is.
 scenario_benches = tests/bench/check.sh
