@@ -13,20 +13,6 @@ need_mpi() {
   exit 77
 }
 
-# Skips the test where there is no GPU that zrun can use.
-need_gpu() {
-  need_mpi
-  timeout -k 5 60 zrun train none.zsg --device cuda >out.txt 2>&1
-  grep "no CUDA" out.txt || return 0
-  exit 77
-}
-
-# How many cases of a GPU run at once: each is a process with a context there. (nproc would listen to OMP_NUM_THREADS.)
-at_once() {
-  cores=$(getconf _NPROCESSORS_ONLN)
-  echo $((cores < 8 ? cores : 8))
-}
-
 # $emu is a zrun whose GPUs are threads (tests/cuda/gpu.h); skips the test where it is not built.
 need_emulated_gpu() {
   need_mpi

@@ -1,6 +1,4 @@
-# What needs a GPU, and is no part of `make check`. Where there is none each test skips and says so.
-gpu_tests = tests/gpu/kernels.sh tests/gpu/layouts.sh tests/gpu/models.sh tests/gpu/nccl.sh tests/gpu/sanitizer.sh
-dist_check_SCRIPTS += $(gpu_tests)
+# What needs a GPU, and is not a part of `make check`; README.md says how it is tried. Where there is none each target says so.
 gpu_programs =
 EXTRA_PROGRAMS += tests/gpu/test-kernels tests/gpu/apart.so
 CLEANFILES += tests/gpu/test-kernels tests/gpu/apart.so
@@ -35,11 +33,12 @@ tests_gpu_apart_so_CFLAGS = $(AM_CFLAGS) -fPIC
 tests_gpu_apart_so_LDFLAGS = $(AM_LDFLAGS) -shared
 tests_gpu_apart_so_LDADD = -ldl
 
-EXTRA_DIST += tests/gpu/first.sh
-dist_check_SCRIPTS += tests/gpu/first_check.sh
-TESTS += tests/gpu/first_check.sh
+EXTRA_DIST += tests/gpu/README.md tests/gpu/first.sh tests/gpu/kit/cases.txt tests/gpu/kit/inputs.sh \
+  tests/gpu/kit/parts.sh tests/gpu/kit/recipes.zug tests/gpu/kit/try-gpu.sh
 .PHONY: check-gpu first-gpu
+gpu_script = ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/tests/gpu
 first-gpu: all $(gpu_programs) tests/tools/compare_runs
-	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/gpu/first.sh
+	$(gpu_script)/first.sh || test $$? -eq 77
 check-gpu: all $(gpu_programs) tests/tools/compare_runs
-	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(gpu_tests)'
+	PARTS="$${PARTS:-open kernels layouts models nccl sanitizer}" LIMIT="$${LIMIT:-5400}" \
+	  $(gpu_script)/first.sh '$(abs_top_builddir)/tests/scratch/check-gpu' || test $$? -eq 77
