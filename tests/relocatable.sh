@@ -54,5 +54,6 @@ ok zplan check gpt2.zsg --recipe "$examples/recipes.zug:demo1"
 ok zdata pack "$examples/recipes.zug" -o corpus.bin
 [ -x "$zug/bin/zrun" ] && [ -n "$MPIRUN" ] || exit 0
 need_mpi
-ok timeout -k 5 100 $MPIRUN -np 1 "$zug/bin/zrun" train gpt2.zsg --recipe "$examples/recipes.zug:demo1" --data corpus.bin --steps 2
+printf 'use recipes\nrecipe two from recipes.demo1 { mesh data = 2   split batch over data }\n' >two.zug
+ok timeout -k 5 100 $MPIRUN -np 2 "$zug/bin/zrun" train gpt2.zsg --recipe two.zug:two -I "$examples" --data corpus.bin --steps 2
 says '^step +2'

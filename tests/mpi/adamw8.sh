@@ -13,7 +13,7 @@ sed 's/adamw(lr = 1e-3/adamw(bits = 8, lr = 1e-3/; s/^  clip 1.0/&   average 0.9
 
 train() { # FILE RECIPE LOG
   ranks=$(echo "$2" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train llama3.zsg --recipe $1.zug:$2 --data text.bin --steps 5 --log "$3" --save "$3.safetensors"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train llama3.zsg --recipe $1.zug:$2 --data text.bin --steps 5 --log "$3" --save "$3.safetensors"
 }
 same() { # LOG OTHER LOSS NORM
   "$ZUG_BUILD/tests/tools/compare_runs" --loss "$3" --norm "$4" "$1/metrics.jsonl" "$2/metrics.jsonl" >diff.txt ||

@@ -79,7 +79,7 @@ END
 n=0
 for recipe in $(awk '$1 == "recipe" { print $2 }' recipes.zug); do
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train attend.zsg --recipe "recipes.zug:$recipe" --data records.bin \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train attend.zsg --recipe "recipes.zug:$recipe" --data records.bin \
     --steps 5 --log "$recipe"
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 "$recipe/metrics.jsonl" one/metrics.jsonl >diff.txt ||
     { cat diff.txt; fail "$recipe trains differently"; }

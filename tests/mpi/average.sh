@@ -15,7 +15,7 @@ train() { # RECIPE OPTION...
   recipe=$1
   shift
   ranks=$(echo "$recipe" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin "$@"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin "$@"
 }
 
 # f32: each step rounds three times, 1e-7 of values below 1

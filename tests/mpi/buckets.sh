@@ -36,7 +36,7 @@ ok zplan show many.zsg --recipe recipes.zug:one
 [ "$(grep -c '^t[0-9].* of gradients)' out.txt)" -gt 64 ] || { cat out.txt; fail "that is not many buckets"; }
 
 run() { # RECIPE RANKS
-  ok timeout -k 5 100 $MPIRUN -np "$2" zrun train many.zsg --recipe "recipes.zug:$1" --data points.bin --steps 3 --log "$1"
+  ok timeout -k 5 100 $(on "$2") zrun train many.zsg --recipe "recipes.zug:$1" --data points.bin --steps 3 --log "$1"
 }
 run one 1
 for recipe in states all; do

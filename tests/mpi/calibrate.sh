@@ -13,7 +13,7 @@ done
 [ "$(grep -c '#' here.zug)" -ge 9 ] || fail "constants without where they are from"
 ok zc fmt --check here.zug
 ok $MPIRUN -np 2 zrun calibrate -o here.zug # again: its own file it may replace
-ok $MPIRUN -np 1 zrun calibrate -o alone.zug --threads 2
+ok zrun calibrate -o alone.zug --threads 2
 says '^# Measured by zrun calibrate with 1 rank of 2 threads'
 
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o model.zsg -D layers=2 -D heads=4 -D width=64
@@ -65,9 +65,9 @@ echo 'cluster small { device memory 1 GB  level box 2, link 1 GB/s }' >small.zug
 ok $MPIRUN -np 2 zrun train model.zsg --recipe recipes.zug:data --data corpus.bin --steps 2 --cluster small.zug
 says '^note: cluster small does not say what times are made from: `zplan sim` lists it'
 
-mistake 'calibrate wants -o FILE' $MPIRUN -np 1 zrun calibrate
-mistake 'threads takes 1 to 1024' $MPIRUN -np 1 zrun calibrate -o x.zug --threads 0
-mistake 'recipes.zug exists and is not a cluster of zrun calibrate' $MPIRUN -np 1 zrun calibrate -o recipes.zug
+mistake 'calibrate wants -o FILE' zrun calibrate
+mistake 'threads takes 1 to 1024' zrun calibrate -o x.zug --threads 0
+mistake 'recipes.zug exists and is not a cluster of zrun calibrate' zrun calibrate -o recipes.zug
 # Before it measures: what cannot be written at the end is no mistake.
-mistake 'cannot create nowhere/x.zug' $MPIRUN -np 1 zrun calibrate -o nowhere/x.zug
+mistake 'cannot create nowhere/x.zug' zrun calibrate -o nowhere/x.zug
 refuses 'mpirun -np N zrun calibrate' zplan calibrate model.zsg

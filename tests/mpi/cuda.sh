@@ -27,7 +27,7 @@ run() { # LOG RANKS 'PROGRAM' RECIPE [GRAPH [OPTION...]]
   log=$1 ranks=$2 program=$3 recipe=$4 graph=${5-gpt2.zsg}
   shift $(($# < 5 ? $# : 5))
   rm -rf "$log"
-  ok timeout -k 5 200 $MPIRUN -np "$ranks" $program train "$graph" --recipe "recipes.zug:$recipe" --data text.bin --steps 3 --log "$log" "$@"
+  ok timeout -k 5 200 $(on "$ranks") $program train "$graph" --recipe "recipes.zug:$recipe" --data text.bin --steps 3 --log "$log" "$@"
 }
 same() { # RECIPE A B TOLERANCE...
   what=$1 a=$2 b=$3
@@ -123,7 +123,7 @@ says 'note: each step is queued anew: `dot.*: cuBLASLt refused it while the step
 same tiny lt cpu --loss 1e-6 --norm 1e-5
 
 # ---- no silent cliff: as of a GPU, where there is none
-ok env ZUG_TEST_GPUS=0 $MPIRUN -np 1 "$emu" train small.zsg --recipe recipes.zug:half --dry-run --device cuda
+ok env ZUG_TEST_GPUS=0 "$emu" train small.zsg --recipe recipes.zug:half --dry-run --device cuda
 says '^no such device is here: '
 says '`attend_grad` a step are done by our own kernels on units for f32: this build has no cuDNN; [0-9.e-]+ ms at best'
 grep '^stage 0$' out.txt && fail "a heading where there is one stage"
@@ -131,12 +131,12 @@ ok env ZUG_TEST_GPUS=0 $MPIRUN -np 2 "$emu" train gpt2.zsg --recipe recipes.zug:
 says '^stage 0$'
 says '^stage 1$'
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o large.zsg -D layers=2 -D heads=12 -D width=768 -D context=1024
-ok $MPIRUN -np 1 "$emu" train large.zsg --recipe recipes.zug:large --dry-run --device cuda
+ok "$emu" train large.zsg --recipe recipes.zug:large --dry-run --device cuda
 says '^note: 4 `attend` a step are done by our own kernels on units for f32: .*; at least [0-9.]+ ms instead of [0-9.]+ ms$'
 says '^note: 4 `attend_grad` a step are done by our own kernels, not by cuDNN: .*; at least [0-9.]+ ms instead of [0-9.]+ ms$'
-ok $MPIRUN -np 1 "$emu" train small.zsg --recipe recipes.zug:tf32 --dry-run --device cuda
+ok "$emu" train small.zsg --recipe recipes.zug:tf32 --dry-run --device cuda
 says '^note: products in tf32 take at least [0-9.e-]+ ms a step; with `precision compute bf16` '
-ok $MPIRUN -np 1 zrun train small.zsg --recipe recipes.zug:tf32 --data text.bin --steps 1 --device cpu
+ok zrun train small.zsg --recipe recipes.zug:tf32 --data text.bin --steps 1 --device cpu
 says '^note: tf32 is f32 on a CPU'
 
 # ---- one order for all: streams that do not run side by side, hosts that wait for the device now and then, connections made
@@ -201,7 +201,7 @@ if [ -f "$standin" ]; then
   mkdir -p driver && cp "$standin" driver/libcuda.so.1
   one="zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1"
   refuses 'device: there is no CUDA device here: ' env LD_LIBRARY_PATH="$PWD/driver:$LD_LIBRARY_PATH" $one --device cuda
-  ok $MPIRUN -np 1 -x LD_LIBRARY_PATH="$PWD/driver:$LD_LIBRARY_PATH" $one
+  ok env LD_LIBRARY_PATH="$PWD/driver:$LD_LIBRARY_PATH" $one
   says 'note: computing on the CPU, there is no CUDA device here: '
   echo 'no module' >driver/libcuda.so.1
   refuses 'no CUDA device here: its driver cannot be loaded: .*invalid ELF header|file too short' \

@@ -17,7 +17,7 @@ train() { # NAME GRAPH RECIPE OPTION...
   name=$1 graph=$2 recipe=$3
   shift 3
   ranks=$(echo "$recipe" | sed 's/.*[^0-9]//')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train "$graph.zsg" --recipe "documents.zug:$recipe" --steps 4 --log "$name" "$@"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train "$graph.zsg" --recipe "documents.zug:$recipe" --steps 4 --log "$name" "$@"
 }
 train one apart one --data lines.bin
 for recipe in data2 zero3_2 context2 tensor2 pipe2 all8; do
@@ -35,7 +35,7 @@ for k in 1 2 3 4 5; do printf '{"text":"abc"}\n'; done >same.jsonl
 ok zdata pack same.jsonl --end 100 -o same.bin
 sed 's/seq = 8, batch = 2/seq = 4, batch = 4/' documents.zug >four.zug
 train eights apart short --data same.bin --order sequential
-ok timeout -k 5 100 $MPIRUN -np 1 zrun train apart.zsg --recipe four.zug:short --steps 4 --log fours --data same.bin --order sequential
+ok timeout -k 5 100 zrun train apart.zsg --recipe four.zug:short --steps 4 --log fours --data same.bin --order sequential
 ok "$compare" --loss 1e-5 --norm 1e-4 eights/metrics.jsonl fours/metrics.jsonl
 printf 'abcdabcdabcdabcdabcd' >lone.txt
 ok zdata pack lone.txt lone.txt -o two.bin # the same bytes in two documents, which begin elsewhere
@@ -45,7 +45,7 @@ train two apart short --data two.bin --order sequential
 # ---- what is refused, before any training ----
 ok zdata pack lone.txt -o lone.bin
 refuses 'lone.bin does not know where its documents begin, which .(doc|place). is made of' \
-  timeout -k 5 100 $MPIRUN -np 1 zrun train apart.zsg --recipe documents.zug:short --steps 1 --data lone.bin
+  timeout -k 5 100 zrun train apart.zsg --recipe documents.zug:short --steps 1 --data lone.bin
 says 'make it anew of two texts or more: zdata pack'
-refuses 'lone.bin does not know' timeout -k 5 100 $MPIRUN -np 1 zrun train apart.zsg --recipe documents.zug:short --steps 1 --data two.bin:1,lone.bin:1
+refuses 'lone.bin does not know' timeout -k 5 100 zrun train apart.zsg --recipe documents.zug:short --steps 1 --data two.bin:1,lone.bin:1
 exit 0

@@ -34,7 +34,7 @@ wrong() { once mistake "$@"; }
 once() { # HOW NP PATTERN ARGUMENT...
   how=$1 np=$2 pattern=$3
   shift 3
-  $how "$pattern" timeout -k 5 30 $MPIRUN -np "$np" zrun "$@"
+  $how "$pattern" timeout -k 5 30 $(on "$np") zrun "$@"
   [ "$(grep -Ec -- "$pattern" out.txt)" -eq 1 ] || { cat out.txt; fail "said more than once: $*"; }
 }
 two="--recipe recipes.zug:two"
@@ -152,7 +152,7 @@ if [ -w /dev/full ]; then
 fi
 cp w.safetensors old.safetensors
 mistake 'cannot write w.safetensors: File too large' \
-  $MPIRUN -np 1 sh -c "ulimit -f 8; exec zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --save w.safetensors"
+  sh -c "ulimit -f 8; exec zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --save w.safetensors"
 cmp w.safetensors old.safetensors || fail "a failed save spoils the file before it"
 ls w.safetensors.*tmp 2>/dev/null && fail "a failed save leaves something"
 

@@ -22,14 +22,14 @@ train() { # LOG RECIPE OPTION...; the number of ranks ends the recipe's name
   log=$1 recipe=$2
   shift 2
   ranks=$(echo "$recipe" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train ${graph:-gpt2.zsg} --recipe recipes.zug:"$recipe" --data ${data:-text.bin} \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train ${graph:-gpt2.zsg} --recipe recipes.zug:"$recipe" --data ${data:-text.bin} \
     --log "$log" "$@"
 }
 evaluate() { # LOG RECIPE OPTION...
   log=$1 recipe=$2
   shift 2
   ranks=$(echo "$recipe" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun eval ${graph:-gpt2.zsg} --recipe recipes.zug:"$recipe" --data ${data:-held.bin} \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun eval ${graph:-gpt2.zsg} --recipe recipes.zug:"$recipe" --data ${data:-held.bin} \
     --log "$log" "$@"
 }
 value() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$2/metrics.jsonl"; } # KEY LOG: one a line
@@ -90,11 +90,11 @@ train last one --steps 3 --eval held.bin --eval-batches 1 # after the last step 
 [ "$(value eval_loss last | wc -l)" -eq 1 ] || fail "not one evaluation"
 says '^eval 3/3  loss [0-9.]*  perplexity [0-9.]*  512 targets  .* best [0-9.]* after step 3$'
 sed 's/lr = [0-9.e-]*/lr = 5/' recipes.zug >wild.zug # the best is not the last
-ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe wild.zug:one --init w.safetensors --data text.bin --steps 4 --eval held.bin --eval-every 1 --log wild
+ok zrun train gpt2.zsg --recipe wild.zug:one --init w.safetensors --data text.bin --steps 4 --eval held.bin --eval-every 1 --log wild
 [ "$(value eval_loss wild | sort -g | head -n 1)" = "$(value eval_best_loss wild | tail -n 1)" ] || { cat wild/metrics.jsonl; fail "another is the best"; }
 [ "$(value eval_best_step wild | tail -n 1)" -lt 4 ] || { cat wild/metrics.jsonl; fail "this test's own tool is broken: the last is the best"; }
 # ... and a run that goes on knows the best of before, unless it evaluates other data
-wild="$MPIRUN -np 1 zrun train gpt2.zsg --recipe wild.zug:one --init w.safetensors --data text.bin --eval-every 1 --ckpt ckpt"
+wild="zrun train gpt2.zsg --recipe wild.zug:one --init w.safetensors --data text.bin --eval-every 1 --ckpt ckpt"
 ok $wild --steps 3 --eval held.bin --log before
 ok zckpt show ckpt/step-00000003
 says "^best evaluation so far, of held.bin: loss [0-9.]* after step $(value eval_best_step before | tail -n 1)$"
@@ -153,14 +153,14 @@ before 'damaged.bin is damaged: the checksum of its tokens differs' --eval damag
 before '.--eval-batches 6: held.bin has 5 whole batches of 16 samples; leave --eval-batches out to take them all' --eval held.bin --eval-batches 6
 before 'zrun: give --eval FILE' --eval-every 2
 before 'wrong value .0. for --eval-every' --eval held.bin --eval-every 0
-eval="$MPIRUN -np 1 zrun eval gpt2.zsg --recipe recipes.zug:one"
+eval="zrun eval gpt2.zsg --recipe recipes.zug:one"
 refuses 'zrun: give --init FILE, the weights to evaluate' $eval --data held.bin
 refuses 'zrun: give --data FILE' $eval --init w.safetensors
 for option in '--steps 3' '--seed 1' '--order sequential' '--save x' --times '--eval held.bin' '--eval-every 2'; do
   refuses "zrun: .eval. has no ${option%% *}; " $eval --data held.bin --init w.safetensors $option
 done
 mistake 'none.safetensors' $eval --data held.bin --init none.safetensors
-refuses 'zrun: give train GRAPH.zsg or eval GRAPH.zsg' $MPIRUN -np 1 zrun evaluate gpt2.zsg --recipe recipes.zug:one
+refuses 'zrun: give train GRAPH.zsg or eval GRAPH.zsg' zrun evaluate gpt2.zsg --recipe recipes.zug:one
 yes '\377\377' | head -n 600 | tr -d '\n' >octal
 printf "$(cat octal)" >none.u16
 ok zdata pack none.u16 --tokens u16 --vocab 127 -o nothing.bin
@@ -215,7 +215,7 @@ says '^3 tensors'
 bytes=$(od -An -tu8 -N8 a.safetensors | tr -d ' ')
 od -An -v -w4 -tf4 -j $((8 + bytes + 384)) -N96 a.safetensors | tr -d " \n" >labels # behind 3 x 24 scores and 24 sizes
 [ "$(cat labels)" = 012012012012012012012012 ] || { cat labels; fail "other labels than those of the data"; }
-pick="$MPIRUN -np 1 zrun eval pick.zsg --recipe recipes.zug:pick1 --data points.bin --init pick.safetensors"
+pick="zrun eval pick.zsg --recipe recipes.zug:pick1 --data points.bin --init pick.safetensors"
 cp text precious
 mistake 'precious exists and is not a safetensors file: it is not replaced' $pick --predict precious
 cmp text precious || fail "precious is lost"

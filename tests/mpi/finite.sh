@@ -55,7 +55,7 @@ records nan.bin 99 '\\000\\000\\300\\177'
 train() {
   np=$1 graph=$2 recipe=$3 data=$4 steps=$5
   shift 5
-  $how $MPIRUN -np "$np" zrun train "$graph.zsg" --recipe recipes.zug:"$recipe" --data "$data" --order sequential --steps "$steps" "$@"
+  $how $(on "$np") zrun train "$graph.zsg" --recipe recipes.zug:"$recipe" --data "$data" --order sequential --steps "$steps" "$@"
 }
 trains() {
   how="ok timeout -k 5 60"
@@ -97,7 +97,7 @@ for recipe in "one 1" "pipe_4 4" "adam_4 4"; do
   stops 'step 4: .*input `x` of sample 27 of the run is not finite: record 13 of bad.bin.*; the run ends' \
     "$2" weight "$1" good.bin:1,bad.bin:1 5 --on-nan end
   once 'all 4 parameters'
-  code=$($MPIRUN -np "$2" zrun train weight.zsg --recipe recipes.zug:"$1" --data bad.bin --order sequential --steps 3 --on-nan end \
+  code=$($(on "$2") zrun train weight.zsg --recipe recipes.zug:"$1" --data bad.bin --order sequential --steps 3 --on-nan end \
     >out.txt 2>&1 || echo $?)
   [ "$code" = 2 ] || fail "another code than 2, that it need not be tried again: $code"
   for how_on in "" "--on-nan skip"; do
@@ -145,7 +145,7 @@ for recipe in "one 1" "pipe_4 4"; do
   trains "$2" weight "$1" good.bin 0 --save start.safetensors
   cmp start.safetensors skipped.safetensors || fail "$1: steps that are not finite change parameters"
 done
-refuses 'wrong value .go. for --on-nan' $MPIRUN -np 1 zrun train weight.zsg --recipe recipes.zug:one --data good.bin --steps 1 --on-nan go
+refuses 'wrong value .go. for --on-nan' zrun train weight.zsg --recipe recipes.zug:one --data good.bin --steps 1 --on-nan go
 
 # A value that is out of range, found by several ranks at once: one says it, and all end.
 sed 's/\\001\\000\\000\\000/\\011\\000\\000\\000/g; s/\\377\\377\\377\\377/\\011\\000\\000\\000/g' escapes.txt >nine.txt
@@ -197,8 +197,8 @@ ok timeout -k 5 60 $MPIRUN -np 4 zrun train weight.zsg --recipe recipes.zug:pipe
 cmp four.safetensors start.safetensors || fail "initial weights"
 trains 1 weight one good.bin 0 --init good.safetensors --save same.safetensors
 cmp same.safetensors good.safetensors || fail "weights that were read and written"
-refuses 'give --data' $MPIRUN -np 1 zrun train weight.zsg --recipe recipes.zug:one --steps 1
-refuses 'give --steps' $MPIRUN -np 1 zrun train weight.zsg --recipe recipes.zug:one --data good.bin
+refuses 'give --data' zrun train weight.zsg --recipe recipes.zug:one --steps 1
+refuses 'give --steps' zrun train weight.zsg --recipe recipes.zug:one --data good.bin
 
 # ---- who waits: means over ranks, and the most ----
 trains 4 weight pipe_4 good.bin 2 --log waits

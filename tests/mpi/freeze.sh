@@ -12,7 +12,7 @@ train() { # RECIPES RECIPE OPTION...
   file=$1 recipe=$2
   shift 2
   ranks=$(echo "$recipe" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train gpt2.zsg --recipe "$file:$recipe" --data text.bin "$@"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train gpt2.zsg --recipe "$file:$recipe" --data text.bin "$@"
 }
 # values NAME FILE: checksums of tensors of a weights file, by name
 values() {
@@ -88,7 +88,7 @@ train half.zug one --steps 0 --save begun.safetensors
 stays '\.attn\.' moved.safetensors
 grep -q '"path":"wte","shape":\[127,32\],"states":\[\],"checksums":\["[0-9a-f]*"\]' ckpt/step-00000004/manifest.json ||
   fail 'the manifest has states of wte'
-refuses "has 0 optimizer states of 'wte', and the recipe keeps 2" $MPIRUN -np 1 zrun train gpt2.zsg \
+refuses "has 0 optimizer states of 'wte', and the recipe keeps 2" zrun train gpt2.zsg \
   --recipe all.zug:one --data text.bin --steps 6 --ckpt ckpt --resume
 sed 's/recipe base {/recipe base {\n  freeze all except layer.attn/' all.zug >full.zug
 train full.zug one --steps 2 --init whole.safetensors --eval text.bin --eval-every 1 --eval-batches 2 --log evaluated

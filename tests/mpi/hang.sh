@@ -73,6 +73,6 @@ gone 137 # killed, since it does not even hear that its ranks end
 
 # ---- what goes on is left alone, however short the time ----
 ok timeout 60 $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 3000 --hang-after 2s --save w.safetensors
-ok timeout 60 $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --hang-after 0s
-refuses 'wrong value .5. for --hang-after' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --hang-after 5
+ok timeout 60 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --hang-after 0s
+refuses 'wrong value .5. for --hang-after' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --hang-after 5
 exit 0

@@ -34,7 +34,7 @@ END
 run() { # train|eval RECIPE OPTION...; the number of ranks ends its name
   word=$1 recipe=$2
   shift 2
-  ok timeout -k 5 100 $MPIRUN -np "${recipe#*_}" zrun "$word" "$family.zsg" --recipe "$family.zug:$recipe" --data "$family.bin" "$@"
+  ok timeout -k 5 100 $(on "${recipe#*_}") zrun "$word" "$family.zsg" --recipe "$family.zug:$recipe" --data "$family.bin" "$@"
 }
 near() { # A B TOLERANCE WHAT
   awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = (a - b) / b; exit !(a ~ /^-?[0-9]/ && b ~ /^-?[0-9]/ && d <= t && -d <= t) }' ||

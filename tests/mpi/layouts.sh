@@ -7,7 +7,7 @@ cp "$ZUG_SRC/tests/mpi/layouts.zug" recipes.txt
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 
 run() { # MODEL RECIPE RANKS
-  ok timeout -k 5 100 $MPIRUN -np "$3" zrun train "$1.zsg" --recipe "$1.zug:$2" --data text.bin --steps 5 --log "$1-$2"
+  ok timeout -k 5 100 $(on "$3") zrun train "$1.zsg" --recipe "$1.zug:$2" --data text.bin --steps 5 --log "$1-$2"
 }
 
 # layouts MODEL AXIS-TO-DROP RECIPE...: the recipes without the axis that this model lacks.

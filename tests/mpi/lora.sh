@@ -15,7 +15,7 @@ train() { # GRAPH RECIPES RECIPE OPTION...
   graph=$1 file=$2 recipe=$3
   shift 3
   ranks=$(echo "$recipe" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train $graph --recipe "$file:$recipe" --data text.bin "$@"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train $graph --recipe "$file:$recipe" --data text.bin "$@"
 }
 first_loss() { sed -n '1s/.*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 
@@ -23,7 +23,7 @@ first_loss() { sed -n '1s/.*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 train gpt2.zsg base.zug zero3_2 --steps 6 --save base.safetensors
 sed 's/adamw([^)]*)/sgd(lr = 0)/' base.zug >still.zug
 train gpt2.zsg still.zug one --steps 12 --init base.safetensors --log plain
-refuses "base.safetensors lacks 'layer.0.attn.q.lora_a' and 15 more" $MPIRUN -np 1 zrun train lora.zsg --recipe lora.zug:one \
+refuses "base.safetensors lacks 'layer.0.attn.q.lora_a' and 15 more" zrun train lora.zsg --recipe lora.zug:one \
   --data text.bin --steps 1 --init base.safetensors
 says '--init-partial draws from the seed what is not there'
 train lora.zsg lora.zug one --steps 12 --init base.safetensors --init-partial --log one --save one.safetensors

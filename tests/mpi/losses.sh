@@ -10,7 +10,7 @@ run() { # MODEL RECIPE OPTION...; the number of ranks ends the recipe's name
   graph=$1 recipe=$2
   shift 2
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train "$graph.zsg" --recipe "${recipes:-$losses}:$recipe" --data "${data:-text.bin}" \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train "$graph.zsg" --recipe "${recipes:-$losses}:$recipe" --data "${data:-text.bin}" \
     --log "$graph-$recipe" "$@"
 }
 value() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$2/metrics.jsonl"; } # KEY LOG: one a line
@@ -42,7 +42,7 @@ evaluate() { # RECIPE OPTION...
   recipe=$1
   shift
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun eval several.zsg --recipe "$losses:$recipe" --data text.bin --eval-batches 2 \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun eval several.zsg --recipe "$losses:$recipe" --data text.bin --eval-batches 2 \
     --init w.safetensors --log eval-"$recipe" "$@"
 }
 evaluate one

@@ -70,7 +70,7 @@ trained() {
   for file; do cat "$file.txt"; done >"recipes-$model.zug"
   for recipe in $(awk '$1 == "recipe" { print $2 }' "recipes-$model.zug"); do
     ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-    ok timeout -k 5 60 $MPIRUN -np "${ranks:-1}" zrun train "$model.zsg" --recipe "recipes-$model.zug:$recipe" --data records.bin \
+    ok timeout -k 5 60 $(on "${ranks:-1}") zrun train "$model.zsg" --recipe "recipes-$model.zug:$recipe" --data records.bin \
       --order sequential --steps 3 --log "$model-$recipe"
     "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 "$model-$recipe/metrics.jsonl" "$model-one/metrics.jsonl" \
       >diff.txt || { cat diff.txt; fail "$model: $recipe trains differently"; }
@@ -125,9 +125,9 @@ trained noise base micro pad noise_again pipe
 differ() { # A B: first losses
   for run; do sed -n '1s/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$run/metrics.jsonl"; done | uniq | wc -l | grep -q 2 || fail "$*: no difference"
 }
-ok $MPIRUN -np 1 zrun train noise.zsg --recipe recipes-noise.zug:one --data records.bin --order sequential --steps 1 --seed 2 \
+ok zrun train noise.zsg --recipe recipes-noise.zug:one --data records.bin --order sequential --steps 1 --seed 2 \
   --log noise-seed --save noise.safetensors
-ok $MPIRUN -np 1 zrun train noise.zsg --recipe recipes-noise.zug:one --data records.bin --order sequential --steps 1 --seed 3 \
+ok zrun train noise.zsg --recipe recipes-noise.zug:one --data records.bin --order sequential --steps 1 --seed 3 \
   --log noise-other --init noise.safetensors
 differ noise-seed noise-other
 
@@ -250,7 +250,7 @@ model Whole {
 }
 END
 ok zc whole.zug -o whole.zsg
-ok $MPIRUN -np 1 zrun train whole.zsg --recipe turned.txt:one --data records.bin --order sequential --steps 1 --log whole
+ok zrun train whole.zsg --recipe turned.txt:one --data records.bin --order sequential --steps 1 --log whole
 awk 'BEGIN {
   for (s = 0; s < 16; s++)
     for (i = 0; i < 8; i++) {

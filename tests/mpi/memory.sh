@@ -70,12 +70,12 @@ ok $train
 echo $((60 << 20)) >machine/sys/fs/cgroup/memory/memory.limit_in_bytes
 refuses 'of the 62\.9 MB that control group /sys/fs/cgroup/memory may have there are 11\.5 MB left' $train
 
-# ---- address space: whatever is missing, the ranks end, and soon ----
+# ---- address space: whatever is missing, a run ends, and soon ----
 machine 1000 0
 # Where the sanitizers map terabytes there is nothing to limit.
 ulimit -v 400000 && "$hasty" --help >help.txt 2>&1 || exit 0
 for kilobytes in 150000 300000 400000; do
-  refuses 'address space|cannot allocate|cannot be started|Cannot allocate|rror' $MPIRUN -np 1 sh -c \
+  refuses 'address space|cannot allocate|cannot be started|Cannot allocate|rror' sh -c \
     "ulimit -v $kilobytes; exec $hasty train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --threads 4"
 done
 exit 0

@@ -7,7 +7,7 @@ ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$model" -o merged.zsg
 for recipe in one data_2 zero3_4 heads_2 rows_2 pipe_2 all_8; do
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train merged.zsg --recipe "$model:$recipe" --data text.bin --steps 5 --log $recipe
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train merged.zsg --recipe "$model:$recipe" --data text.bin --steps 5 --log $recipe
   # f32 sums in another order, as tests/mpi/layouts.sh has them
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 $recipe/metrics.jsonl one/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe"; }
   printf '%-8s %s\n' "$recipe" "$(tail -n 1 diff.txt)"
@@ -26,6 +26,6 @@ model=$ZUG_SRC/tests/mpi/merged.zug
 # the order of the parts matters
 sed 's/part\[row, column, seq\]/part[column, row, seq]/' "$model" >turned.zug
 ok zc turned.zug -o turned.zsg
-ok timeout -k 5 100 $MPIRUN -np 1 zrun train turned.zsg --recipe "$model:one" --data text.bin --steps 5 --log turned
+ok timeout -k 5 100 zrun train turned.zsg --recipe "$model:one" --data text.bin --steps 5 --log turned
 "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 turned/metrics.jsonl one/metrics.jsonl >diff.txt && fail "the order of parts is nothing"
 exit 0

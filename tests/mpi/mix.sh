@@ -18,7 +18,7 @@ train() { # RECIPE STEPS OPTION...; the number of ranks ends its name
   name=$1 steps=$2
   shift 2
   ranks=$(echo "$name" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train gpt2.zsg --recipe recipes.zug:"$name" --steps "$steps" "$@"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train gpt2.zsg --recipe recipes.zug:"$name" --steps "$steps" "$@"
 }
 losses() { sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/' "$1/metrics.jsonl"; }
 same() {
@@ -91,7 +91,7 @@ sed 's/.*"epochs"/"epochs"/; s/,"classes.*//' on/metrics.jsonl | cmp - a.txt || 
 tail -n 4 zero3_2/metrics.jsonl >last.jsonl && mkdir last && mv last.jsonl last/metrics.jsonl
 same on last
 refuses '^zrun: error: .*kept/step-00000007.*share' \
-  $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --steps 8 --data a.bin:2,b.bin:2,c.bin:1 --ckpt kept --resume
+  zrun train gpt2.zsg --recipe recipes.zug:one --steps 8 --data a.bin:2,b.bin:2,c.bin:1 --ckpt kept --resume
 
 # ---- names with colons and commas ----
 cp a.bin 'a:0.5,b:1'

@@ -80,7 +80,7 @@ transformers() { # RUN
 train() { # RECIPE OPTION...
   recipe=$1
   shift
-  ok timeout -k 5 100 $MPIRUN -np "${recipe#*_}" zrun train "$name.zsg" --recipe "$name.zug:$recipe" --data "$name.bin" \
+  ok timeout -k 5 100 $(on "${recipe#*_}") zrun train "$name.zsg" --recipe "$name.zug:$recipe" --data "$name.bin" \
     --order sequential --steps 5 --log "$run" "$@"
 }
 

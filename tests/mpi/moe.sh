@@ -12,7 +12,7 @@ run() {
   shift
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
   ok zc "$model" -o moe.zsg "$@"
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train moe.zsg --recipe "$model:$recipe" --data text.bin --steps 5 --log "$recipe"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train moe.zsg --recipe "$model:$recipe" --data text.bin --steps 5 --log "$recipe"
   says "planned == used"
   # f32 sums in another order, as tests/mpi/layouts.sh has them. A choice that they turn would show as more.
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 "$recipe/metrics.jsonl" dense/metrics.jsonl >diff.txt || {
@@ -26,7 +26,7 @@ run() {
 dense() {
   rm -rf dense
   ok zc "$dense" -o dense.zsg "$@"
-  ok timeout -k 5 100 $MPIRUN -np 1 zrun train dense.zsg --recipe "$dense:one" --data text.bin --steps 5 --log dense
+  ok timeout -k 5 100 zrun train dense.zsg --recipe "$dense:one" --data text.bin --steps 5 --log dense
 }
 
 dense
@@ -53,9 +53,9 @@ ok zc "$model" -o moe.zsg
 eval_loss() { sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
 for recipe in one experts_2 five_8; do
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train moe.zsg --recipe "$model:$recipe" --data text.bin --steps 2 --log beside \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train moe.zsg --recipe "$model:$recipe" --data text.bin --steps 2 --log beside \
     --eval text.bin --eval-every 2 --eval-batches 3 --save weights.safetensors
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun eval moe.zsg --recipe "$model:$recipe" --data text.bin --eval-batches 3 \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun eval moe.zsg --recipe "$model:$recipe" --data text.bin --eval-batches 3 \
     --init weights.safetensors --log alone
   for log in beside alone; do
     wanted=${wanted:-$(eval_loss $log)}
@@ -79,6 +79,6 @@ ok zplan check moe.zsg --recipe may.zug:may
 
 # and a layer that trains otherwise would show
 ok zc "$model" -o moe.zsg
-ok timeout -k 5 100 $MPIRUN -np 1 zrun train moe.zsg --recipe "$model:one" --data text.bin --steps 5 --log other
+ok timeout -k 5 100 zrun train moe.zsg --recipe "$model:one" --data text.bin --steps 5 --log other
 "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 other/metrics.jsonl dense/metrics.jsonl >diff.txt && fail "any choice will do"
 exit 0

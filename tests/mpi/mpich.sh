@@ -32,7 +32,7 @@ train() { # RECIPE: the rest of the arguments of zrun
 }
 
 # The same as one rank, in layouts that use all that zrun asks of an MPI.
-ok timeout -k 5 100 $MPIRUN -np 1 zrun $(train one) --log one
+ok timeout -k 5 100 zrun $(train one) --log one
 for recipe in pipe2 zero3_4 pipe_tensor4 all_zero3_8; do
   ok mpich "${recipe##*[!0-9]}" $(train $recipe) --log $recipe
   ok "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-4 --norm 1e-3 $recipe/metrics.jsonl one/metrics.jsonl

@@ -104,7 +104,7 @@ sys.exit(not worst < 1e-5)
 END
 
 net() { # RECIPE RANKS: saved as RECIPE.safetensors
-  ok timeout -k 5 60 $MPIRUN -np "$2" zrun train net.zsg --recipe recipes.zug:"$1" --data records.bin --order sequential \
+  ok timeout -k 5 60 $(on "$2") zrun train net.zsg --recipe recipes.zug:"$1" --data records.bin --order sequential \
     --steps 6 --save "$1.safetensors"
 }
 judged() { # RECIPE RANKS SETTINGS...
@@ -137,7 +137,7 @@ sed 's/ head,//; s/^  clip 1.0/&\n  optimizer muon(lr = 0.01, each = kv, warmup 
   "$ZUG_SRC/tests/mpi/layouts.zug" >layouts.zug
 for recipe in one zero1_2 zero2_2 zero3_4 hsdp_4 tensor2 seq2 pipe2 zero3_tensor4 pipe_zero2_4 all8; do
   ranks=$(echo "$recipe" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train llama3.zsg --recipe layouts.zug:$recipe --data text.bin --steps 5 --log $recipe
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train llama3.zsg --recipe layouts.zug:$recipe --data text.bin --steps 5 --log $recipe
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-6 --norm 1e-6 $recipe/metrics.jsonl one/metrics.jsonl >diff.txt ||
     { cat diff.txt; fail "$recipe trains differently"; }
   printf '%-16s %s\n' "$recipe" "$(tail -n 1 diff.txt)"

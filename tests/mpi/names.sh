@@ -59,7 +59,7 @@ END
 zrun_of() { # RECIPE OPTION...: the number of ranks ends its name
   recipe=$1
   shift
-  echo timeout -k 5 60 $MPIRUN -np "${recipe#*_}" zrun train parts.zsg --recipe "recipes.zug:$recipe" --steps 0 "$@"
+  echo timeout -k 5 60 $(on "${recipe#*_}") zrun train parts.zsg --recipe "recipes.zug:$recipe" --steps 0 "$@"
 }
 ok zc parts.zug -o parts.zsg
 ok $(zrun_of one_1 --save own.safetensors)

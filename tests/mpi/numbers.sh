@@ -15,7 +15,7 @@ train() { # LOG FILE RECIPE OPTION...; the number of ranks ends the recipe's nam
   log=$1 file=$2 recipe=$3
   shift 3
   ranks=$(echo "$recipe" | sed -n 's/.*[^0-9]\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train numbers.zsg --recipe "$file:$recipe" --data text.bin --steps 5 \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train numbers.zsg --recipe "$file:$recipe" --data text.bin --steps 5 \
     --log "$log" "$@"
 }
 same() { # LOG TOLERANCE
@@ -49,7 +49,7 @@ recipe zigzag6 from still {
 END
 for recipe in still zigzag4 zigzag6; do
   ranks=$(echo $recipe | sed 's/.*[^0-9]//')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train still.zsg --recipe unpadded.zug:$recipe --data text.bin --steps 3 --log $recipe
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train still.zsg --recipe unpadded.zug:$recipe --data text.bin --steps 3 --log $recipe
   says 'planned == used'
   ok "$compare" --loss 1e-5 --norm 1e-5 $recipe/metrics.jsonl still/metrics.jsonl
 done
@@ -59,7 +59,7 @@ says '^.seq. is split zigzag over context: of 4 chunks rank r has numbers r and 
 # ---- the noise of an evaluation ----
 evaluate() { # RECIPE RANKS: the loss
   rm -rf eval
-  ok timeout -k 5 100 $MPIRUN -np "$2" zrun eval numbers.zsg --recipe "recipes.zug:$1" --data text.bin --init w.safetensors \
+  ok timeout -k 5 100 $(on "$2") zrun eval numbers.zsg --recipe "recipes.zug:$1" --data text.bin --init w.safetensors \
     --eval-batches 3 --log eval
   sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' eval/metrics.jsonl
 }

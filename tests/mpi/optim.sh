@@ -92,7 +92,7 @@ wanted() {
 
 # trained RECIPE RANKS: what it saves must be what is wanted, up to rounding
 trained() {
-  ok timeout -k 5 60 $MPIRUN -np "$2" zrun train line.zsg --recipe recipes.zug:"$1" --data records.bin --order sequential \
+  ok timeout -k 5 60 $(on "$2") zrun train line.zsg --recipe recipes.zug:"$1" --data records.bin --order sequential \
     --steps 8 --save "$1.safetensors"
   head -c 400 "$1.safetensors" | grep -aq '"w":[^}]*"data_offsets":\[0,16\]' || fail "$1: its file does not begin with w"
   od -An -v -t f4 -w4 -j $(($(od -An -t u8 -N 8 "$1.safetensors") + 8)) "$1.safetensors" >found.txt

@@ -29,7 +29,7 @@ zrun_of() { # MODEL RECIPE OPTION...; the number of ranks ends its name
   graph=$1 name=$2
   shift 2
   ranks=$(echo "$name" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  echo timeout -k 5 60 $MPIRUN -np "${ranks:-1}" zrun train "$graph.zsg" --recipe "recipes.zug:$name" --data text.bin "$@"
+  echo timeout -k 5 60 $(on "${ranks:-1}") zrun train "$graph.zsg" --recipe "recipes.zug:$name" --data text.bin "$@"
 }
 train() { ok $(zrun_of "$@"); }
 wrong() { # PATTERN MODEL OPTION...: on two ranks, said once

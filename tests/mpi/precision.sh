@@ -63,7 +63,7 @@ ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=3
 
 run() { # RECIPE STEPS; the number of ranks ends its name
   ranks=$(echo "$1" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train gpt2.zsg --recipe precision.zug:"$1" --data text.bin --steps "$2" --log "$1"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train gpt2.zsg --recipe precision.zug:"$1" --data text.bin --steps "$2" --log "$1"
 }
 
 alike() { # A B TOLERANCE
@@ -133,7 +133,7 @@ printf "$(cat escapes.txt)" >rows.raw
 ok zdata records rows.raw --field y:f32:1 --field x:f32:600 -o rows.bin
 ok zc rows.zug -o rows.zsg
 for recipe in wide half; do
-  ok timeout -k 5 60 $MPIRUN -np 1 zrun train rows.zsg --recipe rows-recipes.zug:$recipe --data rows.bin --steps 2 --log rows-$recipe
+  ok timeout -k 5 60 zrun train rows.zsg --recipe rows-recipes.zug:$recipe --data rows.bin --steps 2 --log rows-$recipe
   losses=$(sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' rows-$recipe/metrics.jsonl | tr '\n' ' ')
   [ "$losses" = "18.75 -18.75 " ] || fail "rows of inputs, $recipe: losses $losses"
 done

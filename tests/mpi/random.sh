@@ -11,12 +11,12 @@ ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 layouts() {
   { echo 'recipe base { bind batch = 16, seq = 32   micro 8   optimizer adamw(lr = 1e-2) decay 0.1   clip 1.0 }'
     python3 "$ZUG_SRC/tests/mpi/random_layouts.py" "$seed" "$drawn" 8 "$2" "$3"; } >"$1.zug"
-  ok timeout -k 5 100 $MPIRUN -np 1 zrun train "$1.zsg" --recipe "$1.zug:base" --data text.bin --steps 3 --log one
+  ok timeout -k 5 100 zrun train "$1.zsg" --recipe "$1.zug:base" --data text.bin --steps 3 --log one
   trained=0
   sed -n 's/^recipe \(x[0-9]*\) .* # \([0-9]*\)$/\1 \2/p' "$1.zug" >recipes
   while read -r recipe ranks; do
     if zplan check "$1.zsg" --recipe "$1.zug:$recipe" >out.txt 2>&1; then
-      ok timeout -k 5 100 $MPIRUN -np "$ranks" zrun train "$1.zsg" --recipe "$1.zug:$recipe" --data text.bin --steps 3 --log x </dev/null
+      ok timeout -k 5 100 $(on "$ranks") zrun train "$1.zsg" --recipe "$1.zug:$recipe" --data text.bin --steps 3 --log x </dev/null
       says "planned == used"
       # f32 sums in another order, as tests/mpi/layouts.sh has them
       "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 x/metrics.jsonl one/metrics.jsonl >diff.txt ||

@@ -36,7 +36,7 @@ train() {
     echo "$name: $ranks ranks, planned only"
     return
   fi
-  ok timeout -k 5 100 $MPIRUN -np "$ranks" zrun train "$1.zsg" --recipe "$2" --data "$3" --steps "$4" --log "$name"
+  ok timeout -k 5 100 $(on "$ranks") zrun train "$1.zsg" --recipe "$2" --data "$3" --steps "$4" --log "$name"
   [ "$(wc -l <"$name/metrics.jsonl")" -eq "$4" ] || fail "$name: not $4 steps in its log"
   tail -n 1 "$name/metrics.jsonl" | grep -o '"planned_bytes":[0-9]*,"used_bytes":[0-9]*' | tr -c '0-9\n' ' ' |
     awk '$1 != $2 || $1 == 0 { exit 1 }' || fail "$name: planned and used bytes differ"

@@ -11,7 +11,7 @@ sizes() { # the -D options of a case, from its JSON
 }
 
 check() { # CASE RECIPE RANKS: trains and compares
-  ok $MPIRUN -np "$3" zrun train "$1.zsg" --recipe "$case.zug:$2" --data "$1.bin" --order sequential --steps 5 \
+  ok $(on "$3") zrun train "$1.zsg" --recipe "$case.zug:$2" --data "$1.bin" --order sequential --steps 5 \
     --init "$ref/$init.init.safetensors" --save "$1-$2.safetensors" --log "$1-$2"
   ok "$compare" --loss 1e-6 --norm 1e-5 "$1-$2/metrics.jsonl" "$ref/$1.json"
   echo "$1 $2: $(tail -n 1 out.txt)"
@@ -76,7 +76,7 @@ printf "$(cat values.txt)" >records.raw # 1, 2 and -2
 ok zdata records records.raw --field x:f32:48 -o records.bin
 for name in flat rows; do ok zc $name.zug -o $name.zsg; done
 for run in flat:one_1 rows:one_1 rows:half_1 rows:rows_2 rows:last_2 rows:both_4; do
-  ok $MPIRUN -np "${run##*_}" zrun train "${run%:*}.zsg" --recipe "recipes.zug:${run#*:}" --data records.bin --order sequential --steps 2 --log "$run"
+  ok $(on "${run##*_}") zrun train "${run%:*}.zsg" --recipe "recipes.zug:${run#*:}" --data records.bin --order sequential --steps 2 --log "$run"
   case $run in *half*) tolerance=1e-2 ;; *) tolerance=1e-5 ;; esac # bf16 has 8 bits, of w
   ok "$compare" --loss $tolerance --norm $tolerance "$run/metrics.jsonl" flat:one_1/metrics.jsonl
 done

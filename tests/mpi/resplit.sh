@@ -8,7 +8,7 @@ ok zc "$model" -o resplit.zsg
 for recipe in $(sed -n 's/^recipe \([a-z0-9_]*\) .*/\1/p' "$model"); do
   [ "$recipe" = base ] && continue
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train resplit.zsg --recipe "$model:$recipe" --data text.bin --steps 4 --log "$recipe"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train resplit.zsg --recipe "$model:$recipe" --data text.bin --steps 4 --log "$recipe"
   says "planned == used"
   # f32 sums in another order, as tests/mpi/layouts.sh has them; elements of another place are off by 2e-4 in the first step
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 "$recipe/metrics.jsonl" one/metrics.jsonl >diff.txt || {

@@ -34,7 +34,7 @@ ok zc "$ZUG_SRC/examples/llama3.zug" -o llama3.zsg -D layers=4 -D heads=4 -D kv_
 
 # run PROGRAM MODEL RECIPE RANKS: with an evaluation in the same arena; memory is as planned.
 run() {
-  ok timeout -k 5 200 $MPIRUN -np "$4" "$1" train "$2.zsg" --recipe "room.zug:$3" --data text.bin --steps 6 --log "$2-$3" --eval text.bin --eval-batches 1
+  ok timeout -k 5 200 $(on "$4") "$1" train "$2.zsg" --recipe "room.zug:$3" --data text.bin --steps 6 --log "$2-$3" --eval text.bin --eval-batches 1
   python3 - "$2-$3/metrics.jsonl" <<'TEXT' || fail "$2, $3: memory"
 import json, sys
 for line in open(sys.argv[1]):

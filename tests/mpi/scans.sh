@@ -8,7 +8,7 @@ ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$model" -o scans.zsg
 for recipe in one data_2 zero3_4 heads_2 values_2 seq_2 seq_4 heads_seq_2 pipe_2 all_8; do
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train scans.zsg --recipe "$model:$recipe" --data text.bin --steps 3 --log $recipe
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train scans.zsg --recipe "$model:$recipe" --data text.bin --steps 3 --log $recipe
   says "planned == used"
   # f32 sums in another order, as tests/mpi/layouts.sh has them
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 $recipe/metrics.jsonl one/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe"; }
@@ -34,7 +34,7 @@ ok zc "$model" -o pictures.zsg
 for recipe in one rows_4 cols_4 chan_4 rows_8; do
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
   rm -rf log
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train pictures.zsg --recipe "$model:$recipe" --data text.bin --steps 3 --log log \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train pictures.zsg --recipe "$model:$recipe" --data text.bin --steps 3 --log log \
     --save $recipe.safetensors
   says "planned == used"
   ok "$ZUG_BUILD/tests/tools/compare_runs" --abs 1e-6 --rel 1e-5 $recipe.safetensors one.safetensors

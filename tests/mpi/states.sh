@@ -10,7 +10,7 @@ train() { # LOG RECIPE OPTION...; the number of ranks ends the recipe's name
   log=$1 recipe=$2
   shift 2
   ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train states.zsg --recipe "$model:$recipe" --data text.bin \
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train states.zsg --recipe "$model:$recipe" --data text.bin \
     --log "$log" "$@"
 }
 value() { # FILE NAME: the tensor's elements, a line each
@@ -55,7 +55,7 @@ done
 train first zero3_4 --steps 3 --ckpt ckpt --save half.safetensors
 train second zero3_4 --steps 6 --ckpt ckpt --resume --save whole.safetensors
 cmp whole.safetensors zero3_4.safetensors || fail "a run that went on is another"
-ok timeout -k 5 100 $MPIRUN -np 1 zrun eval states.zsg --recipe "$model:one" --data text.bin --init one.safetensors --eval-batches 2
+ok timeout -k 5 100 zrun eval states.zsg --recipe "$model:one" --data text.bin --init one.safetensors --eval-batches 2
 
 # ---- what is frozen stays; bf16 rounds what reads a state, not the state; averages go along ----
 train frozen frozen --steps 4 --save frozen.safetensors

@@ -47,7 +47,7 @@ stopped() {
   [ "$step" ] || { tail "$name.out"; fail "$name: it does not say why it stops"; }
   [ "$(wc -l <"$name/metrics.jsonl")" -eq "$step" ] || fail "$name: stopped after another step than $step"
   [ "$(find . -name '*.tmp' | wc -l)" -eq 0 ] || fail "$name: a file is left"
-  ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe "recipes.zug:$2" --data text.bin --steps 0 --init w.safetensors # is whole
+  ok zrun train gpt2.zsg --recipe "recipes.zug:$2" --data text.bin --steps 0 --init w.safetensors # is whole
 }
 
 # ---- signals to mpirun: it forwards SIGUSR1; of SIGTERM and Ctrl-C it makes an abort, in which each rank gets a SIGTERM ----
@@ -108,10 +108,10 @@ took=$(($(date +%s) - start))
 [ $took -ge 6 ] && [ $took -le 16 ] || fail "--time-limit 12s: stopped after $took s"
 stopped 'its time limit' one
 for wrong in 12 0s 1h2h x ''; do
-  refuses 'wrong value .* for --time-limit' $MPIRUN -np 1 $one --steps 1 --time-limit "$wrong"
+  refuses 'wrong value .* for --time-limit' $one --steps 1 --time-limit "$wrong"
 done
 # The last step is no stop.
-ok $MPIRUN -np 1 $one --steps 1 --time-limit 10m
+ok $one --steps 1 --time-limit 10m
 grep -q '^stopped' out.txt && fail "a run that is done says that it was stopped"
 
 # ---- what is wrong has a code of its own, which says that it need not be tried again ----

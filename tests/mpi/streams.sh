@@ -12,7 +12,7 @@ steps=3
 run() { # 'PROGRAM' DEVICE RECIPE RANKS LOG OPTION...
   program=$1 device=$2 recipe=$3 ranks=$4 log=$5
   shift 5
-  ok timeout -k 5 100 $MPIRUN -np "$ranks" $program train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin --steps $steps \
+  ok timeout -k 5 100 $(on "$ranks") $program train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin --steps $steps \
     --device "$device" --log "$log" $more "$@"
 }
 

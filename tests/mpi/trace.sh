@@ -12,7 +12,7 @@ ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=3
 train() { # RECIPE RANKS OPTION...
   recipe=$1 ranks=$2
   shift 2
-  ok timeout -k 5 100 $MPIRUN -np "$ranks" zrun train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin --steps 5 "$@"
+  ok timeout -k 5 100 $(on "$ranks") zrun train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin --steps 5 "$@"
 }
 # of WORD: its number in the lines of check_trace
 of() { sed -n "s/.* $1 \([0-9]*\).*/\1/p" ranks.txt; }
@@ -67,11 +67,11 @@ for log in plain traced; do sed -n 's/"tokens".*//; /grad_norm/p' $log/metrics.j
 cmp plain.txt traced.txt || fail "a traced run is another"
 # A file that is no trace stays; steps that are none of the run; a run that stops before them.
 echo text >x.json
-mistake 'x.json.*is not a trace: it is not replaced' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --trace x.json
+mistake 'x.json.*is not a trace: it is not replaced' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --trace x.json
 grep -qx text x.json || fail "a file is lost"
-mistake 'step 9 is none of this run, which makes 1 to 5' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 9
-refuses 'wrong value .3-2. for --trace-steps' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 3-2
-refuses 'give --trace FILE' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace-steps 3
+mistake 'step 9 is none of this run, which makes 1 to 5' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 9
+refuses 'wrong value .3-2. for --trace-steps' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 3-2
+refuses 'give --trace FILE' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace-steps 3
 ls y.json ./*.tmp 2>/dev/null && fail "half a trace"
 
 # The tool notices what is wrong.

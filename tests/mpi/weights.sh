@@ -40,7 +40,7 @@ train() { # RECIPE STEPS OPTION...; the number of ranks ends its name
   name=$1 steps=$2
   shift 2
   ranks=$(echo "$name" | sed -n 's/.*_\([0-9]\)$/\1/p')
-  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train gpt2.zsg --recipe recipes.zug:"$name" --data text.bin --steps "$steps" "$@"
+  ok timeout -k 5 100 $(on "${ranks:-1}") zrun train gpt2.zsg --recipe recipes.zug:"$name" --data text.bin --steps "$steps" "$@"
 }
 same() {
   cmp "$1" "$2" && return

@@ -25,7 +25,7 @@ records() { # the first value of each, as bytes of an f32
   for _ in 1 2 3 4 5 6 7 8; do printf "$1\\000\\000\\200\\077\\000\\000\\000\\100\\000\\000\\000\\000\\000\\000\\000\\077"; done >records.raw
   ok zdata records records.raw --field x:f32:4 --field y:f32:1 -o records.bin
 }
-run() { ok timeout -k 5 60 $MPIRUN -np "${2:-1}" zrun train net.zsg --recipe recipes.zug:"$1" --data records.bin --steps 1; }
+run() { ok timeout -k 5 60 $(on "${2:-1}") zrun train net.zsg --recipe recipes.zug:"$1" --data records.bin --steps 1; }
 quiet() {
   run "$@"
   grep -q warning out.txt && { cat out.txt; fail "a warning without a reason: $*"; }

@@ -20,7 +20,7 @@ train() { # GRAPH RECIPE STEPS DIR OPTION...
   graph=$1 recipe=$2 steps=$3 dir=$4
   shift 4
   case $recipe in *_2) ranks=2 ;; *) ranks=1 ;; esac
-  ok timeout -k 5 60 $MPIRUN -np $ranks zrun train "$graph.zsg" --recipe "recipes.zug:$recipe" --data text.bin --steps "$steps" \
+  ok timeout -k 5 60 $(on $ranks) zrun train "$graph.zsg" --recipe "recipes.zug:$recipe" --data text.bin --steps "$steps" \
     --ckpt "$dir" --ckpt-file-size 20K --ckpt-every 1000 "$@"
 }
 train gpt2 one 2 kept
