@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* As a run would say it of its device, or of one that is as this build thinks a GPU to be. Rank 0's stands for
  * all. */
@@ -108,13 +109,27 @@ static int after_output(int code, int rank) {
   return ZX_EXIT_FAILED;
 }
 
+enum { ADDRESSES = 192 << 20 /* what MPI and the libraries map at least */ };
+
+/* Without them MPI dies in its first steps, and libraries for products wait for them for ever. */
+static bool has_addresses(ZbErr *err) {
+  void *probe = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED)
+    return zb_fail(err, "raise the limit (ulimit -v)",
+                   "there are no %d MiB of address space left for libraries", ADDRESSES >> 20);
+  munmap(probe, ADDRESSES);
+  return true;
+}
+
 /* A process alone is a world without MPI, under a launcher or not: it starts at once, where no MPI works too,
  * and as often as a script likes that a launcher started once. */
 static ZxComm *open_world(const ZxLaunch *l, int *argc, char ***argv) {
   ZbErr err = {0};
-  if (l->alone) return zx_comm_self();
-  ZxComm *c = zx_comm_mpi(argc, argv, &err);
-  if (!c) zx_say(l->rank, "error: %s; %s", err.text, err.help);
+  bool enough = has_addresses(&err);
+  ZxComm *c = l->alone || !enough ? zx_comm_self() : zx_comm_mpi(argc, argv, &err);
+  if (*err.text) zx_say(l->alone ? 0 : l->rank, "error: %s; %s", err.text, err.help);
+  if (!enough)
+    c->t->abort(c, ZX_EXIT_FAILED); /* in the end of a program, too, libraries wait for their threads */
   return c;
 }
 

@@ -13,11 +13,8 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-
-enum { ADDRESSES = 192 << 20 /* what MPI and the libraries map at least */ };
 
 /* ---- the table ---- */
 static __attribute__((noreturn)) void mpi_abort(ZxComm *c, int code) {
@@ -140,14 +137,6 @@ static void prefer_settings(void) {
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   static const char launcher[] = "is this program started by the mpirun of the MPI it was built with?";
   prefer_settings();
-  /* Without it MPI dies in its first steps, and libraries for products wait for it for ever. */
-  void *probe = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (probe == MAP_FAILED) {
-    zb_fail(err, "raise the limit (ulimit -v)",
-            "there are no %d MiB of address space left for MPI and libraries", ADDRESSES >> 20);
-    return NULL;
-  }
-  munmap(probe, ADDRESSES);
   ZxLaunch l = zx_launch();
   int got, size, rc = init(argc, argv, &l, &got);
   if (rc != MPI_SUCCESS || got < MPI_THREAD_FUNNELED) {
