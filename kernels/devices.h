@@ -31,12 +31,24 @@ typedef struct {
   double bf16, tf32, f32, bytes, link;
 } ZkRates;
 
+/* How a call is cut over the multiprocessors of a device, and how much of them it leaves idle: each has one tile
+ * of the result at a time, and a launch ends with the last one. */
+typedef struct {
+  int64_t rows, columns;   /* of a tile: of the result, of attention its queries, of its gradient its keys */
+  int64_t tiles, launches; /* tiles of each launch, one launch after the other */
+  double waves;            /* tiles / multiprocessors */
+  double busy;             /* part of the multiprocessors' time in which they have one: 0 to 1 */
+  double bytes;            /* moved, beside those of operands and results */
+} ZkTiling;
+
 /* What a planner asks of a device. `scratch`: as zk_cpu_scratch. `supports`: whether the device does a fused
- * or batched call, or an op that is two, as one; NULL: none. `pins`: its memory is not the host's. */
+ * or batched call, or an op that is two, as one; NULL: none. `pins`: its memory is not the host's. `tiles`: of a
+ * product or an attention, with so many multiprocessors; false: of others, and what is not known; NULL: none. */
 typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   bool (*supports)(const ZkCall *call);
   bool pins;
+  bool (*tiles)(const ZkCall *call, int multiprocessors, ZkTiling *t);
 } ZkPlanning;
 /* NULL and why, if its module cannot be loaded. No driver need be here. */
 const ZkPlanning *zk_planning(const ZkDevice *d, ZbErr *err);

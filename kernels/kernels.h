@@ -138,6 +138,10 @@ typedef struct {
    * other keys and are continued by those of this call; of its gradients: all results are added to (of
    * attend_bias_grad on CPUs only). */
   bool accumulate;
+  /* Every run gives the same bits: since that is wanted, or since other ranks make the same call and must get
+   * the same. Else sums may be made in the order in which a device comes to their terms (attend_grad's dq). */
+  bool repeatable;
+  uint64_t room; /* with so many bytes of scratch an op that can make do should; 0: as is fastest */
   void *scratch; /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;
 

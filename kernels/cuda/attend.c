@@ -66,6 +66,7 @@ void zkc_attend_of(const ZkCall *c, ZkcAttend *a) {
   a->first = x.first, a->ahead = x.ahead, a->on = c->accumulate;
   a->more = x.cap > 0 || x.window > 0 || x.bias || x.docs_k || x.sink || x.prefix || a->on || a->ahead < 0;
   a->one = x.ax.q == x.ax.k && x.ax.h == x.ax.w;
+  a->repeatable = c->repeatable, a->room = (int64_t)c->room;
   a->S = zkc_size(x.q, x.ax.q), a->K = zkc_size(x.k, x.ax.k);
   a->H = zkc_size(x.q, x.ax.h), a->W = zkc_size(x.v, x.ax.w);
   ZB_ASSERT(zkc_size(x.k, x.ax.h) == a->H && zkc_size(x.v, x.ax.k) == a->K);

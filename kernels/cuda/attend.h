@@ -42,6 +42,8 @@ typedef struct {
   bool on;              /* results go on from what they are */
   bool more;            /* scores are more than scale q.k, or seen otherwise than all or causally */
   bool one;             /* one sequence, and values as wide as keys */
+  bool repeatable;      /* as ZkCall's, as `room` is */
+  int64_t room;
   ZgAttendAxes ax;
   int64_t S, K, H, W;                   /* queries, keys; features of them, and of values */
   ZkcNest heads, groups;                /* axes of q that k has; that k lacks */
@@ -69,6 +71,13 @@ const char *zk_attend_dnn_why(ZkCuda *cu, const ZkCall *call);
 bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a);
 void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call);
 size_t zk_attend_dnn_scratch(const ZkcAttend *a);
+/* How heads are cut into pieces on a GPU that cuDNN is trusted with, and what is moved besides operands and
+ * results. False: it does not do the call. */
+typedef struct {
+  int64_t heads, pieces; /* of queries in a piece */
+  double bytes;          /* of all pieces */
+} ZkcPieces;
+bool zk_attend_dnn_pieces(const ZkcAttend *a, ZkcPieces *p);
 /* Only where cuDNN is: does it support the call on the device that the text (JSON) describes, which need not
  * be here? Also the workspace that its plan wants, and into how many pieces the heads are cut. */
 bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspace, int *pieces);

@@ -5,12 +5,18 @@
  * [batch, head, s, h] with any strides. cuDNN's `stats` are our l, log sum exp of the scaled scores, but
  * dense; where l lies otherwise it is copied. Between the two products p and ds are bf16.
  *
- * The gradient: cuDNN's fastest kernels add to dq with atomics and give other bits each time. The graph here
- * has no sum for them to add to: cuDNN then stores ds in its workspace, [head, s, s] in bf16, and multiplies
- * it by k from there, in one order. (That is how NVIDIA's own frontend asks for it up to Hopper; later
- * devices use our kernels, and so do versions and lengths that are known to go wrong: see whole_tiles and
- * distrusted.) The workspace for all heads can be gigabytes, so the heads are done in equal pieces: such that
- * ds stays in the cache, and yet every multiprocessor has something to do. Pieces change no bit. */
+ * The gradient is one of two graphs, which differ in how dq is summed over the tiles of keys. They are what
+ * NVIDIA's own frontend asks for without and with `use_deterministic_algorithm`:
+ *   dq goes to an f32 tensor of ours, and from there to bf16. cuDNN's kernels add to it with atomics, so that
+ *     its last bits are others each time. This is the fastest way, and takes 4 bytes for an element of dq.
+ *   dq is a product of ds and k like any other. There is no sum to add to, so cuDNN stores ds in its
+ *     workspace, [head, s, s] in bf16, and multiplies from there, in one order. A call that is `repeatable` is
+ *     done so. (Up to Hopper: later devices use our kernels.)
+ * Versions and lengths that are known to go wrong are left to our kernels: see whole_tiles and distrusted.
+ *
+ * Either takes memory for every head, and all heads at once can take gigabytes. They are then done in equal
+ * pieces, as large as the call's room allows: with less than a few tiles for each multiprocessor, the longest
+ * tile of a causal mask is waited for by all others. Pieces change no bit of a repeatable gradient. */
 #include "kernels/cuda/attend.h"
 
 #ifdef HAVE_CUDNN
@@ -19,13 +25,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef ZK_ATTEND_PIECE                      /* tests have a smaller one */
-#define ZK_ATTEND_PIECE ((int64_t)256 << 20) /* bytes of workspace for which heads are put together at most */
+/* Bytes for which heads are put together, unless the call has less room. Tests have a smaller one. */
+#ifndef ZK_ATTEND_ROOM
+#define ZK_ATTEND_ROOM ((int64_t)1 << 30)
 #endif
 #ifndef ZK_ATTEND_TILE /* likewise */
 #define ZK_ATTEND_TILE 128
 #endif
-#define LARGEST ((int64_t)1 << 30) /* and up to which one is done at all */
+#define LARGEST ((int64_t)1 << 30) /* for a single head; with more it is not done at all */
 #define SPARE ((int64_t)1 << 20)   /* what plans ask for besides */
 #define CONFIGS 8
 
@@ -35,8 +42,9 @@
 typedef struct {
   int64_t batch, keys, groups, S, H; /* keys: heads of k and v */
   int64_t sb[ZKA_VIEWS], sh[ZKA_VIEWS], ss[ZKA_VIEWS];
-  int64_t pbatch, pkeys; /* batch elements and key heads of a piece */
-  bool grad, causal;
+  int64_t pbatch, pkeys;      /* batch elements and key heads of a piece */
+  bool grad, causal, ordered; /* ordered: dq in one order, by way of ds */
+  bool twice;                 /* not ordered: cuDNN has a dq in f32 of its own, too, in its workspace */
   float scale;
 } Heads;
 
@@ -48,23 +56,44 @@ static int64_t largest_divisor(int64_t n, int64_t most) {
   return d < 1 ? 1 : d;
 }
 
-/* Bytes of workspace per key head: ds of its queries' heads, padded, and dk, dv of each of those if there are
- * more. */
-static int64_t head_bytes(const Heads *h) {
+/* Bytes for each head of queries: ds, padded, in the workspace; or dq in f32, which is ours. */
+static int64_t square_bytes(const Heads *h) {
   int64_t S = (h->S + 127) / 128 * 128;
+  return S * S * 2;
+}
+static int64_t sum_bytes(const Heads *h) { return h->S * h->H * (int64_t)sizeof(float); }
+
+/* Bytes for each key head with its queries'. Where there are several, dk and dv of each are in the workspace. */
+static int64_t head_bytes(const Heads *h) {
   if (!h->grad) return 0;
-  return h->groups * (S * S * 2 + (h->groups > 1 ? 2 * S * h->H * 2 : 0));
+  int64_t shared = h->groups > 1 ? 2 * h->S * h->H * 2 : 0;
+  return h->groups * ((h->ordered ? square_bytes(h) : sum_bytes(h) * (h->twice ? 2 : 1)) + shared);
 }
 
-/* `most`: bytes of workspace for which heads are put together. */
-static bool cut(Heads *h, int64_t most) {
-  int64_t bytes = head_bytes(h);
-  h->pbatch = h->batch;
-  h->pkeys = h->keys;
-  if (bytes == 0) return true;
-  h->pkeys = largest_divisor(h->keys, most / bytes);
-  h->pbatch = h->pkeys == h->keys ? largest_divisor(h->batch, most / bytes / h->keys) : 1;
-  return bytes * h->pbatch * h->pkeys <= LARGEST; /* pieces of l begin at 16 bytes: these are whole tiles */
+static int64_t pieces_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+static int64_t piece_begin(int64_t i, int64_t size, int64_t n) {
+  return i * size < n - size ? i * size : n - size;
+}
+
+/* The size of equal pieces of n things, of which `most` fit at once. Where they do not come out even, the last
+ * piece begins earlier, and does some again: rather that than pieces of half the size or less. */
+static int64_t piece_size(int64_t n, int64_t most) {
+  if (most >= n) return n;
+  if (most < 1) return 1;
+  int64_t even = largest_divisor(n, most), pieces = pieces_of(n, most);
+  return 2 * even > most ? even : pieces_of(n, pieces);
+}
+
+/* `room`: bytes for which heads are put together. A piece is of whole batch elements, or of heads of one; of l
+ * it begins at 16 bytes, since these are whole tiles. */
+static void cut(Heads *h, int64_t room) {
+  int64_t most = h->grad ? room / head_bytes(h) : INT64_MAX;
+  h->pkeys = piece_size(h->keys, most);
+  h->pbatch = h->pkeys == h->keys ? piece_size(h->batch, most / h->keys) : 1;
+}
+
+static int64_t count_pieces(const Heads *h) {
+  return pieces_of(h->batch, h->pbatch) * pieces_of(h->keys, h->pkeys);
 }
 
 /* The strides of view v; false if its heads are not evenly spaced. */
@@ -97,10 +126,11 @@ static const char *ours(const ZkcAttend *a) {
   return a->v[ZKA_Q]->elem == ZK_BF16 ? NULL : "it is in f32, and cuDNN's kernels are of bf16";
 }
 
-/* NULL, and the heads; or why cuDNN is not asked. */
+/* NULL, and the heads; or why cuDNN is not asked. `most`: of the room that the call leaves; 0: all. */
 static const char *heads_of(Heads *h, const ZkcAttend *a, int64_t most) {
   static const char uneven[] = "its heads are not evenly spaced, or not at multiples of 16 bytes";
-  *h = (Heads){1, 1, a->groups.count, a->S, a->H, .grad = a->grad, .causal = a->causal, .scale = a->scale};
+  *h = (Heads){.batch = 1, .keys = 1, .groups = a->groups.count, .S = a->S, .H = a->H, .scale = a->scale};
+  h->grad = a->grad, h->causal = a->causal, h->ordered = a->repeatable;
   const char *why = ours(a);
   if (why) return why;
   if (a->H % 8 != 0 || a->H > 256) return "its heads have no multiple of 8 elements, or more than 256";
@@ -114,7 +144,10 @@ static const char *heads_of(Heads *h, const ZkcAttend *a, int64_t most) {
     return "it has too many heads";
   for (int v = 0; v < ZKA_DELTA; v++)
     if (v != ZKA_L && a->v[v] && !stride(h, a, v)) return uneven;
-  return cut(h, most) ? NULL : "the scores of one head take more than 1 GiB";
+  int64_t room = a->room && a->room < ZK_ATTEND_ROOM ? a->room : ZK_ATTEND_ROOM;
+  if (head_bytes(h) > LARGEST) return "the scores of one head take more than 1 GiB";
+  cut(h, most && most < room ? most : room);
+  return NULL;
 }
 
 /* l as [heads, groups, s], dense. True if it lies so. */
@@ -143,7 +176,8 @@ static bool dense_l(const ZkcAttend *a, ZkView *dense) {
 
 /* ---- graphs -------------------------------------------------------------------------------------------- */
 enum { MADE = 256, TENSORS = 64, OPS = 32 };
-enum { SCALE = ZKA_VIEWS + 1, MASKED, ONE, SUMS, FIRST_VIRTUAL }; /* after 1 + view, the names of tensors */
+/* After 1 + view, the names of tensors. */
+enum { SCALE = ZKA_VIEWS + 1, MASKED, ONE, SUMS, DQ_SUM, FIRST_VIRTUAL };
 enum { VIRTUAL = 1, BY_VALUE = 2 };
 
 typedef struct {
@@ -357,7 +391,13 @@ static void gradient(Graph *g, const Heads *h) {
   to_keys(g, h, ds, q, dk);
   int rows_of_k = between(g, F32, view_dims(h, ZKA_K), view_strides(h, ZKA_K));
   reshape(g, k, rows_of_k);
-  matmul(g, ds, rows_of_k, dq);
+  if (h->ordered) {
+    matmul(g, ds, rows_of_k, dq);
+  } else {
+    int sum_of_dq = tensor(g, DQ_SUM, F32, heads, dense(heads), 0);
+    matmul(g, ds, rows_of_k, sum_of_dq);
+    pointwise(g, CUDNN_POINTWISE_IDENTITY, sum_of_dq, -1, -1, dq, 0);
+  }
 }
 
 /* ---- plans --------------------------------------------------------------------------------------------- */
@@ -370,11 +410,27 @@ typedef struct {
   int64_t workspace;
 } Plan;
 
-/* A graph for the gradient whose plan has no room for ds gets dq in some other way. */
+static int64_t heads_in_piece(const Heads *h) { return h->pbatch * h->pkeys * h->groups; } /* of queries */
+
+/* A graph for the gradient in one order whose plan has no room for ds gets dq in some other way. */
 static int64_t workspace_least(const Heads *h) {
-  return h->grad ? h->pbatch * h->pkeys * h->groups * h->S * h->S * 2 : 0;
+  return h->grad && h->ordered ? heads_in_piece(h) * h->S * h->S * 2 : 0;
 }
-static int64_t workspace_most(const Heads *h) { return head_bytes(h) * h->pbatch * h->pkeys + SPARE; }
+static int64_t dq_bytes(const Heads *h) {
+  return h->grad && !h->ordered ? heads_in_piece(h) * sum_bytes(h) : 0;
+}
+/* Where a sum of cuDNN's own may be, there is room for that of one key head. */
+static int64_t workspace_most(const Heads *h) {
+  int64_t own = h->grad && !h->ordered && !h->twice ? h->groups * sum_bytes(h) : 0;
+  return head_bytes(h) * h->pbatch * h->pkeys - dq_bytes(h) + own + SPARE;
+}
+
+/* Before Hopper cuDNN adds to a dq of its own, and takes that for two: fewer heads go into the same scratch. */
+static void cut_for(Heads *h, int arch) {
+  int64_t planned = head_bytes(h) * h->pbatch * h->pkeys;
+  h->twice = h->grad && !h->ordered && arch < 90;
+  if (h->twice) cut(h, planned);
+}
 
 /* Makes the plan of one configuration. False if cuDNN cannot, or if its workspace is not what it should be.
  * */
@@ -426,27 +482,23 @@ static bool plan_for(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t dev
 /* As NVIDIA's own frontend has it: 9.10.0 and 9.10.1 have known bugs; gradients in one order (what its
  * support matrix calls deterministic) are there for Hopper, and since 9.18 for Ampere and Ada. Before 9.0
  * other things differ too. */
-static const char *distrusted(int arch, size_t version, bool grad) {
+static const char *distrusted(int arch, size_t version, const Heads *h) {
   if (version < 90000) return "cuDNN is older than 9.0";
   if (version == 91000 || version == 91001) return "cuDNN 9.10.0 and 9.10.1 are known to go wrong";
-  if (!grad || (arch >= 90 && arch < 100)) return NULL;
-  if (arch >= 100) return "cuDNN's gradients in one order are not trusted on GPUs after Hopper";
-  return version >= 91800 ? NULL : "cuDNN has gradients in one order from 9.18 on, on GPUs before Hopper";
-}
-
-/* As the setting says; else what two thirds of the cache hold, or, if that is more, what gives each
- * multiprocessor a tile of 128 rows. Never more than there is room for. */
-static int64_t piece_of(const ZkCuda *cu, const ZkcAttend *a) {
-  int64_t cache = (int64_t)(cu->l2 / 3 * 2), wave = (int64_t)cu->sms * 128 * a->S * 2;
-  int64_t piece = cu->attend_piece ? (int64_t)cu->attend_piece : cache > wave ? cache : wave;
-  return piece < ZK_ATTEND_PIECE ? piece : ZK_ATTEND_PIECE;
+  if (!h->grad || (arch >= 90 && arch < 100)) return NULL;
+  if (arch >= 100) return "cuDNN's gradients are not trusted on GPUs after Hopper";
+  return !h->ordered || version >= 91800
+             ? NULL
+             : "cuDNN has gradients in one order from 9.18 on, on GPUs before Hopper";
 }
 
 static const char *declined(const ZkCuda *cu, const ZkcAttend *a, Heads *h) {
   for (int v = 0; v < ZKA_DELTA; v++)
     if (a->v[v] && (uintptr_t)a->v[v]->data % 16 != 0) return "operands lie at odd addresses";
-  const char *why = heads_of(h, a, piece_of(cu, a));
-  return why ? why : distrusted(cu->arch, cudnnGetVersion(), a->grad);
+  const char *why = heads_of(h, a, (int64_t)cu->attend_piece);
+  if (why) return why;
+  cut_for(h, cu->arch);
+  return distrusted(cu->arch, cudnnGetVersion(), h);
 }
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
@@ -469,23 +521,24 @@ void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call) {
 }
 
 /* ---- run ----------------------------------------------------------------------------------------------- */
-/* Scratch: the workspace, D, and l if it must be copied; from a multiple of 256 on, as memory of the driver's
+/* Scratch: the workspace, dq in f32, D, and l if it must be copied; from a multiple of 256 on, as memory of the driver's
  * own is and workspaces of NVIDIA's libraries are expected to be. */
 #define BEGIN 256
 static size_t rounded(int64_t bytes) { return (size_t)zb_round_up((uint64_t)bytes, BEGIN); }
 static char *begin(const ZkCall *call) {
   return (char *)(uintptr_t)zb_round_up((uintptr_t)call->scratch, BEGIN);
 }
-static size_t sums_bytes(const Heads *h) {
-  return h->grad ? rounded(h->pbatch * h->pkeys * h->groups * h->S * (int64_t)sizeof(float)) : 0;
+static size_t dq_at(const Heads *h) { return rounded(workspace_most(h)); }
+static size_t sums_at(const Heads *h) { return dq_at(h) + rounded(dq_bytes(h)); }
+static size_t l_at(const Heads *h) {
+  return sums_at(h) + (h->grad ? rounded(heads_in_piece(h) * h->S * (int64_t)sizeof(float)) : 0);
 }
 
 size_t zk_attend_dnn_scratch(const ZkcAttend *a) {
   Heads h;
   ZkView l;
-  if (heads_of(&h, a, ZK_ATTEND_PIECE)) return 0; /* the device and its cache are not known */
-  return BEGIN + rounded(workspace_most(&h)) + sums_bytes(&h) +
-         (dense_l(a, &l) ? 0 : (size_t)zkc_attend_rows(a) * sizeof(float));
+  if (heads_of(&h, a, 0)) return 0; /* a setting may make pieces smaller, but not larger */
+  return BEGIN + l_at(&h) + (dense_l(a, &l) ? 0 : (size_t)zkc_attend_rows(a) * sizeof(float));
 }
 
 static void copy(const ZkEnv *env, const ZkView *to, const ZkView *from) {
@@ -503,13 +556,17 @@ static void bind(Pack *k, int uid, void *p) {
   k->p[k->n++] = p;
 }
 
+/* From 9.6 on cuDNN's kernels set what they add to to zero themselves (likewise the frontend). */
+static void clear_dq(const ZkEnv *env, const Heads *h, char *scratch) {
+  if (dq_bytes(h) && cudnnGetVersion() < 90600) zk_cuda_zero(env, scratch + dq_at(h), (size_t)dq_bytes(h));
+}
+
 /* The piece that begins at batch element b and key head h. */
 static cudnnStatus_t run_piece(ZkCuda *cu, const ZkcAttend *a, const Plan *p, float *l, char *scratch,
                                int64_t b, int64_t head) {
   const Heads *h = &p->heads;
   float scale = h->scale, unit = 1;
   float low = cudnnGetVersion() < 91000 ? -3.402823466e38f : -INFINITY; /* as the frontend has it */
-  char *sums = scratch + rounded(workspace_most(h));
   Pack k = {.n = 0};
   Graph g = {0};
   for (int v = 0; v < ZKA_DELTA; v++) {
@@ -520,7 +577,8 @@ static cudnnStatus_t run_piece(ZkCuda *cu, const ZkcAttend *a, const Plan *p, fl
   bind(&k, 1 + ZKA_L, l + (b * h->keys + head) * h->groups * h->S);
   bind(&k, SCALE, &scale);
   if (h->causal) bind(&k, MASKED, &low);
-  if (h->grad) bind(&k, ONE, &unit), bind(&k, SUMS, sums);
+  if (h->grad) bind(&k, ONE, &unit), bind(&k, SUMS, scratch + sums_at(h));
+  if (h->grad && !h->ordered) bind(&k, DQ_SUM, scratch + dq_at(h));
   cudnnBackendDescriptor_t pack = make(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   void *workspace = scratch;
   set_attribute(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, k.n, k.uid);
@@ -540,17 +598,32 @@ bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a) {
   const Heads *h = &p->heads;
   ZkView l;
   bool lies_so = dense_l(a, &l);
-  if (!lies_so) l.data = begin(call) + rounded(workspace_most(h)) + sums_bytes(h);
+  if (!lies_so) l.data = begin(call) + l_at(h);
   if (!lies_so && h->grad) copy(env, &l, a->v[ZKA_L]);
   cudnnStatus_t status = cudnnSetStream(cu->dnn, cu->stream);
-  for (int64_t b = 0; b < h->batch; b += h->pbatch)
-    for (int64_t head = 0; head < h->keys && !status && !cu->failed; head += h->pkeys)
-      status = run_piece(cu, a, p, l.data, begin(call), b, head);
+  int64_t across = pieces_of(h->keys, h->pkeys);
+  for (int64_t i = 0; i < count_pieces(h) && !status && !cu->failed; i++) {
+    clear_dq(env, h, begin(call));
+    status = run_piece(cu, a, p, l.data, begin(call), piece_begin(i / across, h->pbatch, h->batch),
+                       piece_begin(i % across, h->pkeys, h->keys));
+  }
   if (status) { /* whatever pieces were done are done again: they have their results alone */
     p->usable = false, p->why = "cuDNN refused it in a step";
     return zk_cuda_refused(cu, call, "cuDNN", "by our own kernels", cudnnGetErrorString(status));
   }
   if (!lies_so && !h->grad) copy(env, a->v[ZKA_L], &l);
+  return true;
+}
+
+/* ds is written and read, where the mask lets something through. dq in f32 is set to zero, read into the cache,
+ * where blocks add to it, and written again, and read. dk and dv of each head of queries are written and read. */
+bool zk_attend_dnn_pieces(const ZkcAttend *a, ZkcPieces *p) {
+  Heads h;
+  if (heads_of(&h, a, 0)) return false;
+  int64_t dq = h.ordered ? square_bytes(&h) / (h.causal ? 2 : 1) : 2 * sum_bytes(&h);
+  int64_t shared = h.groups > 1 ? 2 * h.S * h.H * 2 : 0;
+  *p = (ZkcPieces){heads_in_piece(&h), count_pieces(&h), 0};
+  if (h.grad) p->bytes = 2 * (double)(dq + shared) * (double)(h.batch * h.keys * h.groups);
   return true;
 }
 
@@ -562,14 +635,15 @@ bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspa
   zkc_attend_of(call, &a);
   const char *generation = strstr(device, "\"deviceVer\":"); /* 900 for 9.0 */
   int arch = generation ? atoi(strchr(generation, ':') + 1) / 10 : 0;
-  if (heads_of(&p.heads, &a, ZK_ATTEND_PIECE) || distrusted(arch, cudnnGetVersion(), a.grad)) return false;
+  if (heads_of(&p.heads, &a, 0) || distrusted(arch, cudnnGetVersion(), &p.heads)) return false;
+  cut_for(&p.heads, arch);
   cudnnBackendDescriptor_t prop = make(&g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   set_attribute(&g, prop, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(device),
                 device);
   finish_descriptor(&g, prop);
   if (!g.status) plan_for(&p, NULL, prop);
   *workspace = p.workspace;
-  *pieces = (int)(p.heads.batch / p.heads.pbatch * (p.heads.keys / p.heads.pkeys));
+  *pieces = (int)count_pieces(&p.heads);
   drop_plan(&p);
   graph_free(&g);
   return p.usable;
@@ -588,5 +662,9 @@ void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call) { (void)cu, (void)cal
 size_t zk_attend_dnn_scratch(const ZkcAttend *a) {
   (void)a;
   return 0;
+}
+bool zk_attend_dnn_pieces(const ZkcAttend *a, ZkcPieces *p) {
+  (void)a, (void)p;
+  return false;
 }
 #endif

@@ -5,11 +5,13 @@
  * table.c    from op to function, errors         common.cuh    what .cu files share; on devices: *.cuh
  * host.c     views as loops for a kernel, memos  emu.h emu.cc  the same kernels on the CPU, for tests
  * ways.c     what is done in a slower way, and why
+ * tiles.c    what multiprocessors have to do, and whether it is the same for all
  * program.c  kernels made at run time            NAME_text.c   their text: pointwise functions, fused norms
  *
  * Kernels only enqueue work on the context's stream: they never wait, and allocate nothing once
  * zk_cuda_prepare has seen a call. What goes wrong is noted in the context once, with op and sizes; later
- * calls do nothing. Results depend on shapes only: no sums in the order in which threads happen to come. */
+ * calls do nothing. Results depend on shapes only, with no sums in the order in which threads happen to come;
+ * but of the gradient of attention by cuDNN, where the call is not `repeatable`. */
 #ifndef ZUG_KERNELS_CUDA_H
 #define ZUG_KERNELS_CUDA_H
 
@@ -39,7 +41,7 @@ typedef struct ZkCuda {
   void *products;        /* plans of cuBLASLt's, for zk_cuda_choices */
   ZkRates rates;         /* by its data sheet */
   size_t l2;             /* bytes of its cache */
-  size_t attend_piece;   /* bytes of workspace for a piece of attention's gradient; 0: by the cache */
+  size_t attend_piece;   /* most bytes for a piece of attention's gradient; 0: as the call has room */
   char no_dnn[128];      /* why `dnn` is NULL, in a build that has it */
   char no_programs[256]; /* why programs cannot be compiled; empty: none failed */
   bool capturing; /* what the stream is given is noted, and done later: nothing can be made or waited for */
@@ -69,7 +71,9 @@ size_t zk_cuda_scratch(const ZkCall *call, int threads);
  * pointwise function alone, not by the device and the libraries: where cuBLASLt cannot do it, the op runs and
  * then its epilogue. */
 bool zk_cuda_supports(const ZkCall *call);
-extern const ZkPlanning zk_planning_cuda; /* the two, for planners that load the module */
+/* As ZkPlanning has it, of a Hopper GPU; nothing of it is measured. (tiles.c) */
+bool zk_cuda_tiles(const ZkCall *call, int multiprocessors, ZkTiling *t);
+extern const ZkPlanning zk_planning_cuda; /* the three, for planners that load the module */
 /* Compiles and plans whatever running this call will need, so that a step does not. Optional: a kernel that
  * was not prepared does it at its first call. Only whether pointers are multiples of 16 matters, not where
  * they point. */

@@ -67,7 +67,7 @@ bool zk_cuda_supports(const ZkCall *call) {
   }
 }
 
-const ZkPlanning zk_planning_cuda = {zk_cuda_scratch, zk_cuda_supports, true};
+const ZkPlanning zk_planning_cuda = {zk_cuda_scratch, zk_cuda_supports, true, zk_cuda_tiles};
 
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);

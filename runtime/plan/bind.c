@@ -416,6 +416,7 @@ bool zp_bind(ZpBuild *b) {
   p->scratch = b->o->scratch;
   p->threads = b->o->threads;
   p->checkpoints = b->o->checkpoints;
+  p->repeatable = b->o->repeatable;
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   p->reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;
   check_prefetch(b);

@@ -43,13 +43,14 @@ static ZpPlan *make(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n
                .like = b->p,
                .recomputes_none = b->recomputes_none};
   c.p->beside_bytes = b->p->beside_bytes;
+  c.p->room = b->p->room;
   bool ok = local(&c);
   if (to == ZP_TO_STAGES) ok = ok && zp_stages(&c);
   if (to == ZP_TO_LEDGER) ok = ok && schedule(&c);
   return ok ? c.p : NULL;
 }
 
-/* ---- collectives that calls wait for ------------------------------------------------------------------ */
+/* ---- what does not fit, with less ---------------------------------------------------------------------- */
 static bool any_beside(const ZpPlan *p) {
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
     for (int k = 0; k < ZP_PHASES; k++)
@@ -58,11 +59,23 @@ static bool any_beside(const ZpPlan *p) {
   return false;
 }
 
-/* The build, which does not fit, once more, with less memory: a collective keeps nothing while calls go on. What
- * there is to report has been reported. */
-static bool wait_instead(ZpBuild *b) {
+/* Whether some call makes do with less scratch than it has. */
+static bool any_shrinks(const ZpPlan *p, uint64_t room) {
+  for (uint32_t s = 0; p->scratch && s < p->graph->nsegments; s++)
+    for (int k = 0; k < ZP_PHASES; k++)
+      for (uint32_t i = 0; i < p->segments[s].list[k].n; i++) {
+        const ZpNode *n = &p->segments[s].list[k].nodes[i];
+        ZkCall less = n->call;
+        if (n->dims || n->scratch_bytes <= room) continue;
+        less.room = room;
+        if (zb_round_up(p->scratch(&less, p->threads), 64) < n->scratch_bytes) return true;
+      }
+  return false;
+}
+
+/* The build, which does not fit, once more, with less memory. What there is to report has been reported. */
+static bool again(ZpBuild *b, uint64_t room, uint64_t beside_bytes) {
   ZlDiags *d = b->d;
-  uint64_t most = zp_fullest(b->p)->ledger.total[ZP_DEVICE];
   ZpBuild c = {.g = b->g,
                .o = b->o,
                .keep = b->keep,
@@ -71,20 +84,31 @@ static bool wait_instead(ZpBuild *b) {
                .recomputes_none = b->recomputes_none};
   c.p = begin(b->p->arena, b->g, b->p->recipe, b->o);
   c.d = zl_diags_new(b->p->arena, zl_sources_new(b->p->arena));
-  c.p->beside_bytes = most;
+  c.p->room = room;
+  c.p->beside_bytes = beside_bytes;
   bool fits = local(&c) && schedule(&c);
   *b = c;
   b->d = d;
   return fits;
 }
 
+/* Less scratch first, which costs little time; then a collective keeps nothing while calls go on. */
+static bool with_less(ZpBuild *b) {
+  static const uint64_t rooms[] = {(uint64_t)256 << 20, (uint64_t)64 << 20};
+  bool fits = false;
+  for (int i = 0; i < 2 && !fits; i++)
+    if (any_shrinks(b->p, rooms[i])) fits = again(b, rooms[i], 0);
+  if (!fits && any_beside(b->p)) fits = again(b, b->p->room, zp_fullest(b->p)->ledger.total[ZP_DEVICE]);
+  return fits;
+}
+
 ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
   ZpBuild b = {.g = g, .p = begin(a, g, r, o), .d = d, .o = o};
   if (o->keeps_as) b.like = o->keeps_as, b.keep = b.like->kept, b.nkeep = b.like->nkept;
-  if (o->keeps_as) b.p->beside_bytes = b.like->beside_bytes;
+  if (o->keeps_as) b.p->beside_bytes = b.like->beside_bytes, b.p->room = b.like->room;
   if (!local(&b)) return NULL;
   bool ok = schedule(&b);
-  if (!ok && !zl_errors(d) && any_beside(b.p)) ok = wait_instead(&b);
+  if (!ok && !zl_errors(d)) ok = with_less(&b);
   if (!ok && !zl_errors(d)) zp_report_limit(&b);
   if (!ok) return NULL;
   return o->keeps_as ? b.p : zp_keep(&b, make);

@@ -563,7 +563,7 @@ typedef struct ZpPlan {
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
   uint8_t reduce;            /* in which type gradients are summed over ranks: the same */
   bool tf32;                 /* f32, and a device may round the operands of products to 11 bits */
-  bool pins, checkpoints;    /* as ZpOptions has them, */
+  bool pins, checkpoints, repeatable; /* as ZpOptions has them, */
   size_t (*scratch)(const ZkCall *call, int threads); int threads; /* and these */
   const char *schedule;      /* "1f1b": one that zp_order knows */
   ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
@@ -583,6 +583,7 @@ typedef struct ZpPlan {
   const ZpKeep *kept; uint32_t nkept; /* the best first */
   uint32_t nleft;            /* values that would be kept, too, if they fitted */
   uint64_t least;            /* arena of the fullest rank, were nothing kept */
+  uint64_t room;             /* of its scratch a call is to make do with so much (ZkCall), for the limit's sake; 0: no */
   uint64_t beside_bytes;     /* calls wait for collectives, since beside each other it would be this; 0: they need not */
   ZpStage *stages; uint32_t nstages;
   /* By loss: dims along which its numerator, its denominator is partial. Aux sums are not. */
@@ -623,6 +624,7 @@ typedef struct {
   bool pins;
   /* Checkpoints will be written: there is memory of the host's for a copy of what a rank writes. */
   bool checkpoints;
+  bool repeatable;   /* every run gives the same bits: calls say so (ZkCall), and some take more scratch */
   bool forward_only; /* see ZpPlan */
   /* forward_only: a plan of the same graph, recipe and options. This one's parameters are those that it
    * stores, at the same places; all else lies where `beside` has nothing that outlives a step. */

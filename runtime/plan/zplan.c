@@ -25,6 +25,8 @@ static const char usage[] =
     "                       carry; sim: with its constants. `auto`: this machine, a rank a core\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
     "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
+    "  --repeatable         with the scratch of kernels that give the same bits in every run (zrun "
+    "--repeatable)\n"
     "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
     "it\n"
     "  --eval               the plan of an evaluation, which only goes forward\n"
@@ -56,7 +58,7 @@ typedef struct {
   uint32_t nbind;
   int threads;
   const ZkDevice *device;
-  bool ckpt, eval, diag_json, json, overlap, all;
+  bool ckpt, repeatable, eval, diag_json, json, overlap, all;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -110,6 +112,7 @@ static int parse(int argc, char **argv, Options *o) {
     EVAL,
     DIAG,
     CKPT,
+    REPEATABLE,
     JSON,
     EXACT,
     TRACE,
@@ -124,17 +127,17 @@ static int parse(int argc, char **argv, Options *o) {
     CALLS,
     ALL
   };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
-                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
-                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
-                                       {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
-                                       {"trace", 1, NULL, TRACE},   {"overlap", 0, NULL, OVERLAP},
-                                       {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
-                                       {"run", 1, NULL, RUN},       {"with", 1, NULL, WITH},
-                                       {"batch", 1, NULL, BATCH},   {"seq", 1, NULL, SEQ},
-                                       {"ranks", 1, NULL, RANKS},   {"keep", 1, NULL, KEEP},
-                                       {"all", 0, NULL, ALL},       {"bind", 1, NULL, BIND},
-                                       {"calls", 1, NULL, CALLS},   {NULL, 0, NULL, 0}};
+  /* clang-format off */
+  static const struct option list[] = {
+      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
+      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
+      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
+      {"overlap", 0, NULL, OVERLAP}, {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
+      {"run", 1, NULL, RUN},         {"with", 1, NULL, WITH},       {"batch", 1, NULL, BATCH},
+      {"seq", 1, NULL, SEQ},         {"ranks", 1, NULL, RANKS},     {"keep", 1, NULL, KEEP},
+      {"all", 0, NULL, ALL},         {"bind", 1, NULL, BIND},       {"repeatable", 0, NULL, REPEATABLE},
+      {"calls", 1, NULL, CALLS},     {NULL, 0, NULL, 0}};
+  /* clang-format on */
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -184,6 +187,7 @@ static int parse(int argc, char **argv, Options *o) {
     case OVERLAP: o->overlap = true; break;
     case EXACT: zb_bytes_exactly(true); break;
     case CKPT: o->ckpt = true; break;
+    case REPEATABLE: o->repeatable = true; break;
     case 'I':
       if (o->ninclude == 16) return fprintf(stderr, "zplan: at most 16 folders with -I\n"), 2;
       o->include[o->ninclude++] = optarg;
@@ -206,6 +210,7 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
                       .supports = p->supports,
                       .pins = p->pins,
                       .checkpoints = o->ckpt,
+                      .repeatable = o->repeatable,
                       .forward_only = o->eval};
   return p != NULL;
 }

@@ -82,9 +82,11 @@ static uint32_t add(ZxTrials *t, ZxTrial x) {
 }
 
 uint32_t zx_trial_call(ZxTrials *t, const ZkCall *c, bool stays) {
-  size_t scratch = t->m->d->scratch(c, zk_pool_threads(t->m->env->pool));
+  ZkCall one = *c;
+  one.repeatable = t->m->env->repeatable;
+  size_t scratch = t->m->d->scratch(&one, zk_pool_threads(t->m->env->pool));
   if (scratch > t->scratch_bytes) t->scratch_bytes = scratch;
-  return add(t, (ZxTrial){.call = *c, .stays = stays, .before = stays});
+  return add(t, (ZxTrial){.call = one, .stays = stays, .before = stays});
 }
 
 uint32_t zx_trial_update(ZxTrials *t, int64_t elems) { return add(t, (ZxTrial){.updates = elems}); }

@@ -124,6 +124,7 @@ bool zx_run_plan(ZxRun *r) {
                   .supports = d->supports,
                   .pins = !d->host,
                   .checkpoints = r->o.ckpt != NULL,
+                  .repeatable = r->o.repeatable,
                   .forward_only = r->o.evaluates,
                   .outputs = r->o.predict != NULL};
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);

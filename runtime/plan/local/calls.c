@@ -68,6 +68,14 @@ static uint64_t ring_scratch(const ZpLocal *c, const ZpNode *n) {
   return zp_ring(c->s, n).bytes + (c->b->o->scratch ? zp_lines(c->b->o->scratch(&one, c->b->o->threads)) : 0);
 }
 
+/* Ranks along dims that split nothing of a call make the same one, and go on with what they got. */
+static void say_how(const ZpLocal *c, ZpNode *n) {
+  const ZpPlan *p = c->p;
+  ZpDims same = zp_all_dims(&p->mesh) & ~n->split;
+  n->call.room = p->room;
+  n->call.repeatable = p->repeatable || zp_group_size(&p->mesh, same) > 1;
+}
+
 static uint64_t kernel_scratch(const ZpLocal *c, const ZkCall *call) {
   return c->b->o->scratch ? zp_lines(c->b->o->scratch(call, c->b->o->threads)) : 0;
 }
@@ -77,6 +85,7 @@ void zp_make_calls(ZpLocal *c, ZpPhase phase) {
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode *k = &l->nodes[i];
     zp_views(c->p, c->s, k);
+    say_how(c, k);
     bool collective = k->dims != 0 && !zp_is_ring(k);
     k->packs = collective && packs(&c->p->mesh, k);
     k->scratch_bytes = zp_is_ring(k)            ? ring_scratch(c, k)

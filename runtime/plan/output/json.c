@@ -180,6 +180,7 @@ void zp_show_json(const ZpPlan *p, ZbText *out) {
   put_stages(o, p, t.a ? &t : NULL);
   put_kept(o, p);
   put_count(o, "beside_bytes", p->beside_bytes);
+  put_count(o, "scratch_room", p->room);
   put_buckets(o, p);
   end(o, out);
   zb_arena_free(t.a);

@@ -169,6 +169,9 @@ static void show_ledger(const ZpPlan *p, ZbText *out) {
     zb_text_add(
         out, "\ncollectives within forward and backward are waited for: beside calls a rank would need %s\n",
         zb_bytes(bytes, p->beside_bytes));
+  if (p->room)
+    zb_text_add(out, "\nkernels that can do with less scratch have %s each, in smaller pieces\n",
+                zb_bytes(bytes, p->room));
   show_kept(p, out);
 }
 

@@ -182,6 +182,7 @@ static ZkElem elem_of(const Tensor *t, Mode mode, bool result) {
 
 static ZkCall make_call(const Case *c) {
   ZkCall call = {.op = (uint16_t)c->op, .pointwise = c->pointwise, .accumulate = c->accumulate};
+  call.repeatable = conform_repeatable;
   while (c->in[call.nin].axes) call.nin++;
   while (c->out[call.nout].axes) call.nout++;
   for (const char *a = c->ax; a && *a; a++) call.ax[call.nax++] = (uint16_t)*a;
@@ -339,6 +340,7 @@ static void run_one(const Case *c, const Numbers *d, Mode mode, int shuffle, int
 /* Sanitizers look where a kernel reaches, and make it up to ten times as slow; results are compared in builds
  * without them, too. With them each mode runs in one order of axes, which differs from case to case. */
 bool conform_leaves_none_out;
+bool conform_repeatable;
 static bool is_left_out(const Case *c, int mode, int shuffle) {
 #ifdef __SANITIZE_ADDRESS__
   unsigned x = (unsigned)c->op + (unsigned)c->opt[0];

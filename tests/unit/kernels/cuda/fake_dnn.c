@@ -81,6 +81,10 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 /* ---- tensors ------------------------------------------------------------------------------------------- */
 static const int64_t *dims(const Desc *t) { return value(t, CUDNN_ATTR_TENSOR_DIMENSIONS); }
 static bool is_virtual(const Desc *t) { return value(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL) != NULL; }
+/* Of a product: what blocks add to in the order in which they come, in memory of the caller's. */
+static bool is_sum(const Desc *t) {
+  return !is_virtual(t) && number(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT;
+}
 static int64_t count(const Desc *t) { return dims(t)[0] * dims(t)[1] * dims(t)[2] * dims(t)[3]; }
 
 typedef struct {
@@ -156,6 +160,7 @@ static void matmul(const Desc *op) {
   const Desc *a = desc(op, CUDNN_ATTR_OPERATION_MATMUL_ADESC),
              *b = desc(op, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
   const Desc *c = desc(op, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+  bool adds = is_sum(c) && cudnnGetVersion() < 90600; /* later ones set it to zero */
   for (int64_t e = 0; e < count(c); e++) {
     At to = at(c, e), x = to, y = to;
     float sum = 0;
@@ -164,7 +169,7 @@ static void matmul(const Desc *op) {
       x.i[3] = y.i[2] = k;
       sum += get(a, x) * get(b, y);
     }
-    put(c, to, sum);
+    put(c, to, adds ? get(c, to) + sum : sum);
   }
 }
 
@@ -175,6 +180,7 @@ static float apply(int mode, float x, float b, float t) {
   case CUDNN_POINTWISE_SUB: return x - b;
   case CUDNN_POINTWISE_DIV: return x / b;
   case CUDNN_POINTWISE_EXP: return expf(x);
+  case CUDNN_POINTWISE_IDENTITY: return x;
   case CUDNN_POINTWISE_LOG: return logf(x);
   case CUDNN_POINTWISE_CMP_GE: return x >= b;
   case CUDNN_POINTWISE_BINARY_SELECT: return t != 0 ? x : b;
@@ -238,6 +244,12 @@ static Desc *result(const Desc *op) {
   abort();
 }
 
+static int64_t count_ops(const Desc *graph) {
+  for (int i = 0; i < graph->n; i++)
+    if (graph->attribute[i].name == CUDNN_ATTR_OPERATIONGRAPH_OPS) return graph->attribute[i].count;
+  return 0;
+}
+
 static const Desc *graph_of(const Desc *plan) {
   return desc(desc(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
 }
@@ -290,7 +302,8 @@ static bool good_pointwise(const Desc *op) {
   int mode = number(how, CUDNN_ATTR_POINTWISE_MODE), prec = number(how, CUDNN_ATTR_POINTWISE_MATH_PREC);
   bool index = mode == CUDNN_POINTWISE_GEN_INDEX, compare = mode == CUDNN_POINTWISE_CMP_GE;
   int wanted = index ? CUDNN_DATA_INT32 : compare ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
-  bool one = index || mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG;
+  bool one =
+      index || mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG || mode == CUDNN_POINTWISE_IDENTITY;
   if (prec != wanted || ((index || compare) && elem(y) != wanted) || !x[0] || !x[1] != one ||
       !x[2] == (mode == CUDNN_POINTWISE_BINARY_SELECT))
     return false;
@@ -310,9 +323,7 @@ static bool good_graph(const Desc *g) {
   Desc **op = value(g, CUDNN_ATTR_OPERATIONGRAPH_OPS);
   const Desc *named[64] = {NULL};
   bool made[64] = {false};
-  int64_t n = 0;
-  for (int i = 0; i < g->n; i++)
-    if (g->attribute[i].name == CUDNN_ATTR_OPERATIONGRAPH_OPS) n = g->attribute[i].count;
+  int64_t n = count_ops(g);
   for (int64_t i = 0; i < n; i++) {
     for (size_t k = 0; k <= sizeof of / sizeof *of; k++) {
       const Desc *t = k < sizeof of / sizeof *of ? desc(op[i], of[k]) : result(op[i]);
@@ -372,12 +383,23 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
   return CUDNN_STATUS_SUCCESS;
 }
 
+/* Forward none to speak of. Of a gradient dk and dv of each head of queries, where they share those of keys;
+ * and ds, or with dq by sums whatever else the device needs. */
 static int64_t workspace_of(const Desc *graph) {
-  const Desc *first = *(Desc **)value(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  const int64_t *rows = dims(result(first)); /* of the scores, or of do o in a gradient */
-  return first->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR
-             ? 256
-             : rows[0] * rows[1] * rows[2] * rows[2] * 2 + 256;
+  Desc **op = value(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const int64_t *heads = dims(result(op[0])); /* of the scores; in a gradient of do o: [batch, head, s, h] */
+  int64_t elements = heads[0] * heads[1] * heads[2] * heads[3], bytes = 256;
+  bool sums = false, shares = false;
+  if (op[0]->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) return bytes;
+  for (int i = 0, reduced = 0; i < count_ops(graph); i++) {
+    sums |= op[i]->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && is_sum(result(op[i]));
+    reduced += op[i]->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
+    shares |= reduced > 1;
+  }
+  if (shares) bytes += 2 * elements * 2;
+  if (!sums) bytes += heads[0] * heads[1] * heads[2] * heads[2] * 2;
+  else if (fake_dnn.own_sum) bytes += elements * 4;
+  return bytes;
 }
 
 /* Each tensor of the graph's own memory is there once, where it may be, and nothing else is. */
@@ -402,11 +424,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                                   cudnnBackendDescriptor_t variants) {
   (void)handle;
   const Desc *graph = graph_of(plan), *v = variants;
-  Desc **op = NULL;
-  int64_t n = 0;
-  for (int i = 0; i < graph->n; i++)
-    if (graph->attribute[i].name == CUDNN_ATTR_OPERATIONGRAPH_OPS)
-      op = (Desc **)(void *)graph->attribute[i].value, n = graph->attribute[i].count;
+  Desc **op = value(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  int64_t n = count_ops(graph);
   pack = (Pack){value(v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS), value(v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS),
                 0};
   for (int i = 0; i < v->n; i++)

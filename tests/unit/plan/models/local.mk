@@ -40,6 +40,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/remat.c \
   tests/unit/plan/models/rounds.c \
   tests/unit/plan/models/scale.c \
+  tests/unit/plan/models/scratch.c \
   tests/unit/plan/models/segment.c \
   tests/unit/plan/models/shapes.c \
   tests/unit/plan/models/shard.c \
