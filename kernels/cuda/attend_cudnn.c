@@ -32,8 +32,11 @@
 #ifndef ZK_ATTEND_TILE /* likewise */
 #define ZK_ATTEND_TILE 128
 #endif
-#define LARGEST ((int64_t)1 << 30) /* for a single head; with more it is not done at all */
-#define SPARE ((int64_t)1 << 20)   /* what plans ask for besides */
+/* What plans ask for besides, in bytes. */
+#ifndef ZK_ATTEND_SPARE
+#define ZK_ATTEND_SPARE ((int64_t)1 << 20)
+#endif
+#define LARGEST ((int64_t)1 << 30) /* bytes for a single head; with more it is not done at all */
 #define CONFIGS 8
 
 /* ---- heads as cuDNN sees them -------------------------------------------------------------------------- */
@@ -422,7 +425,7 @@ static int64_t dq_bytes(const Heads *h) {
 /* Where a sum of cuDNN's own may be, there is room for that of one key head. */
 static int64_t workspace_most(const Heads *h) {
   int64_t own = h->grad && !h->ordered && !h->twice ? h->groups * sum_bytes(h) : 0;
-  return head_bytes(h) * h->pbatch * h->pkeys - dq_bytes(h) + own + SPARE;
+  return head_bytes(h) * h->pbatch * h->pkeys - dq_bytes(h) + own + ZK_ATTEND_SPARE;
 }
 
 /* Before Hopper cuDNN adds to a dq of its own, and takes that for two: fewer heads go into the same scratch. */

@@ -5,7 +5,8 @@
 #
 #   ROUNDS=3       LIMIT=330     no round, and nothing that can be left out, is begun after so many seconds
 #   STEPS=11       THREADS=N     of zrun's host; default: all processors
-#   DEVICE=cuda    MODELS="gpt2 llama"           gpt2:16 has micro-batches of 16
+#   DEVICE=cuda    MODELS="gpt2 llama gpt2_512k llama_512k"   gpt2:16 has micro-batches of 16; a step of NAME_512k is of
+#                  524,288 tokens: of those a few in the first round
 #   PYTHON_TORCH=python3         VARIANTS="compile,half compile,auto", of torch_lm.py; the fastest counts
 #
 # To try this script: DEVICE=cpu STEPS=3 VARIANTS=eager,half MODELS="tiny_gpt2 tiny_llama"
@@ -13,7 +14,7 @@ set -eu
 ZUG_BUILD=${ZUG_BUILD:-$(pwd)}
 ZUG_SRC=${ZUG_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 out=$ZUG_BUILD/tests/scratch/bench-gpu
-rounds=${ROUNDS:-3} limit=${LIMIT:-330} models=${MODELS:-gpt2 llama} steps=${STEPS:-11} device=${DEVICE:-cuda}
+rounds=${ROUNDS:-3} limit=${LIMIT:-330} models=${MODELS:-gpt2 llama gpt2_512k llama_512k} most_steps=${STEPS:-11} device=${DEVICE:-cuda}
 threads=${THREADS:-$(nproc)} variants=${VARIANTS:-compile,half compile,auto}
 began=$(date +%s)
 . "$ZUG_SRC/tests/bench/models-gpu.sh"
@@ -73,14 +74,16 @@ head -c 16000000 /dev/urandom | LC_ALL=C tr -d '\175-\377' | head -c 7000000 >to
 within zdata.out "$ZUG_BUILD/zdata" pack tokens.u16 --tokens u16 -o tokens.bin
 
 settle() { # NAME or NAME:MICRO
-  key=$1 model=${1%%:*} recipe=${1%%:*}
-  measured_model "$model" || { say "no model '$model'; there are gpt2, llama, tiny_gpt2 and tiny_llama" && exit 2; }
-  measured_recipe recipes.zug "$model"
-  [ "$key" = "$model" ] || { micro=${key#*:} recipe=${model}_$micro; }
+  key=$1 recipe=${1%%:*} steps=$most_steps
+  model=${recipe%_512k}
+  [ "$model" = "$recipe" ] || steps=$((most_steps < 6 ? most_steps : 6))
+  measured_model "$model" && measured_recipe recipes.zug "$recipe" ||
+    { say "no model '$recipe'; there are gpt2, llama, gpt2_512k, llama_512k, tiny_gpt2 and tiny_llama" && exit 2; }
+  case $key in *:*) from=$recipe micro=${key#*:} recipe=${recipe}_$micro ;; esac
 }
 
 make_graph() {
-  [ "$recipe" = "$model" ] || echo "recipe $recipe from $model { micro $micro }" >>recipes.zug
+  case $key in *:*) echo "recipe $recipe from $from { micro $micro }" >>recipes.zug ;; esac
   # shellcheck disable=SC2046,SC2086 # words are wanted
   within "zc-$model.out" "$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/$file.zug" -o "$model.zsg" $(printf -- '-D %s ' $sizes $more)
 }
@@ -133,6 +136,7 @@ try_torch() { # VARIANT
 one_round() { # NUMBER
   for m in $models; do
     settle "$m"
+    [ "$1" -eq 1 ] || [ "$steps" -eq "$most_steps" ] || continue
     if run_zug "zug-$key-$1.out" --log "log-$key"; then note "zug-$key-$1.out" zug
     elif [ "$1" -eq 1 ]; then continue # and nothing to compare with
     fi
@@ -152,7 +156,8 @@ most() { cat "$2"*.out 2>/dev/null | sed -n "$1" | sort -n | tail -n 1; } # SED-
 print_model() {
   flops=$(first 's/.*"flops":\([^,]*\),.*/\1/p' "log-$key/metrics.jsonl")
   params=$(first 's/^model [^,]*, \([^;]*\) parameters;.*/\1/p' "zug-$key-1.out")
-  printf '\n%s: %s parameters, batch %d x %d tokens, micro-batches of %d\n' "$key" "${params:-?}" "$batch" "$seq" "$micro"
+  printf '\n%s: %s parameters, batch %d x %d tokens, %d a step, micro-batches of %d\n' "$key" "${params:-?}" "$batch" "$seq" \
+    $((batch * seq)) "$micro"
   awk -v key="$key" -v tokens=$((batch * seq)) -v flops="${flops:-0}" -v sheet="$sheet" -v peak="$peak" '
     function share(x, most) { return most > 0 && x > 0 ? sprintf("%13.1f %%", 100 * x / most) : sprintf("%15s", "-") }
     function put(who, name,   i, j, t, n, x, mid) {

@@ -18,7 +18,7 @@ says '^bench-gpu: no zrun here'
 
 bench MODELS=tiny_llama PYTHON_TORCH=none
 says '^no PyTorch here$'
-grep -q '^tiny_llama: .* M parameters, batch 8 x 64 tokens, micro-batches of 4$' report.txt || fail "another model"
+grep -q '^tiny_llama: .* M parameters, batch 8 x 64 tokens, 512 a step, micro-batches of 4$' report.txt || fail "another model"
 [ "$(row PyTorch 2)" = - ] || fail "a number of PyTorch's"
 [ "$(row Zug 3)" = 2 ] || fail "not two runs of Zug"
 grep -Eq '^  dot .* of its bound' report.txt || fail "no table of bounds"
@@ -65,6 +65,14 @@ awk -v slow="$slow" -v fast="$(least)" 'BEGIN { exit slow < 1.99 * fast || slow 
 fast=$(least)
 bound --products 2 --copies 20 --attention 0.01 --attention-grad 0.01
 awk -v slow="$(least)" -v fast="$fast" 'BEGIN { exit slow <= fast }' || fail "attention at a hundredth of the rate, and $(least) and $fast ms"
+
+# What tiles and gaps add: nothing is faster for them, and a gap counts once a kernel.
+whole() { sed -n 's/^in whole tiles .* kernel: \([0-9.]*\) ms.*/\1/p' out.txt; }
+bound --gap 0
+calls=$(sed -n '1s/.*; \([0-9]*\) calls$/\1/p' out.txt) least=$(least) none=$(whole)
+bound --gap 1000
+awk -v least="$least" -v none="$none" -v gaps="$(whole)" -v calls="$calls" 'BEGIN {
+  exit none < least || gaps < none + 0.9 * calls || gaps > none + 1.1 * calls }' || fail "$calls calls: $least, $none and $(whole) ms"
 
 bench MODELS=tiny_gpt2 PYTHON_TORCH="$PWD/python" VARIANTS=fast,half LIMIT=0
 says 'no time to try'

@@ -197,13 +197,13 @@ Test(attend_cudnn, ways) {
   cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "f32"));
 }
 
-/* How many pieces a gradient of so many heads takes. Of 128 positions and 8 features a head has 32 KiB of ds, or
- * 4 KiB of sums of dq, and all have room for 64 KiB (in tests), or what the call or a setting leaves. */
+/* How many pieces a gradient of so many heads takes. Of 16 positions and 8 features a head has 32 KiB for ds, or
+ * 512 bytes of sums of dq, and all have room for 64 KiB (in tests), or what the call or a setting leaves. */
 static int64_t pieces(int heads, bool repeatable, size_t setting, uint64_t room) {
-  static uint16_t x[9][40 * 128 * 8];
-  static float l[40 * 128];
+  static uint16_t x[9][40 * 16 * 8];
+  static float l[40 * 16];
   static _Alignas(256) char scratch[4 << 20];
-  ZkCall c = gradient_call(128, 8, ZK_BF16, 8);
+  ZkCall c = gradient_call(16, 8, ZK_BF16, 8);
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};
   for (int i = 0; i < 9; i++) {
@@ -211,7 +211,7 @@ static int64_t pieces(int heads, bool repeatable, size_t setting, uint64_t room)
     memmove(&v->axis[1], v->axis, 2 * sizeof v->axis[0]),
         memmove(&v->size[1], v->size, 2 * sizeof v->size[0]);
     memmove(&v->stride[1], v->stride, 2 * sizeof v->stride[0]);
-    v->axis[0] = 'h', v->size[0] = heads, v->stride[0] = i == 2 ? 128 : 1024, v->rank++;
+    v->axis[0] = 'h', v->size[0] = heads, v->stride[0] = i == 2 ? 16 : 128, v->rank++;
     memcpy(v->whole, v->size, sizeof v->whole);
     v->data = i == 2 ? (void *)l : x[i];
   }
@@ -233,7 +233,7 @@ Test(attend_cudnn, pieces) {
   cr_expect_eq(pieces(6, true, 0, 1), 6); /* one is done in any case */
   cr_expect_eq(pieces(7, true, 0, 0), 4); /* of two each: not seven of one */
   cr_expect_eq(pieces(6, false, 0, 0), 1);
-  cr_expect_eq(pieces(6, false, 0, 8 << 10), 3);
-  cr_expect_eq(pieces(40, false, 0, 0), 4); /* of ten */
+  cr_expect_eq(pieces(6, false, 0, 1 << 10), 3);
+  cr_expect_eq(pieces(40, false, 0, 8 << 10), 4); /* of ten, though sixteen would fit */
 }
 #endif

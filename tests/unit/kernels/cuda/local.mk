@@ -62,7 +62,7 @@ if HAVE_CUDA
 tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/dot_trial.c kernels/cuda/attend_cudnn.c \
   tests/unit/kernels/cuda/fake_lt.h tests/unit/kernels/cuda/fake_lt.c tests/unit/kernels/cuda/fake_lt_cuda.c \
   tests/unit/kernels/cuda/fake_dnn.h tests/unit/kernels/cuda/fake_dnn.c
-tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_ROOM=65536 -DZK_ATTEND_TILE=1
+tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_ROOM=65536 -DZK_ATTEND_SPARE=256 -DZK_ATTEND_TILE=1
 endif
 EXTRA_DIST += tests/unit/kernels/cuda/faults.cu tests/unit/kernels/cuda/pointwise.txt tests/unit/kernels/cuda/norm_text.txt
 CLEANFILES += tests/unit/kernels/cuda/*.emu.o
