@@ -319,6 +319,21 @@ static bool kernel_fits(const Walk *w) {
   return fits;
 }
 
+/* Whether ranks along some dim make the same gradient of attention, which a device may add up in any order: then
+ * all must get the same bits. */
+static bool drifts(const Walk *w) {
+  const ZpNode *n = w->n;
+  const ZpMesh *m = &w->l.c->p->mesh;
+  if (n->dims || n->call.op != ZG_OP_ATTEND_GRAD || n->call.repeatable) return false;
+  for (int d = 0; d < m->ndims; d++) {
+    bool same = d != m->pipe && m->dim[d].size > 1;
+    for (int i = 0; same && i < n->call.nin + n->call.nout; i++)
+      same = value(w, i < n->call.nin ? n->in[i] : n->out[i - n->call.nin])->state[d].kind == 'R';
+    if (same) return true;
+  }
+  return false;
+}
+
 static bool scratch(Walk *w) {
   const ZpNode *n = w->n;
   uint64_t end;
@@ -384,6 +399,7 @@ static bool node(Walk *w) {
   for (int j = 0; j < n->call.nout; j++)
     if (!writes(w, j)) return false;
   if (!kernel_fits(w)) return fail(w, "has not the scratch that its kernel takes");
+  if (drifts(w)) return fail(w, "is made by several ranks, which may get other bits each");
   if (goes_on(w, n)) w->open[w->nopen++] = n;
   return w->again || begins(w);
 }
