@@ -72,7 +72,8 @@ const char zx_usage[] =
     "why\n"
     "  --repeatable         the same bits in every run on a GPU: of the algorithms of libraries, among which "
     "the\n"
-    "                       fastest is chosen, only those that round as the first does\n"
+    "                       fastest is chosen, only those that round as the first does; no sums in any "
+    "order\n"
     "  --debug NAME=VALUE   tries something out on a GPU, as often as it is given:\n"
 #define SETTING(id, name, unit, least, most, usual, what)                                                    \
   "                       " name "=" unit ": " what "\n"
