@@ -144,6 +144,12 @@ void zb_text_number(ZbText *t, double x);
 /* As a JSON string, in its quotes; bytes from 128 on as they are. */
 void zb_text_json(ZbText *t, const char *s);
 void zb_text_json_n(ZbText *t, const char *s, size_t n); /* the same of s[0..n), without quotes */
+/* Gives the numbers of a value that cJSON made of `text` their digits as `valuestring`: 1e-05, 30.0. */
+struct cJSON;
+void zb_json_digits(struct cJSON *x, const char *text);
+/* Finds the first NaN, Infinity or -Infinity in place of a value, which Python writes and JSON does not have.
+ * Returns NULL if there is none. */
+const char *zb_json_not_finite(const char *text, size_t n, uint32_t *line);
 /* UTF-8 of a character, which is none of the surrogates; returns its bytes. */
 size_t zb_utf8(char out[4], uint32_t c);
 /* Parses text[0..n), all of which must be one JSON value. A cJSON node takes some forty times the bytes of "1,",

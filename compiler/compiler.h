@@ -5,7 +5,8 @@
  * expr.c     names and expressions;  call.c  calls of blocks;  builtin.c  the operations of the language,
  *            with operands.c and attention.c
  * compose.c  operations that are several of the graph's;  rope.c  rotary positions among them
- * weights.c  maps to foreign weights;  config.c  their config.json, read and made
+ * weights.c  maps to foreign weights;  config.c  their config.json, read and made;
+ * config_file.c  that file, and its keys that nobody reads
  * place.c    which segment a value lives in, and how it reaches a later one
  * sep.c      is the loss separable over `batch`? (what makes micro-batches safe)
  * simpl.c    folds constants, shares equal values, drops what nothing uses

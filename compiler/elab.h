@@ -260,13 +260,15 @@ Val builtin_call(Elab *e, const ZlExpr *x, const char *name); /* of that operati
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);
 Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax);
 
-/* ---- weights.c, config.c: maps to foreign weights ------------------------------------------------------ */
+/* ---- weights.c, config.c, config_file.c: maps to foreign weights ------------------------------------------------------ */
 /* After all of the model: its maps, into the graph. */
 void weights_map(Elab *e);
 /* Reports it if the maps have more than ZG_MAX_KEYS of something; `beyond`: the first that is one too many. */
 void weights_most(Elab *e, uint32_t n, const char *what, ZlSpan beyond, const char *help);
 /* The config.json that the options name, if any. False and a report if it cannot be read. */
 bool config_open(Elab *e);
+/* Whether it is of the model's family; if not, nothing else of it is worth a message. */
+bool config_family(Elab *e);
 void config_close(Elab *e);
 /* What it says of a static of the model: nothing; a number; something wrong, which was reported. */
 typedef enum { CONFIG_SILENT, CONFIG_SET, CONFIG_FAILED } ConfigSays;

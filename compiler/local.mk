@@ -10,6 +10,9 @@ libcompiler_a_SOURCES = \
   compiler/compose.c \
   compiler/compose.h \
   compiler/config.c \
+  compiler/config_file.c \
+  compiler/config.h \
+  compiler/config_keys.def \
   compiler/conv.c \
   compiler/elab.c \
   compiler/elab.h \

@@ -387,7 +387,7 @@ static void bind_axes(Elab *e, const ZlModel *m) {
 
 void static_bind_model(Elab *e, const ZlModel *m) {
   check_overrides(e, m);
-  bool open = config_open(e);
+  bool open = config_open(e) && config_family(e);
   bind_statics(e, m);
   bind_axes(e, m);
   if (!open || e->stopped) return;

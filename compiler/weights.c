@@ -530,6 +530,17 @@ static void check_all_mapped(Map *m) {
   }
 }
 
+/* Returns the foreign tensor that an ignored one is a copy of, NULL if the map does not say. */
+static const char *original(Map *m, const ZlIgnore *i) {
+  const char *name = i->of.s ? shorter(m, i->of.s) : NULL;
+  if (!name) return NULL;
+  if (strchr(i->pattern.s, '*'))
+    complain(m->e, ZL_Z1006, i->pattern.span, "a pattern with `*` is of many tensors, not the copy of one");
+  else if (zb_names_find(&m->tensors, name) == ZB_NO_NAME)
+    complain(m->e, ZL_Z1005, i->of.span, "no rule of these weights reads `%s`, so nothing is its copy", name);
+  return name;
+}
+
 /* The rules of `w`, which is the map itself or the one that it is made from. */
 static void do_rules(Map *m, const ZlWeights *w) {
   Elab *e = m->e;
@@ -543,7 +554,7 @@ static void do_rules(Map *m, const ZlWeights *w) {
       complain(e, ZL_Z1006, p->span, "a pattern is not empty and has no blanks");
     else {
       if (e->g->nignored == ZG_MAX_KEYS) m->beyond = p->span;
-      zg_ignored_add(e->g, m->w->name.s, pattern);
+      zg_ignored_add(e->g, m->w->name.s, pattern, original(m, &w->ignored[i]));
     }
   }
 }

@@ -88,8 +88,8 @@ void zg_config_add(ZgGraph *g, const char *map, const char *key, const char *val
   ZB_PUSH(g->arena, g->config, g->nconfig, c);
 }
 
-void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern) {
-  ZgIgnored i = {zb_strdup(g->arena, map), zb_strdup(g->arena, pattern)};
+void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern, const char *of) {
+  ZgIgnored i = {zb_strdup(g->arena, map), zb_strdup(g->arena, pattern), of ? zb_strdup(g->arena, of) : NULL};
   ZB_PUSH(g->arena, g->ignored, g->nignored, i);
 }
 

@@ -29,7 +29,8 @@
   X(21, LOSS, 8, ZG_MAX_LOSSES)                                                                              \
   X(22, STAT, 8, 1 << 20)                                                                                    \
   X(23, STEP, 16, 1 << 22)                                                                                   \
-  X(24, ORDR, 12, ZG_MAX_IO)
+  X(24, ORDR, 12, ZG_MAX_IO)                                                                                 \
+  X(25, COPY, 8, ZG_MAX_KEYS)
 
 enum {
 #define X(kind, name, record, most) SEC_##name = kind,
@@ -44,7 +45,7 @@ enum {
   ZSG_HEADER = 64,    /* bytes; then the directory */
   ZSG_ENTRY = 32,     /* bytes of a directory entry */
   ZSG_KINDS = 17,     /* 1 to this: in every file */
-  ZSG_ALL_KINDS = 24, /* the others: where they have records */
+  ZSG_ALL_KINDS = 25, /* the others: where they have records */
   ZSG_REQUIRED = 1,   /* flag of a section that a reader must know */
   ZSG_OP_VERSION = 1, /* of every op so far */
   ZSG_MAX_STRING = 255,

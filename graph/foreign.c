@@ -74,6 +74,7 @@ const char *zg_numbered(ZbArena *a, const char *name, uint32_t iter) {
 }
 
 /* ---- values: JSON without objects, which nested keys replace ------------------------------------------ */
+/* and ["a","b"]*5, which is ["a","b","a","b","a"] */
 static const char *after_number(const char *s) {
   if (*s == '-') s++;
   s = *s == '0' ? s + 1 : after_digits(s);
@@ -106,6 +107,8 @@ static bool value_ok(const char *s) {
   if (*s == ']') return !s[1];
   for (;;) {
     s = after_scalar(s);
+    if (s && *s == ']' && s[1] == '*')
+      return after_digits(s + 2) && !*after_digits(s + 2) && strtoull(s + 2, NULL, 10) <= ZG_MAX_ITEMS;
     if (s && *s == ']') return !s[1];
     if (!s || *s != ',') return false;
     s++;
@@ -377,11 +380,20 @@ static bool check_config(Ctx *c, const ZbNames *maps) {
   return true;
 }
 
+static bool is_mapped(const ZgGraph *g, const char *map, const char *name) {
+  for (uint32_t i = 0; i < g->nforeign; i++)
+    if (!strcmp(g->foreign[i].map, map) && !strcmp(g->foreign[i].name, name)) return true;
+  return false;
+}
+
 static bool check_ignored(Ctx *c, const ZbNames *maps) {
   for (uint32_t i = 0; i < c->g->nignored; i++) {
     const ZgIgnored *k = &c->g->ignored[i];
     if (zb_names_find(maps, k->map) == ZB_NO_NAME) return FAIL(c, "ignored pattern %u is of no map", i);
     if (!tensor_name_ok(k->pattern)) return FAIL(c, "ignored pattern %u is not well-formed", i);
+    if (!k->of) continue;
+    if (strchr(k->pattern, '*')) return FAIL(c, "ignored pattern %u is the copy of one tensor", i);
+    if (!is_mapped(c->g, k->map, k->of)) return FAIL(c, "%s is a copy of what is not mapped", k->pattern);
   }
   return true;
 }

@@ -31,6 +31,7 @@
 #define ZG_MAX_LOSSES 16             /* of a graph */
 #define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
 #define ZG_MAX_FOREIGN (1u << 20)    /* foreign tensors of one map, over all iterations */
+#define ZG_MAX_ITEMS (1u << 16)      /* of a list of config that is gone over */
 #define ZG_MAX_KEYS 1024             /* of config, of all maps; and as many patterns of what is ignored */
 #define ZG_NONE UINT32_MAX           /* no value, no region, ... */
 
@@ -159,13 +160,15 @@ typedef struct {
   int8_t fixed; /* the part is one index only of this declared axis: `at`; -1: the whole parameter */
   int64_t at;
 } ZgForeign;
-/* What the map's config.json says: a key ("rope_parameters.rope_theta" is nested) and its value as JSON. */
+/* What the map's config.json says: a key ("rope_parameters.rope_theta" is nested) and its value as JSON; `[...]*5`
+ * goes over the list until there are 5 items. */
 typedef struct {
   const char *map, *key, *value;
 } ZgConfig;
 /* Foreign tensors without interest; `*` in the pattern is any text. */
 typedef struct {
   const char *map, *pattern;
+  const char *of; /* the foreign tensor that it is a copy of, or NULL */
 } ZgIgnored;
 
 /* clang-format off */
@@ -203,7 +206,7 @@ static inline uint32_t zg_losses(const ZgGraph *g) { return g->nlosses ? g->nlos
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
 void zg_foreign_add(ZgGraph *g, ZgForeign f); /* these three copy the texts */
 void zg_config_add(ZgGraph *g, const char *map, const char *key, const char *value);
-void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern);
+void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern, const char *of); /* of: NULL, as above */
 /* The pointer holds until the next segment is added. */
 ZgSegment *zg_segment_add(ZgGraph *g, const char *label, uint32_t region, bool repeat, uint32_t trip);
 /* Appends a node (forward, while s->backward is not set) whose op, operands, axis arguments and attributes

@@ -100,7 +100,8 @@ static void put_foreign(const ZgGraph *g, ZbText *b) {
     zb_text_add(b, "\n");
   }
   for (uint32_t i = 0; i < g->nignored; i++)
-    zb_text_add(b, "weights %s ignore \"%s\"\n", g->ignored[i].map, g->ignored[i].pattern);
+    zb_text_add(b, g->ignored[i].of ? "weights %s ignore \"%s\" as \"%s\"\n" : "weights %s ignore \"%s\"\n",
+                g->ignored[i].map, g->ignored[i].pattern, g->ignored[i].of);
   for (uint32_t i = 0; i < g->nconfig; i++)
     zb_text_add(b, "weights %s config %s = %s\n", g->config[i].map, g->config[i].key, g->config[i].value);
 }

@@ -358,6 +358,13 @@ static bool read_config(Reader *r) {
     const uint8_t *p = record(r, SEC_IGNO, i);
     if (!string_at(r, p, &g->ignored[i].map) || !string_at(r, p + 4, &g->ignored[i].pattern)) return false;
   }
+  for (uint32_t i = 0; i < count(r, SEC_COPY); i++) {
+    const uint8_t *p = record(r, SEC_COPY, i);
+    uint32_t ignored = u32_at(p);
+    if (ignored >= g->nignored || g->ignored[ignored].of)
+      return FAIL(r, "copy %u is of no ignored tensor, or of one twice", i);
+    if (!string_at(r, p + 4, &g->ignored[ignored].of)) return false;
+  }
   return true;
 }
 

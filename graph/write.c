@@ -146,6 +146,9 @@ static void put_foreign(Writer *w) {
   for (uint32_t i = 0; i < g->nignored; i++) {
     put32(w, SEC_IGNO, string(w, g->ignored[i].map));
     put32(w, SEC_IGNO, string(w, g->ignored[i].pattern));
+    if (!g->ignored[i].of) continue;
+    put32(w, SEC_COPY, i);
+    put32(w, SEC_COPY, string(w, g->ignored[i].of));
   }
 }
 

@@ -281,18 +281,21 @@ typedef struct {
   const ZlCond *cond; /* NULL: always, as of the others */
   ZlSpan span;
 } ZlMapRule;
+/* `ignore`: foreign tensors that are not read, or keys of config.json on which no number depends. */
 typedef struct {
   ZlName pattern;
+  ZlName of; /* `as "name"`: the tensor that it is a copy of; s NULL without */
   const ZlCond *cond;
 } ZlIgnore;
 
-typedef enum { ZL_V_NUMBER, ZL_V_BOOL, ZL_V_TEXT, ZL_V_LIST } ZlValueKind;
-/* What a key of config.json has: a static expression; `bool(static)`, as true or false; or JSON as it is
- * (texts, true, false, null), also a list of such and of numbers. */
+typedef enum { ZL_V_NUMBER, ZL_V_REAL, ZL_V_BOOL, ZL_V_TEXT, ZL_V_NULL, ZL_V_LIST } ZlValueKind;
+/* What a key of config.json has: a static expression; `real(static)`, written with a point; `bool(static)`, as
+ * true or false; `null as static`; or JSON as it is (texts, true, false, null), also a list of such and of
+ * numbers, `for static` over and over until it has so many items. */
 typedef struct ZlConfigValue ZlConfigValue;
 struct ZlConfigValue {
   ZlValueKind kind;
-  ZlExpr *expr;      /* NUMBER, BOOL */
+  ZlExpr *expr;      /* NUMBER, REAL, BOOL, NULL; LIST: how many items, or NULL */
   const char *json;  /* TEXT */
   ZlConfigValue *at; /* LIST: of NUMBER and TEXT */
   uint32_t n;
@@ -300,7 +303,7 @@ struct ZlConfigValue {
 };
 typedef struct {
   ZlName key;            /* "rope_parameters.rope_theta" */
-  ZlConfigValue *values; /* the first is what is written, the others may be read too */
+  ZlConfigValue *values; /* the first that fits is what is written, the others may be read too */
   uint32_t nvalues;
   ZlConfigValue *otherwise; /* what an absent key means; NULL: it must be there */
   const ZlCond *cond;
@@ -318,6 +321,8 @@ struct ZlWeights {
   uint32_t nignored;
   ZlConfigEntry *config;
   uint32_t nconfig;
+  ZlIgnore *harmless; /* keys that `config` ignores */
+  uint32_t nharmless;
   ZlName from, without;  /* `from hf without "text"`; s NULL without */
   const ZlWeights *base; /* the map that `from` names; it has none itself */
 };

@@ -15,7 +15,11 @@
     else (cur) = (ZlSpan){YYRHSLOC(rhs, 0).file, YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end};       \
   } while (0)
 #define PUSH(list, value) ZB_PUSH(ps->arena, (list).at, (list).n, value)
-#define PUSH_IGNORED(name) ADD(ps->weights->ignored, ps->weights->nignored, ((ZlIgnore){name, ps->cond}))
+#define PUSH_IGNORED(name, of) \
+  ADD(ps->weights->ignored, ps->weights->nignored, ((ZlIgnore){name, of, ps->cond}))
+#define PUSH_HARMLESS(path) \
+  ADD(ps->weights->harmless, ps->weights->nharmless, \
+      ((ZlIgnore){.pattern = zl_path_name(ps->arena, &path), .cond = ps->cond}))
 #define TEXT(v, where) (v).kind = ZL_V_TEXT, (v).span = (where)
 #define ADD(p, n, value) ZB_PUSH(ps->arena, p, n, value)
 %}
@@ -110,6 +114,7 @@
 %type <order> order
 %type <dim> dim merged dim1
 %type <dims> dims
+%type <expr> times
 %type <value> value item0 absent
 %type <values> values items items0
 
@@ -483,8 +488,11 @@ tails   : ours           { $$ = (ZlPathList){0}; PUSH($$, $1); }
 fix     : %empty         { memset(&$$, 0, sizeof $$); }
         | '[' IDENT '=' PLACE ']' { $$.axis = $2; $$.index = $4; }
         ;
-strings : STRING         { PUSH_IGNORED($1); }
-        | strings ',' STRING { PUSH_IGNORED($3); }
+strings : ignored
+        | strings ',' ignored
+        ;
+ignored : STRING         { PUSH_IGNORED($1, ((ZlName){.s = NULL})); }
+        | STRING AS STRING { PUSH_IGNORED($1, $3); }
         ;
 dims    : dim            { $$ = (ZlDimList){0}; PUSH($$, $1); }
         | dims ',' dim   { $$ = $1; PUSH($$, $3); }
@@ -501,6 +509,7 @@ dim1    : IDENT          { $$ = zl_dim(ps->arena, ZL_DIM_AXIS, @$); $$->axis = $
         ;
 centries : %empty
         | centries centry
+        | centries IGNORE harmless
         | centries cif endif
         | centries cif celse endif
         | centries error RESYNC { yyerrok; }
@@ -508,6 +517,9 @@ centries : %empty
 cif     : if centries '}'
         ;
 celse   : else0 centries '}'
+        ;
+harmless : path          { PUSH_HARMLESS($1); }
+        | harmless ',' path { PUSH_HARMLESS($3); }
         ;
 centry  : path '=' values absent {
             ZlConfigEntry c = {.key = zl_path_name(ps->arena, &$1), .values = $3.at, .nvalues = $3.n,
@@ -526,8 +538,16 @@ values  : value          { $$ = (ZlValueList){0}; PUSH($$, $1); }
         | values ',' value { $$ = $1; PUSH($$, $3); }
         ;
 value   : item0
-        | ELEM '(' sexpr ')' { $$ = (ZlConfigValue){.kind = ZL_V_BOOL, .expr = $3, .span = @$}; }
-        | '[' items0 ']' { $$ = (ZlConfigValue){.kind = ZL_V_LIST, .at = $2.at, .n = $2.n, .span = @$}; }
+        | ELEM '(' sexpr ')' {
+            $$ = (ZlConfigValue){.kind = $1 == ZL_REAL ? ZL_V_REAL : ZL_V_BOOL, .expr = $3, .span = @$};
+          }
+        | NOTHING AS sexpr { $$ = (ZlConfigValue){.kind = ZL_V_NULL, .expr = $3, .span = @$}; }
+        | '[' items0 ']' times {
+            $$ = (ZlConfigValue){.kind = ZL_V_LIST, .expr = $4, .at = $2.at, .n = $2.n, .span = @$};
+          }
+        ;
+times   : %empty         { $$ = NULL; }
+        | FOR sexpr      { $$ = $2; }
         ;
 item0   : sexpr          { $$ = (ZlConfigValue){.kind = ZL_V_NUMBER, .expr = $1, .span = @$}; }
         | STRING         { $$ = (ZlConfigValue){.json = zb_printf(ps->arena, "\"%s\"", $1.s)}; TEXT($$, @$); }

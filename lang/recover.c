@@ -118,7 +118,7 @@ static void summarise(ZlExpected *e) {
        "cluster",
        {"use", "block", "model", "weights", "recipe", "cluster"}},
       {"a rule such as `w = \"model.w\"[a, b]`",
-       "ignore",
+       "from",
        {"ignore", "from", "config", "if", "a name", "a place such as {i}"}},
       {"a value",
        "true",

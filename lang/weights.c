@@ -176,16 +176,17 @@ static void put_rule(ZbText *out, const ZlMapRule *r) {
 }
 
 static void put_value(ZbText *out, const ZlConfigValue *v) {
+  static const char *const before[] = {[ZL_V_REAL] = "real(", [ZL_V_BOOL] = "bool(", [ZL_V_NULL] = "null as ",
+                                       [ZL_V_LIST] = "["};
   if (v->kind == ZL_V_TEXT) zb_text_add(out, "%s", v->json);
-  if (v->kind == ZL_V_BOOL) zb_text_add(out, "bool(");
-  if (v->kind == ZL_V_LIST) zb_text_add(out, "[");
-  if (v->expr) zl_put_expr(out, v->expr);
+  else if (before[v->kind]) zb_text_add(out, "%s", before[v->kind]);
   for (uint32_t i = 0; i < v->n; i++) {
     if (i) zb_text_add(out, ", ");
     put_value(out, &v->at[i]);
   }
-  if (v->kind == ZL_V_BOOL) zb_text_add(out, ")");
-  if (v->kind == ZL_V_LIST) zb_text_add(out, "]");
+  if (v->kind == ZL_V_LIST) zb_text_add(out, v->expr ? "] for " : "]");
+  if (v->expr) zl_put_expr(out, v->expr);
+  if (v->kind == ZL_V_REAL || v->kind == ZL_V_BOOL) zb_text_add(out, ")");
 }
 
 static void put_entry(ZbText *out, const ZlConfigEntry *c) {
@@ -210,9 +211,17 @@ void zl_put_weights(ZbText *out, const ZlWeights *w) {
   for (uint32_t i = 0; i < w->nignored; i++) {
     zb_text_add(out, "  ");
     put_cond(out, w->ignored[i].cond);
-    zb_text_add(out, "ignore \"%s\"\n", w->ignored[i].pattern.s);
+    zb_text_add(out, "ignore \"%s\"", w->ignored[i].pattern.s);
+    if (w->ignored[i].of.s) zb_text_add(out, " as \"%s\"", w->ignored[i].of.s);
+    zb_text_add(out, "\n");
   }
-  if (w->nconfig) zb_text_add(out, "  config {\n");
+  bool config = w->nconfig || w->nharmless;
+  if (config) zb_text_add(out, "  config {\n");
   for (uint32_t i = 0; i < w->nconfig; i++) put_entry(out, &w->config[i]);
-  zb_text_add(out, w->nconfig ? "  }\n}\n" : "}\n");
+  for (uint32_t i = 0; i < w->nharmless; i++) {
+    zb_text_add(out, "    ");
+    put_cond(out, w->harmless[i].cond);
+    zb_text_add(out, "ignore %s\n", w->harmless[i].pattern.s);
+  }
+  zb_text_add(out, config ? "  }\n}\n" : "}\n");
 }

@@ -226,4 +226,28 @@ refuses 'error: model MLP has no names `hf`' zckpt export again.safetensors --gr
 refuses "zckpt: error: llama is there already" zckpt export again.safetensors --graph llama.zsg --names hf -o llama
 [ ! -e none ] || fail "something is left"
 ls -d ./*.tmp 2>/dev/null && fail "something is left"
+
+# ---- copies: a tensor that the map leaves out as a copy of another is compared with it, by each rank a part ----
+copies() { # VALUE: of b, where a is 1; makes the folder `copies`
+  cat >two.zug <<END
+model Two { axis batch, v = 40, e = 5  input x: real[batch, e]  param a[v, e] = 1, b[v, e] = $1  loss sum[v](dot[e](x, a + b)) per sum[e](x * x) }
+weights hf for Two { a = "a.w"[v, e]  b = "b.w"[v, e]  config { n = 1 } }
+recipe two { bind batch = 2  optimizer sgd(lr = 1) }
+END
+  ok zc two.zug -q -o two.zsg
+  ok $MPIRUN -np 1 zrun train two.zsg --recipe two.zug:two --steps 0 --save two.safetensors
+  ok zckpt export two.safetensors --graph two.zsg --names hf -o copies --force
+}
+cat >tied.zug <<'END'
+model Two { axis batch, v = 40, e = 5  input x: real[batch, e]  param a[v, e] = 7  loss sum[v](dot[e](x, a)) per sum[e](x * x) }
+weights hf for Two { a = "a.w"[v, e]  ignore "b.w" as "a.w"  config { n = 1 } }
+recipe one { bind batch = 2  optimizer sgd(lr = 1) }
+recipe two from one { mesh data = 2  split batch over data }
+END
+ok zc tied.zug -q -o tied.zsg
+copies 1
+ok $MPIRUN -np 1 zrun train tied.zsg --recipe tied.zug:one --init copies --names hf --steps 0
+copies 2
+mistake "copies: 'b.w' differs from 'a.w', of which model Two takes it for a copy" $MPIRUN -np 2 zrun train tied.zsg --recipe tied.zug:two \
+  --init copies --names hf --steps 0
 exit 0

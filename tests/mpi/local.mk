@@ -21,6 +21,7 @@ scenario_tests += \
   tests/mpi/freeze.sh \
   tests/mpi/hang.sh \
   tests/mpi/hf.sh \
+  tests/mpi/hf_keys.sh \
   tests/mpi/idle.sh \
   tests/mpi/kills.sh \
   tests/mpi/kept.sh \

@@ -6,45 +6,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers ---- */
-/* Behind a string that begins at s. */
-static const char *past_string(const char *s) {
-  for (s++; *s && *s != '"'; s++)
-    if (*s == '\\' && s[1]) s++;
-  return *s ? s + 1 : s;
+/* Returns NULL, and a message, if the text is no JSON. */
+static cJSON *parse(const char *text, const char *name, ZbErr *err) {
+  uint32_t line;
+  const char *word;
+  ZbErr why;
+  cJSON *x = zb_json_parse(text, strlen(text), ZB_JSON_ANY, &why);
+  if (x) zb_json_digits(x, text);
+  else if ((word = zb_json_not_finite(text, strlen(text), &line)))
+    zb_fail(err, "write 1e999 there, which every reader takes for infinity", "%s:%u: %s is no number of JSON",
+            zb_show(name), line, word);
+  else zb_fail(err, NULL, "%s as a config: %s", zb_show(name), why.text);
+  return x;
 }
 
-/* Numbers of a value, in the order of the text, become raw text. Returns where the text goes on. */
-static const char *keep_numbers(cJSON *x, const char *s) {
-  if (cJSON_IsNumber(x)) {
-    while (*s && !strchr("-0123456789", *s)) s = *s == '"' ? past_string(s) : s + 1;
-    size_t n = strspn(s, "+-.0123456789eE");
-    x->valuestring = strndup(s, n);
-    if (!x->valuestring) zb_out_of_memory(n);
-    x->type = cJSON_Raw;
-    return s + n;
-  }
-  if (cJSON_IsString(x)) { /* its key was passed before */
-    while (*s && *s != '"') s++;
-    return past_string(s);
-  }
-  for (cJSON *k = x->child; k; k = k->next) {
-    if (k->string) {
-      while (*s && *s != '"') s++;
-      s = past_string(s);
-    }
-    s = keep_numbers(k, s);
-  }
-  return s;
+/* ["a","b"]*5 becomes a list of five: what follows the list is the number of its items. */
+static void repeat(cJSON *list, const char *times) {
+  int64_t n = strtoll(times, NULL, 10), have = cJSON_GetArraySize(list);
+  for (int64_t i = have; i < n; i++)
+    cJSON_AddItemToArray(list, cJSON_Duplicate(cJSON_GetArrayItem(list, (int)(i % have)), true));
+  while (have > n) cJSON_DeleteItemFromArray(list, (int)--have);
 }
 
-static cJSON *parse(const char *text) {
-  cJSON *x = zb_json_parse(text, strlen(text), ZB_JSON_ANY, NULL);
-  if (x) keep_numbers(x, text);
+/* A value of the graph. */
+static cJSON *value_of(const char *text) {
+  const char *end = strrchr(text, ']');
+  bool over = end && end[1] == '*';
+  cJSON *x = zb_json_parse(text, over ? (size_t)(end + 1 - text) : strlen(text), ZB_JSON_ANY, NULL);
+  if (x) zb_json_digits(x, text);
+  if (x && over) repeat(x, end + 2);
   return x;
 }
 
 /* ---- merging ---- */
+/* A number that the other folder has, too: it stays as it is written there, such as 30.0. */
+static bool is_written_so(const cJSON *old, const cJSON *value) {
+  return cJSON_IsNumber(old) && cJSON_IsNumber(value) && old->valuedouble == value->valuedouble;
+}
+
 /* "rope_scaling.factor": a member of an object. Takes `value`. */
 static void set(cJSON *object, const char *key, cJSON *value) {
   const char *dot = strchr(key, '.');
@@ -58,6 +57,7 @@ static void set(cJSON *object, const char *key, cJSON *value) {
     old = made;
   }
   if (dot) set(old, dot + 1, value);
+  else if (is_written_so(old, value)) cJSON_Delete(value);
   else if (old) cJSON_ReplaceItemInObjectCaseSensitive(object, name, value);
   else cJSON_AddItemToObject(object, name, value);
   free(name);
@@ -66,7 +66,7 @@ static void set(cJSON *object, const char *key, cJSON *value) {
 static bool set_all(cJSON *root, const ZgGraph *g, const char *names, ZbErr *err) {
   for (uint32_t i = 0; i < g->nconfig; i++) {
     if (strcmp(g->config[i].map, names)) continue;
-    cJSON *value = parse(g->config[i].value);
+    cJSON *value = value_of(g->config[i].value);
     if (!value)
       return zb_fail(err, "compile the graph again", "model %s: the value of `%s` in config.json is no JSON",
                      g->model, zb_show(g->config[i].key));
@@ -112,7 +112,7 @@ static void put_members(ZbText *t, const cJSON *x, int depth) {
 static void put(ZbText *t, const cJSON *x, int depth) {
   if (cJSON_IsObject(x) || cJSON_IsArray(x)) put_members(t, x, depth);
   else if (cJSON_IsString(x)) put_text(t, x->valuestring);
-  else if (cJSON_IsRaw(x)) zb_text_put(t, x->valuestring, strlen(x->valuestring));
+  else if (cJSON_IsNumber(x)) zb_text_put(t, x->valuestring, strlen(x->valuestring));
   else zb_text_add(t, cJSON_IsTrue(x) ? "true" : cJSON_IsFalse(x) ? "false" : "null");
 }
 
@@ -122,7 +122,8 @@ char *zx_config(const ZgGraph *g, const char *names, ZxAs as, const char *like, 
   bool any = like != NULL;
   for (uint32_t i = 0; i < g->nconfig; i++) any |= !strcmp(g->config[i].map, names);
   if (!any) return NULL;
-  cJSON *root = like ? parse(like) : cJSON_CreateObject();
+  cJSON *root = like ? parse(like, name, err) : cJSON_CreateObject();
+  if (!root) return NULL;
   ZbText t = {0};
   bool ok = cJSON_IsObject(root) || zb_fail(err, NULL, "%s is no JSON object", zb_show(name));
   ok = ok && set_all(root, g, names, err);

@@ -76,6 +76,8 @@ uint32_t zx_map_iterations(const ZgGraph *g, uint32_t param);
 ZxTensorInfo zx_map_own(ZbArena *a, const ZgGraph *g, uint32_t param, uint32_t iter);
 /* Whether foreign tensors of that name are without interest. */
 bool zx_map_ignores(const ZxMap *m, const char *name);
+/* Whether record i of what the graph ignores is a copy, by this map; that tensor, and the mapped one. */
+bool zx_map_copy(const ZxMap *m, uint32_t i, ZxTensorInfo *copy, ZxTensorInfo *of);
 
 /* ---- config.c ------------------------------------------------------------------------------------------ */
 /* The text of config.json, to be freed: what the graph says (NULL without a message: nothing, and there is no

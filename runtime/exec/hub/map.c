@@ -99,3 +99,18 @@ bool zx_map_ignores(const ZxMap *m, const char *name) {
     if (!strcmp(m->g->ignored[i].map, m->names) && matches(m->g->ignored[i].pattern, name)) return true;
   return false;
 }
+
+bool zx_map_copy(const ZxMap *m, uint32_t i, ZxTensorInfo *copy, ZxTensorInfo *of) {
+  const ZgIgnored *x = &m->g->ignored[i];
+  if (!m->names || strcmp(x->map, m->names) || !x->of) return false;
+  for (uint32_t k = 0; k < m->g->nforeign; k++) {
+    const ZgForeign *f = &m->g->foreign[k];
+    if (strcmp(f->map, m->names) || strcmp(f->name, x->of)) continue;
+    *of = (ZxTensorInfo){.path = x->of, .nshape = f->ndims};
+    memcpy(of->shape, f->dims, sizeof of->shape);
+    *copy = *of;
+    copy->path = x->pattern;
+    return true;
+  }
+  return false;
+}

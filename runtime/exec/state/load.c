@@ -6,6 +6,7 @@
 #include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what the files have of the model ---- */
@@ -29,7 +30,9 @@ static bool lacks(const Load *l, const ZxLoaded *x, const char *first) {
       if (names[i] == near) names[i] = names[--n];
   }
   zb_fail(l->err,
-          zb_printf(l->e->a, "%s%s%s--init-partial draws from the seed what is not there",
+          zb_printf(l->e->a,
+                    "%s%s%s--init-partial draws from the seed what is not there; if it was saved without, compile "
+                    "the model without (-D)",
                     told ? "the nearest names in it are " : "", list, told ? "; " : ""),
           "%s lacks '%s'", zb_show(l->files.path), first);
   if (x->drawn > 1) zb_fail_more(l->err, " and %" PRIu64 " more", x->drawn - 1);
@@ -102,8 +105,57 @@ static bool look(Load *l, bool partial, ZxLoaded *x) {
     if (!x->extra || strcmp(name, x->first_extra) < 0) x->first_extra = zb_strdup(a, name);
     x->extra++;
   }
+  if (x->extra && *misfit.text) return zb_fail(l->err, misfit.help, "%s", misfit.text);
   if (!judge(l, x, partial, first)) return false;
   return !*misfit.text || zb_fail(l->err, misfit.help, "%s", misfit.text);
+}
+
+/* ---- copies ---- */
+static uint64_t elements(const ZxTensorInfo *t) {
+  uint64_t n = 1;
+  for (int i = 0; i < t->nshape; i++) n *= (uint64_t)t->shape[i];
+  return n;
+}
+
+/* Elements first..last-1 of two tensors of a shape: are they the same? A window at a time. */
+static bool same_elements(const Load *l, uint32_t a, uint32_t b, uint64_t first, uint64_t last, bool *same) {
+  enum { WINDOW = 1 << 20 };
+  float *x = malloc(2 * WINDOW * sizeof *x), *y = x + WINDOW;
+  if (!x) zb_out_of_memory(2 * WINDOW * sizeof *x);
+  bool ok = true;
+  *same = true;
+  for (uint64_t at = first, n; ok && *same && at < last; at += n) {
+    n = last - at < WINDOW ? last - at : WINDOW;
+    ZxBox box = {.naxes = 1, .count = {(int64_t)n}, .from = (int64_t)at, .stride = {1}, .step = {1}};
+    ok = zx_box_read(&l->files, a, &box, x, n, l->err) && zx_box_read(&l->files, b, &box, y, n, l->err);
+    *same = ok && !memcmp(x, y, n * sizeof *x);
+  }
+  free(x);
+  return ok;
+}
+
+/* A tensor that the map leaves out as a copy of another, such as the head of a model that is tied, is one: else the
+ * folder's model is not this one. Every rank compares its share. */
+static bool check_copies(const Load *l) {
+  ZxTensorInfo copy, of;
+  const ZgGraph *g = l->e->p->graph;
+  uint64_t rank = (uint64_t)l->e->rank, ranks = (uint64_t)l->e->p->mesh.nranks;
+  for (uint32_t i = 0; i < g->nignored; i++) {
+    if (!zx_map_copy(&l->map, i, &copy, &of)) continue;
+    uint32_t a = zx_shards_find(&l->files, copy.path), b = zx_shards_find(&l->files, of.path);
+    bool same;
+    if (a == ZB_NO_NAME || b == ZB_NO_NAME) continue;
+    if (!zx_shards_fits(&l->files, a, &copy, l->err)) return false;
+    uint64_t n = elements(&of), each = (n + ranks - 1) / ranks, first = rank * each;
+    if (first > n) first = n;
+    if (!same_elements(l, a, b, first, n - first < each ? n : first + each, &same)) return false;
+    if (!same)
+      return zb_fail(l->err,
+                     "if it is meant, compile a model that has it as a parameter of its own; else remove it from the file",
+                     "%s: '%s' differs from '%s', of which model %s takes it for a copy", zb_show(l->files.path),
+                     copy.path, of.path, g->model);
+  }
+  return true;
 }
 
 /* ---- reading ---- */
@@ -187,7 +239,7 @@ static bool load_own(ZxEngine *e, const char *path, const char *names, bool part
   l.used = ZB_NEWN(e->a, bool, l.files.names.n);
   ZxWalk read = {.open = open_slice, .slice = read_slice, .each = zx_draw_run, .ctx = &l, .err = err},
          check = {.each = zx_check_run, .fetch = true, .err = err};
-  bool ok = look(&l, partial, x) && zx_walk(e, &read) && (!x->drawn || zx_walk(e, &check));
+  bool ok = look(&l, partial, x) && check_copies(&l) && zx_walk(e, &read) && (!x->drawn || zx_walk(e, &check));
   zx_shards_close(&l.files);
   return ok;
 }

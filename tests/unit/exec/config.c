@@ -78,3 +78,41 @@ Test(config, numbers) {
       free(text);
     }
 }
+
+/* What the graph says of numbers and lists, beside a folder's own. */
+Test(config, values_of_the_graph) {
+  static const struct {
+    const char *value, *like, *want;
+  } cases[] = {{"30", NULL, "30"},
+               {"30", "30.0", "30.0"}, /* who reads it may know that it is a float */
+               {"30", "3e1", "3e1"},
+               {"30", "31.0", "30"},
+               {"30", "null", "30"},
+               {"30.0", "30", "30"},
+               {"null", "30.0", "null"},
+               {"1e999", NULL, "1e999"},
+               {"[1,\"b\"]*3", NULL, "[\n    1,\n    \"b\",\n    1\n  ]"},
+               {"[1,2]*1", "[]", "[\n    1\n  ]"},
+               {"[1]*0", NULL, "[]"}};
+  ZgGraph *g = foreign_graph(a);
+  g->nconfig = 1;
+  g->config[0].key = "k";
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    g->config[0].value = cases[i].value;
+    const char *like = cases[i].like ? zb_printf(a, "{\"k\":%s}", cases[i].like) : NULL;
+    char *text = zx_config(g, "hf", ZX_AS_F32, like, "c", &err);
+    cr_assert(text, "%s: %s", cases[i].value, err.text);
+    const char *want = zb_printf(a, "\"k\": %s,", cases[i].want), *old = zb_printf(a, "\"k\": %s\n", cases[i].want);
+    cr_expect(strstr(text, want) || strstr(text, old), "%s like %s became %s", cases[i].value, cases[i].like, text);
+    free(text);
+  }
+}
+
+Test(config, what_is_not_finite) {
+  ZgGraph *g = foreign_graph(a);
+  cr_expect(!zx_config(g, "hf", ZX_AS_F32, "{\"a\": \"NaN\\\"\",\n\"b\": [0,\n Infinity]}", "c.json", &err));
+  says(err, "c.json:3: Infinity is no number of JSON");
+  err = (ZbErr){0};
+  cr_expect(!zx_config(g, "hf", ZX_AS_F32, "{\"a\": tru}", "c.json", &err));
+  says(err, "c.json is no JSON: byte 6");
+}

@@ -54,8 +54,8 @@ ZgGraph *foreign_graph(ZbArena *a) {
       g, (ZgParam){.path = "layer.*.e", .type = zg_type(ZG_REAL, some, 2), .order = {1, 0}, .segment = 1});
   zg_foreign_add(g, (ZgForeign){"hf", 4, "h.*.e.0", 2, {4, 1}, 0, {0, 1}, 0, 0});
   zg_foreign_add(g, (ZgForeign){"hf", 4, "h.*.e.1", 2, {4, 1}, 0, {0, 1}, 0, 1});
-  zg_ignored_add(g, "hf", "*.inv_freq");
-  zg_ignored_add(g, "hf", "h.*.attn.bias");
+  zg_ignored_add(g, "hf", "*.inv_freq", NULL);
+  zg_ignored_add(g, "hf", "h.*.attn.bias", NULL);
   zg_config_add(g, "hf", "vocab_size", "300");
   zg_config_add(g, "hf", "rope.theta", "1e-05");
   zg_config_add(g, "hf", "architectures", "[\"A\", \"B\"]");

@@ -101,7 +101,8 @@ static Make whole(void) {
     zg_foreign_add(m.g, row);
   }
   zg_config_add(m.g, "hf", "hidden_size", "4");
-  zg_ignored_add(m.g, "hf", "*.bias");
+  zg_ignored_add(m.g, "hf", "*.bias", NULL);
+  zg_ignored_add(m.g, "hf", "lm_head", "wte");
   m.g->outputs[0].order = order;
   return m;
 }

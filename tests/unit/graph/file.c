@@ -303,7 +303,7 @@ Test(file, most_records) {
     Make m = make_sample();
     File f = {.a = m.a};
     ZbErr err = {0};
-    for (int i = 0; i < n; i++) zg_ignored_add(m.g, "hf", "*");
+    for (int i = 0; i < n; i++) zg_ignored_add(m.g, "hf", "*", NULL);
     bool ok = zg_write(m.g, &f.t, &err);
     cr_expect_eq(ok, n == 1024, "%s", err.text);
     if (ok) { /* one more, by hand: IGNO is the file's last section */

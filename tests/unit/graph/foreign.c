@@ -59,7 +59,7 @@ Test(foreign, holds) {
     ZbErr err;
     maps[i](m.g);
     experts(m.g);
-    zg_ignored_add(m.g, "hf", "*.rotary_emb.inv_freq");
+    zg_ignored_add(m.g, "hf", "*.rotary_emb.inv_freq", NULL);
     zg_config_add(m.g, "hf", "rope.theta", "1e-05");
     zg_config_add(m.g, "hf", "kinds", "[\"A\", 1, -0.5, null, true]");
     zg_config_add(m.g, "hf", "none", "[]");
@@ -166,11 +166,17 @@ Test(foreign, every_rule) {
   BROKEN("config key a has no well-formed value", zg_config_add(g, "hf", "a", "[1,]"));
   BROKEN("config key a has no well-formed value", zg_config_add(g, "hf", "a", "[[1]]"));
   BROKEN("config key a has no well-formed value", zg_config_add(g, "hf", "a", "true1"));
+  BROKEN("config key a has no well-formed value", zg_config_add(g, "hf", "a", "[1]*"));
+  BROKEN("config key a has no well-formed value", zg_config_add(g, "hf", "a", "[1]*2x"));
+  BROKEN("config key a has no well-formed value", zg_config_add(g, "hf", "a", "[1]*65537"));
+  BROKEN("config key a has no well-formed value", zg_config_add(g, "hf", "a", "[]*2"));
   BROKEN("config key a occurs twice", zg_config_add(g, "hf", "a", "1"); zg_config_add(g, "hf", "a", "1"));
   BROKEN("config key a has a value and keys inside", zg_config_add(g, "hf", "a.b.c", "1");
          zg_config_add(g, "hf", "a", "1"));
-  BROKEN("ignored pattern 0 is of no map", zg_ignored_add(g, "x", "a"));
-  BROKEN("ignored pattern 0 is not well-formed", zg_ignored_add(g, "hf", "a\\b"));
+  BROKEN("ignored pattern 0 is of no map", zg_ignored_add(g, "x", "a", NULL));
+  BROKEN("ignored pattern 0 is not well-formed", zg_ignored_add(g, "hf", "a\\b", NULL));
+  BROKEN("ignored pattern 0 is the copy of one tensor", zg_ignored_add(g, "hf", "a.*", "wte"));
+  BROKEN("lm_head is a copy of what is not mapped", zg_ignored_add(g, "hf", "lm_head", "wpe"));
 }
 
 /* Tensors are counted over all iterations. */
@@ -242,9 +248,11 @@ Test(foreign, file) {
     part(m.g, 1, zb_printf(m.a, "h.*.%d", (int)e), 0,
          (ZgForeign){.dims = {4}, .stride = {1, 0}, .fixed = 1, .at = e});
   zg_config_add(m.g, "hf", "hidden_size", "4");
-  zg_ignored_add(m.g, "hf", "*.bias");
+  zg_config_add(m.g, "hf", "kinds", "[\"near\",\"far\"]*3");
+  zg_ignored_add(m.g, "hf", "*.bias", NULL);
+  zg_ignored_add(m.g, "hf", "lm_head", "wte");
   ZB_ASSERT(zg_write(m.g, &t, NULL));
-  cr_expect(t.s[6] == 1 && t.s[12] == SEC_IGNO);
+  cr_expect(t.s[6] == 1 && t.s[12] == SEC_IGNO + 1 && zsg_get((uint8_t *)t.s + ZSG_HEADER + SEC_IGNO * ZSG_ENTRY, 4) == SEC_COPY);
   ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
   cr_assert(g, "%s", err.text);
   ZB_ASSERT(zg_write(g, &again, NULL));
@@ -253,7 +261,8 @@ Test(foreign, file) {
   cr_expect(strstr(before.s, "weights hf table[vocab: 4, embed: 1] = \"wte\"[9, 4]\n"
                              "weights hf layer.*.w[embed: 1, wide = 0] = \"h.*.0\"[4]\n"),
             "%s", before.s);
-  cr_expect(strstr(before.s, "weights hf ignore \"*.bias\"\nweights hf config hidden_size = 4\n"));
+  cr_expect(strstr(before.s, "weights hf ignore \"*.bias\"\nweights hf ignore \"lm_head\" as \"wte\"\n"
+                             "weights hf config hidden_size = 4\nweights hf config kinds = [\"near\",\"far\"]*3\n"));
   /* No bit of the new sections is without meaning. */
   uint64_t from = zsg_get((uint8_t *)t.s + ZSG_HEADER + (SEC_FORN - 1) * ZSG_ENTRY + 8, 8);
   for (size_t i = from; i < t.len; i++) {
