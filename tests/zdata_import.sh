@@ -126,7 +126,7 @@ change 98 8 5 && m 'its sequences contradict each other in document 1'
 change 106 8 0 && m 'its sequences contradict each other in document 2'
 change 114 8 3 && m 'no document has sequence 3'
 cp m.idx bad.idx
-le 2 10 11 65535 21 22 23 100 >bad.bin && m 'bad.bin: token 2 has the id 65535; ids are 0 to'
+le 2 10 11 65535 21 22 23 100 >bad.bin && m 'bad.bin: token 2 has the id 65535, which means'
 refuses 'token 6 has the id 100; --vocab says that ids are below 100' zdata import m.idx --vocab 100 -o x.bin
 rm bad.bin && m 'cannot open bad.bin: No such file'
 refuses '--end: the index of m.bin says where documents begin' zdata import m.idx --end 3 -o x.bin
@@ -147,7 +147,7 @@ refuses 'nano.bin: token 2 has the id 50256; --vocab says that ids are below 502
   --vocab 50256 -o x.bin
 ok zdata import nano.bin --format nanogpt --vocab 50257 -o out.bin
 le 2 5 65535 6 >large.bin
-refuses 'large.bin: token 1 has the id 65535; ids are 0 to' zdata import nano.bin large.bin nano.bin --format nanogpt -o x.bin
+refuses 'large.bin: token 1 has the id 65535, which means' zdata import nano.bin large.bin nano.bin --format nanogpt -o x.bin
 refuses "--format cannot be 'x'" zdata import nano.bin --format x -o x.bin
 head -c 3 nano.bin >odd.bin
 refuses 'odd.bin does not consist of whole tokens of 2 bytes' zdata import odd.bin --format nanogpt -o x.bin
@@ -157,3 +157,13 @@ refuses "--vocab cannot be '0'" zdata import nano.bin --format nanogpt --vocab 0
 refuses '-o nano.bin would overwrite nano.bin' zdata import nano.bin --format nanogpt -o nano.bin
 refuses '-o m.bin would overwrite m.bin' zdata import m.idx -o m.bin
 [ -z "$(ls -d x* ./*.tmp 2>/dev/null)" ] || fail "something is left: $(ls)"
+
+# ---- the last id of u16, which means `unknown` in our files: with a vocabulary that has it they are u32 ----
+le 2 1 65535 2 65535 >last.bin
+ok zdata import last.bin --format nanogpt --vocab 65536 -o last.out
+ok zdata show last.out
+says 'u32, ids below 65536, begins 1 65535 2 65535'
+refuses "last.bin: token 1 has the id 65535, which means .unknown. in a file of u16" zdata import last.bin --format nanogpt -o x.bin
+refuses "last.bin has the id 65535, which means .unknown." zdata pack last.bin --tokens u16 --vocab 65536 -o x.bin
+ok zdata pack last.bin --tokens u16 -o last.out
+says 'last.out: 4 tokens'

@@ -180,3 +180,32 @@ ok zdata check docs.bin
 size=$(wc -c <docs.bin)
 { head -c $((size - 20)) docs.bin && printf X && tail -c 19 docs.bin; } >hit.bin
 refuses 'hit.bin is damaged: the checksum of its documents differs' zdata check hit.bin
+
+# ---- what is no text, or no raw numbers: refused with the command that helps ----
+no_text() { # NAME WORDS
+  refuses "$2" zdata pack "$1" -o x.bin
+  [ ! -e x.bin ] || fail "$1 was packed"
+}
+printf 'PAR1\0\0\0\0PAR1' >data.parquet && no_text data.parquet "data.parquet is a Parquet file, not a text"
+says "^help: duckdb -c .*'data.parquet'"
+refuses 'is a Parquet file, not raw numbers' zdata pack data.parquet --tokens u16 -o x.bin
+refuses 'is a Parquet file' zdata tokenizer data.parquet -o x.json --vocab 300
+{ printf '\223NUMPY\1\0\166\0' && printf '%118s' "{'descr': '<u2', }" && printf '\1\0\2\0'; } >ids.npy
+refuses "ids.npy is a file of NumPy's, whose first 128 bytes are a header" zdata pack ids.npy --tokens u16 -o x.bin
+says '^help: tail -c \+129 ids.npy >raw.bin'
+tail -c +129 ids.npy >raw.bin
+ok zdata pack raw.bin --tokens u16 -o raw.out
+says '^raw.out: 2 tokens'
+printf '\377\376h\0e\0' >mark.txt && no_text mark.txt 'mark.txt is UTF-16, and texts are UTF-8'
+printf 'a\0b\0c\0d\0e\0f\0g\0h\0i\0' >bare.txt && no_text bare.txt 'bare.txt is UTF-16'
+printf ' [\n{"text": "a"}]\n' >array.json && no_text array.json "array.json is one JSON array, not a text"
+gzip -kf array.json && no_text array.json.gz 'array.json.gz is one JSON array'
+gzip -c old.txt >unnamed && no_text unnamed 'unnamed is compressed by gzip, not a text'
+printf '{"text": "a"}\n{"text": "b"}\n' >lines.json
+ok zdata pack lines.json -o lines.bin
+says 'note: lines.json is taken as a text, JSON and all; if it is an object a line, name it .jsonl'
+printf '[1, 2]' >list.txt # and what is called a text is one
+ok zdata pack list.txt -o list.bin
+printf 'a\0b' >zero.txt
+ok zdata pack zero.txt -o zero.bin
+says 'note: zero.txt has bytes of 0'

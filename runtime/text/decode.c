@@ -146,7 +146,7 @@ static bool replace(ZtCoder *c, const ZtDec *d, const ZtRow *in, ZtRow *out, ZbE
     size_t n, at = 0, begin, end;
     const char *s = token_of(in, i, &n);
     int found;
-    while ((found = zt_match(d->pattern, c->matcher, s, n, at, &begin, &end, err)) > 0) {
+    while ((found = zt_match(d->pattern, c->matcher, s, n, at, at, &begin, &end, err)) > 0) {
       put(out, s + at, begin - at);
       put(out, d->text, d->text_n);
       at = end;

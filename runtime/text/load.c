@@ -59,7 +59,9 @@ static cJSON *parse(const char *json, size_t n, ZbErr *err) {
     zb_fail(err, NULL, "it has the character U+0000, which is not supported");
     return NULL;
   }
-  return zb_json_parse(json, n, ZB_JSON_ANY, err);
+  cJSON *root = zb_json_parse(json, n, ZB_JSON_ANY, err);
+  if (root) zb_json_digits(root, json); /* of scores every digit counts */
+  return root;
 }
 
 static ZtTokenizer *refuse(const char *name, ZbErr *err) {

@@ -1,6 +1,8 @@
 /* The model's part of a tokenizer.json: its vocabulary, and what tells models apart. */
 #include "runtime/text/json.h"
 
+#include <stdlib.h>
+
 enum { ID_LIMIT = 1 << 24, TOKEN_LIMIT = 1 << 16 };
 
 /* ---- the vocabulary ---- */
@@ -44,6 +46,31 @@ static bool read_object(ZtTokenizer *t, const cJSON *vocab, ZbErr *err) {
   return true;
 }
 
+/* Returns the number that the library makes of digits: it reads JSON by serde_json, whose quick way takes the digits as one whole
+ * number and multiplies or divides by a power of ten, each rounded. Ties of scores are decided by the last bit. */
+static double score_of(const char *s) {
+  bool negative = *s == '-', point = false, full = false;
+  uint64_t digits = 0;
+  long exponent = 0;
+  for (s += negative; (*s >= '0' && *s <= '9') || *s == '.'; s++) {
+    if (*s == '.') point = true;
+    else if (full || digits > (UINT64_MAX - (uint64_t)(*s - '0')) / 10) {
+      full = true; /* more digits than fit are dropped */
+      exponent += !point;
+    } else {
+      digits = digits * 10 + (uint64_t)(*s - '0');
+      exponent -= point;
+    }
+  }
+  if (*s == 'e' || *s == 'E') exponent += strtol(s + 1, NULL, 10);
+  double x = (double)digits;
+  for (; exponent < -308 && x != 0; exponent += 308) x /= 1e308;
+  char power[16]; /* of ten, rounded once, as the library's table has them */
+  snprintf(power, sizeof power, "1e%ld", labs(exponent) <= 308 ? labs(exponent) : 308);
+  if (x != 0) x = exponent < 0 ? x / strtod(power, NULL) : x * strtod(power, NULL);
+  return negative ? -x : x;
+}
+
 /* [["token", score], ...] */
 static bool read_scores(ZtTokenizer *t, const cJSON *vocab, ZbErr *err) {
   if (!cJSON_IsArray(vocab)) return zb_fail(err, NULL, "model: `vocab` is no list of tokens and scores");
@@ -56,7 +83,7 @@ static bool read_scores(ZtTokenizer *t, const cJSON *vocab, ZbErr *err) {
     const cJSON *token = cJSON_IsArray(x) ? x->child : NULL, *score = token ? token->next : NULL;
     if (!cJSON_IsString(token) || !cJSON_IsNumber(score) || score->next)
       return zb_fail(err, NULL, "model: entry %u of `vocab` is not a token and its score", id);
-    t->model.score[id] = score->valuedouble;
+    t->model.score[id] = score->valuestring ? score_of(score->valuestring) : score->valuedouble;
     if (!add_token(t, token->valuestring, id++, err)) return false;
   }
   return true;

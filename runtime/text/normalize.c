@@ -103,7 +103,7 @@ static void without(ZtSet set, const char *s, size_t n, ZbText *out) {
 static bool replace(ZtCoder *c, const ZtNorm *m, const char *s, size_t n, ZbText *out) {
   size_t at = 0, begin, end;
   int found;
-  while ((found = zt_match(m->pattern, c->matcher, s, n, at, &begin, &end, c->err)) > 0) {
+  while ((found = zt_match(m->pattern, c->matcher, s, n, at, at, &begin, &end, c->err)) > 0) {
     zb_text_put(out, s + at, begin - at);
     zb_text_put(out, m->text, m->text_n);
     at = end;

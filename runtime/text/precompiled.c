@@ -5,6 +5,8 @@
  * otherwise each of its characters is looked for by itself. */
 #include "runtime/text/room.h"
 
+const char zt_cluster_pattern[] = "\\X"; /* an extended grapheme cluster */
+
 static int digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -47,7 +49,7 @@ bool zt_precompiled_init(ZtTokenizer *t, ZtNorm *norm, const char *base64, ZbErr
   /* The words above have room for a NUL after the last byte. */
   if (zt_utf8_valid(norm->blob, norm->blob_n) < norm->blob_n)
     return zb_fail(err, NULL, "%s: its replacements are no UTF-8", part);
-  norm->pattern = zt_pattern(t, "\\X", false, err);
+  norm->pattern = zt_pattern(t, zt_cluster_pattern, false, err);
   return norm->pattern;
 }
 
@@ -96,7 +98,7 @@ bool zt_precompiled(ZtCoder *c, const ZtNorm *m, const char *s, size_t n, ZbText
       continue;
     }
     size_t from = begin;
-    int found = zt_match(m->pattern, c->matcher, s, n, from, &begin, &end, c->err);
+    int found = zt_match(m->pattern, c->matcher, s, n, from, from, &begin, &end, c->err);
     if (found < 0) return false;
     if (!found || begin != from) ZB_BUG("\\X does not match at byte %zu of %zu", from, n);
     cluster(m, s + begin, end - begin, out);

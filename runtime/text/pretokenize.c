@@ -138,8 +138,9 @@ static bool joins(const Parts *x, bool match) {
 }
 
 static bool part(Parts *x, size_t begin, size_t end, bool match) {
+  if (begin == end && !match) return true; /* a match may be empty: what is around it is cut there */
   match ^= x->invert;
-  if (begin == end || (match && x->behavior == ZT_REMOVED)) return true;
+  if (match && x->behavior == ZT_REMOVED) return true;
   if (x->behavior <= ZT_ISOLATED) return give(x, begin, end);
   bool joined = x->waits && joins(x, match);
   if (joined) {
@@ -159,11 +160,11 @@ static bool part(Parts *x, size_t begin, size_t end, bool match) {
 static bool last_part(Parts *x) { return !x->waits || give(x, x->begin, x->end); }
 
 static bool by_pattern(Parts *x, const ZtPattern *pattern, size_t n) {
-  size_t at = 0, begin, end;
+  size_t at = 0, last = ZT_FIRST_MATCH, begin, end;
   int found;
-  while ((found = zt_match(pattern, x->c->matcher, x->s, n, at, &begin, &end, x->c->err)) > 0) {
+  while ((found = zt_match(pattern, x->c->matcher, x->s, n, at, last, &begin, &end, x->c->err)) > 0) {
     if (!part(x, at, begin, false) || !part(x, begin, end, true)) return false;
-    at = end;
+    at = last = end;
   }
   return !found && part(x, at, n, false) && last_part(x);
 }
@@ -189,10 +190,10 @@ static bool bytes_level(Parts *x, const ZtPre *p, ZbText *to, size_t n) {
   }
   if (!p->map) return p->pattern ? by_pattern(x, p->pattern, n) : zt_word(c, x->s, n);
   ZbText mapped = {0}; /* of one word; this is the rare case that something comes after ByteLevel */
-  size_t at = 0, begin = 0, end = n;
+  size_t at = 0, last = ZT_FIRST_MATCH, begin = 0, end = n;
   int found = 1;
   while (at < n && found > 0) {
-    if (p->pattern) found = zt_match(p->pattern, c->matcher, x->s, n, at, &begin, &end, c->err);
+    if (p->pattern) found = zt_match(p->pattern, c->matcher, x->s, n, at, last, &begin, &end, c->err);
     if (found <= 0) begin = end = n;
     for (int i = 0; found >= 0 && i < 2; i++) { /* the gap, the match */
       size_t from = i ? begin : at, till = i ? end : begin;
@@ -200,7 +201,7 @@ static bool bytes_level(Parts *x, const ZtPre *p, ZbText *to, size_t n) {
       for (size_t k = from; k < till; k++) zt_text_char(&mapped, zt_byte_char((uint8_t)x->s[k]));
       if (till > from && !zt_pretokenize(c, x->next, mapped.s, mapped.len, x->first && !from)) found = -1;
     }
-    at = end;
+    at = last = end;
   }
   zb_text_free(&mapped);
   return found >= 0;

@@ -1,21 +1,26 @@
 /* Patterns. The library has Oniguruma with Ruby's syntax and Unicode 16; here is PCRE2. What the two take for
- * different things is translated:
+ * different things is translated, or refused where it cannot be:
  *
  *   \s            \p{White_Space}: PCRE2's takes U+180E too
- *   \p{L} ...     and what the library's tables have more; so \d and \w
+ *   \p{L} ...     and what the library's tables have more; so \d and \w. Properties of which there is no table are refused,
+ *                 scripts among them
+ *   [[:punct:]]   by properties, where one is known to be the same
+ *   \b            by \w as the library has it
  *   X{1,3}+       (?:X{1,3})+: possessive in PCRE2 only
  *   X{,3}         X{0,3}
- *   \h, \uHHHH    a hexadecimal digit; \x{HHHH}
+ *   \h, \uHHHH    a hexadecimal digit; \x{HHHH}; \v: one character, not a class
  *   (?m:          (?s: a dot takes newlines
- *   [a&&b] [a[b]] are refused: PCRE2 has neither
+ *   (?i:          where letters fold into others one by one: not `ss`, which is a sharp s there
  *
- * In a negated property inside a class ([\P{L}x]) characters younger than PCRE2's tables are missing. */
+ * tests/text/classes.txt has what the library takes each class for. */
 #define _GNU_SOURCE
 #include "runtime/text/room.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <ctype.h>
 #include <pcre2.h>
 #include <stdlib.h>
+#include <strings.h>
 
 enum { PATTERN_LIMIT = 1 << 16 };
 
@@ -38,7 +43,7 @@ typedef struct {
   size_t atom; /* where in *out the last atom begins */
   size_t open[64];
   int depth;
-  bool in_class;
+  bool in_class, folds, folded[64]; /* (?i: here, and outside of each open group */
   const char *unsupported;
 } Translation;
 
@@ -60,12 +65,38 @@ static void put_class(Translation *x, bool negated, const char *properties, ZtSe
   if (!x->in_class) put(x, "]");
 }
 
-static ZtSet newer(const char *property) {
-  for (int i = 0; i < ZT_NSETS; i++) {
-    const char *name = zt_set_name((ZtSet)i);
-    if (!strncmp(name, "newer_", 6) && !strcmp(name + 6, property)) return (ZtSet)i;
+/* Properties that are the same: `newer` has what PCRE2's tables lack, ZT_NSETS where they lack nothing. */
+typedef struct {
+  const char *name, *other;
+  ZtSet newer;
+} Property;
+static const Property properties[] = {
+    {"L", "letter", ZT_SET_newer_L},          {"Lu", "uppercaseletter", ZT_SET_newer_Lu},
+    {"Ll", "lowercaseletter", ZT_SET_newer_Ll}, {"Lt", "titlecaseletter", ZT_NSETS},
+    {"Lm", "modifierletter", ZT_SET_newer_Lm}, {"Lo", "otherletter", ZT_SET_newer_Lo},
+    {"M", "mark", ZT_SET_newer_M},            {"N", "number", ZT_SET_newer_N},
+    {"Nd", "decimalnumber", ZT_SET_newer_Nd}, {"Nl", "letternumber", ZT_NSETS},
+    {"P", "punctuation", ZT_SET_newer_P},     {"Pc", "connectorpunctuation", ZT_NSETS},
+    {"S", "symbol", ZT_SET_newer_S},          {"Z", "separator", ZT_NSETS},
+    {"Zs", "spaceseparator", ZT_NSETS},       {"Zl", "lineseparator", ZT_NSETS},
+    {"Zp", "paragraphseparator", ZT_NSETS},   {"Cc", "control", ZT_NSETS},
+    {"White_Space", "whitespace", ZT_NSETS},
+};
+
+/* Compares as both libraries do: case, blanks, `_` and `-` do not count. */
+static bool same_name(const char *a, const char *b) {
+  for (;; a++, b++) {
+    while (*a && strchr(" _-", *a)) a++;
+    while (*b && strchr(" _-", *b)) b++;
+    if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
+    if (!*a) return true;
   }
-  return ZT_NSETS;
+}
+
+static const Property *property(const char *name) {
+  for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
+    if (same_name(properties[i].name, name) || same_name(properties[i].other, name)) return &properties[i];
+  return NULL;
 }
 
 /* \p{NAME}, \P{NAME}, \p{^NAME}; s is behind the p. */
@@ -85,10 +116,45 @@ static void put_property(Translation *x, bool negated) {
   } else x->s = s + (*s != 0);
   memcpy(name, s, n);
   name[n] = 0;
-  if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_ -0123456789") != n || !n)
-    x->unsupported = "such a property"; /* and what is made of it below is not used */
-  snprintf(braces, sizeof braces, negated && x->in_class ? "\\P{%s}" : "\\p{%s}", name);
-  put_class(x, negated, braces, negated && x->in_class ? ZT_NSETS : newer(name));
+  const Property *p = property(name);
+  if (!p) x->unsupported = "such a property";
+  else if (negated && x->in_class && p->newer < ZT_NSETS) x->unsupported = "a negated property in a class";
+  else if (x->folds && p->name[0] == 'L' && p->name[1] && strchr("ult", p->name[1]))
+    x->unsupported = "a case in (?i";
+  if (x->unsupported) return;
+  snprintf(braces, sizeof braces, negated && x->in_class ? "\\P{%s}" : "\\p{%s}", p->name);
+  put_class(x, negated, braces, p->newer);
+}
+
+static const char word_properties[] = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
+
+/* Between a character of \w and another one, or the end: where there is one and where there is none. */
+static void put_boundary(Translation *x, bool negated) {
+  static const char *const sides[2][4] = {{"(?:(?<=", ")(?!", ")|(?<!", ")(?="}, {"(?:(?<=", ")(?=", ")|(?<!", ")(?!"}};
+  for (int i = 0; i < 4; i++) {
+    put(x, sides[negated][i]);
+    put_class(x, false, word_properties, ZT_SET_newer_w);
+  }
+  put(x, "))");
+}
+
+static void put_hex(Translation *x) {
+  char hex[5] = "";
+  memcpy(hex, x->s, strnlen(x->s, 4));
+  if (strspn(hex, "0123456789abcdefABCDEF") != 4) x->unsupported = "\\u without four digits";
+  else x->s += 4;
+  zb_text_add(x->out, "\\x{%s}", hex);
+}
+
+/* \x{HHHH}, \xHH; s is behind the x. */
+static void put_code(Translation *x) {
+  static const char digits[] = "0123456789abcdefABCDEF";
+  bool braces = *x->s == '{';
+  size_t n = strspn(x->s + braces, digits);
+  if (!n || n > (braces ? 8u : 2u) || (braces && x->s[1 + n] != '}')) x->unsupported = "\\x without digits";
+  else if (!braces && strtoul(x->s, NULL, 16) > 0x7f && n == 2) x->unsupported = "a byte, \\x80 or above";
+  else zb_text_add(x->out, "\\x{%.*s}", (int)n, x->s + braces);
+  if (!x->unsupported) x->s += n + 2 * braces;
 }
 
 static void put_escape(Translation *x) {
@@ -107,27 +173,27 @@ static void put_escape(Translation *x) {
   case 'P': put_property(x, negated); break;
   case 'd':
   case 'D':
-    put_class(x, negated, negated && x->in_class ? "\\P{Nd}" : "\\p{Nd}",
-              negated && x->in_class ? ZT_NSETS : ZT_SET_newer_Nd);
+    if (negated && x->in_class) x->unsupported = "\\D in a class";
+    put_class(x, negated, "\\p{Nd}", ZT_SET_newer_Nd);
     break;
   case 'w':
   case 'W':
     if (negated && x->in_class) x->unsupported = "\\W in a class";
-    put_class(x, negated, "\\p{L}\\p{M}\\p{Nd}\\p{Pc}", ZT_SET_newer_w);
+    put_class(x, negated, word_properties, ZT_SET_newer_w);
     break;
   case 'h':
   case 'H':
     if (negated && x->in_class) x->unsupported = "\\H in a class";
     put_class(x, negated, "0-9A-Fa-f", ZT_NSETS);
     break;
-  case 'u': {
-    char hex[5] = "";
-    memcpy(hex, x->s, strnlen(x->s, 4));
-    if (strspn(hex, "0123456789abcdefABCDEF") != 4) x->unsupported = "\\u without four digits";
-    else x->s += 4;
-    zb_text_add(x->out, "\\x{%s}", hex);
+  case 'b':
+  case 'B':
+    if (x->in_class) put(x, negated ? "B" : "\\x08");
+    else put_boundary(x, negated);
     break;
-  }
+  case 'v': put(x, "\\x0B"); break;
+  case 'u': put_hex(x); break;
+  case 'x': put_code(x); break;
   case 'Q':
   case 'E':
   case 'C':
@@ -135,10 +201,52 @@ static void put_escape(Translation *x) {
   case 'L':
   case 'U': /* have no meaning in Ruby */ zb_text_put(x->out, &c, 1); break;
   default:
+    if ((isalpha((unsigned char)c) && !strchr("aefnrtAzZ", c)) || isdigit((unsigned char)c)) {
+      x->unsupported = "such an escape";
+      return;
+    }
     put(x, "\\");
     zb_text_put(x->out, x->s - 1, zt_char_bytes((uint8_t)c));
     x->s += zt_char_bytes((uint8_t)c) - 1;
   }
+}
+
+/* [:punct:], inside of a class: POSIX's words mean other characters to the two libraries. */
+static void put_posix(Translation *x) {
+  static const struct {
+    const char *name, *properties;
+    ZtSet newer[2];
+  } known[] = {{"ascii", "\\x00-\\x7F", {ZT_NSETS, ZT_NSETS}},
+               {"blank", "\\p{Zs}\\t", {ZT_NSETS, ZT_NSETS}},
+               {"cntrl", "\\p{Cc}", {ZT_NSETS, ZT_NSETS}},
+               {"digit", "\\p{Nd}", {ZT_SET_newer_Nd, ZT_NSETS}},
+               {"punct", "\\p{P}\\p{S}", {ZT_SET_newer_P, ZT_SET_newer_S}},
+               {"space", "\\p{White_Space}", {ZT_NSETS, ZT_NSETS}},
+               {"xdigit", "0-9A-Fa-f", {ZT_NSETS, ZT_NSETS}},
+               {"word", word_properties, {ZT_SET_newer_w, ZT_NSETS}}};
+  const char *end = strstr(x->s, ":]");
+  for (size_t i = 0; end && i < sizeof known / sizeof *known; i++) {
+    size_t n = strlen(known[i].name);
+    if ((size_t)(end - x->s) != n + 2 || memcmp(x->s + 2, known[i].name, n)) continue;
+    put(x, known[i].properties);
+    for (int k = 0; k < 2 && known[i].newer[k] < ZT_NSETS; k++) put_ranges(x, known[i].newer[k]);
+    x->s = end + 2;
+    return;
+  }
+  x->unsupported = "such a [: :]";
+}
+
+/* A letter as it is, under (?i: Oniguruma also folds it with others into one character, and one into many. */
+static void put_letter(Translation *x) {
+  size_t bytes = zt_char_bytes((uint8_t)*x->s);
+  if (x->folds) {
+    static const char *const together[] = {"ss", "ff", "fi", "fl", "st"};
+    for (size_t i = 0; !x->in_class && i < sizeof together / sizeof *together; i++)
+      if (!strncasecmp(x->s, together[i], 2)) x->unsupported = "letters in (?i that fold into one";
+    if (bytes > 1) x->unsupported = "a letter in (?i that is not ASCII";
+  }
+  zb_text_put(x->out, x->s, bytes);
+  x->s += bytes;
 }
 
 static void put_set(Translation *x) {
@@ -157,14 +265,8 @@ static void put_set(Translation *x) {
     if (*x->s == '\\') put_escape(x);
     else if (!strncmp(x->s, "&&", 2)) x->unsupported = "&& in a class";
     else if (*x->s == '[' && x->s[1] != ':') x->unsupported = "a class in a class";
-    else if (*x->s == '[') {
-      const char *end = strstr(x->s, ":]");
-      if (!end) x->unsupported = "[: in a class";
-      else {
-        zb_text_put(x->out, x->s, (size_t)(end + 2 - x->s));
-        x->s = end + 2;
-      }
-    } else zb_text_put(x->out, x->s++, 1);
+    else if (*x->s == '[') put_posix(x);
+    else put_letter(x);
   }
   if (*x->s) x->s++;
   put(x, "]");
@@ -177,7 +279,17 @@ static void put_open(Translation *x) {
   if (*++x->s == '*') x->unsupported = "(*";
   if (*x->s != '?') return;
   put(x, "?");
-  for (x->s++; *x->s && strchr("imx-", *x->s); x->s++) zb_text_put(x->out, *x->s == 'm' ? "s" : x->s, 1);
+  bool off = false, any = false;
+  for (x->s++; *x->s && strchr("im-", *x->s); x->s++) {
+    any = true;
+    off |= *x->s == '-';
+    if (*x->s == 'i') x->folds = !off;
+    zb_text_put(x->out, *x->s == 'm' ? "s" : x->s, 1);
+  }
+  if (any ? !strchr(":)", *x->s) || !*x->s : !*x->s || !strchr(":=!><#", *x->s)) x->unsupported = "such a group";
+  if (*x->s != ')') return;
+  zb_text_put(x->out, x->s++, 1); /* (?i): up to the end of the group around it */
+  x->depth--;
 }
 
 /* {n}, {n,}, {n,m}, {,m} behind an atom; false: it is not such. */
@@ -192,6 +304,7 @@ static bool put_repeat(Translation *x) {
   if (*end != '}' || (!low && !high)) return false;
   zb_text_add(x->out, low ? "{%.*s}" : "{0%.*s}", (int)(end - x->s - 1), x->s + 1);
   x->s = end + 1;
+  if (*x->s == '?' && !comma) x->unsupported = "{n}?"; /* optional there, lazy here */
   if (*x->s != '+') return true;
   ZbText atom = {0};
   zb_text_put(&atom, x->out->s + x->atom, x->out->len - x->atom);
@@ -211,21 +324,21 @@ static const char *translate(const char *source, ZbText *out) {
     else if (*x.s == '[') put_set(&x);
     else if (*x.s == '(') {
       if (x.depth == 64) return "such nesting";
+      x.folded[x.depth] = x.folds;
       x.open[x.depth++] = begin;
       put_open(&x);
       continue;
     } else if (*x.s == ')') {
-      if (x.depth) begin = x.open[--x.depth];
+      if (x.depth) {
+        begin = x.open[--x.depth];
+        x.folds = x.folded[x.depth];
+      }
       zb_text_put(out, x.s++, 1);
     } else if (*x.s == '{' && put_repeat(&x)) continue;
     else if (strchr("?*+|", *x.s)) {
       zb_text_put(out, x.s++, 1);
       continue;
-    } else {
-      size_t bytes = zt_char_bytes((uint8_t)*x.s);
-      zb_text_put(out, x.s, bytes);
-      x.s += bytes;
-    }
+    } else put_letter(&x);
     x.atom = begin;
   }
   return x.unsupported;
@@ -235,7 +348,9 @@ static const char *translate(const char *source, ZbText *out) {
 static pcre2_code *compile(const char *source, ZbErr *err) {
   ZbText text = {0};
   zb_text_put(&text, "", 0);
-  const char *unsupported = translate(source, &text);
+  const char *unsupported = NULL;
+  if (strcmp(source, zt_cluster_pattern)) unsupported = translate(source, &text);
+  else zb_text_add(&text, "%s", source);
   int code = 0;
   PCRE2_SIZE at;
   pcre2_code *out = NULL;
@@ -272,6 +387,12 @@ ZtPattern *zt_pattern(ZtTokenizer *t, const char *source, bool literal, ZbErr *e
   return p;
 }
 
+bool zt_may_be_empty(const ZtPattern *p) {
+  uint32_t empty = 0;
+  if (p->code) pcre2_pattern_info(p->code, PCRE2_INFO_MATCHEMPTY, &empty);
+  return empty;
+}
+
 void zt_patterns_close(ZtTokenizer *t) {
   for (ZtPattern *p = t->patterns; p; p = p->next) pcre2_code_free(p->code);
 }
@@ -303,8 +424,9 @@ static int run(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t
   return pcre2_match(p->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | options, m->data, m->context);
 }
 
-int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t *begin,
+int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t last, size_t *begin,
              size_t *end, ZbErr *err) {
+  if (!n) return 0;
   if (!p->code) {
     const char *at = from < n ? memmem(s + from, n - from, p->text, p->n) : NULL;
     if (!at) return 0;
@@ -316,7 +438,7 @@ int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t f
     uint64_t limit = TRIES + 4 * (uint64_t)n;
     pcre2_set_match_limit(m->context, limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit);
   }
-  while (from < n) {
+  while (from <= n) {
     int rc = run(p, m, s, n, from, 0);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = run(p, m, s, n, from, PCRE2_NO_JIT);
     if (rc == PCRE2_ERROR_NOMATCH) return 0;
@@ -328,13 +450,12 @@ int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t f
       return -1;
     }
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(m->data);
-    if (at[1] > at[0] && at[0] >= from) {
+    if (at[1] > at[0] || at[0] != last) {
       *begin = at[0];
       *end = at[1];
       return 1;
     }
-    from = at[0] > from ? at[0] : from; /* an empty match, or \K in a lookahead: a character on */
-    if (from < n) from += zt_char_bytes((uint8_t)s[from]);
+    from += from < n ? zt_char_bytes((uint8_t)s[from]) : 1; /* as the library goes on: a character from here */
   }
   return 0;
 }

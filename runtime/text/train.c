@@ -133,7 +133,7 @@ bool zt_trainer_add(ZtTrainer *x, const char *text, size_t n, ZbErr *err) {
   }
   size_t begin = 0, end;
   int found;
-  for (size_t at = 0; (found = zt_match(x->pattern, x->matcher, text, n, at, &begin, &end, err)) > 0;
+  for (size_t at = 0; (found = zt_match(x->pattern, x->matcher, text, n, at, at, &begin, &end, err)) > 0;
        at = end)
     for (size_t piece = begin; piece < end; piece += WORD_LIMIT)
       if (!count_word(x, text + piece, end - piece < WORD_LIMIT ? end - piece : WORD_LIMIT, err))

@@ -31,12 +31,21 @@ static uint64_t largest(const uint8_t *p, const ZxDataField *f) {
   return limit;
 }
 
+static bool has_last_id(const uint8_t *p, const ZxDataField *f) {
+  for (uint64_t i = 0; i < 2 * f->values; i += 2)
+    if (p[i] == 0xff && p[i + 1] == 0xff) return true;
+  return false;
+}
+
 static bool look(Copy *c, const uint8_t *p, uint64_t n, const char *path, ZbErr *err) {
   for (uint64_t at = 0; at < n; at += c->unit)
     for (uint32_t i = 0; i < c->info->nfield; i++) {
       const ZxDataField *f = &c->info->field[i];
       if (f->elem == ZX_DATA_F32) continue;
       uint64_t limit = largest(p + at + f->at, f);
+      if (c->vocab > UINT16_MAX && f->elem == ZX_DATA_U16 && has_last_id(p + at + f->at, f))
+        return zb_fail(err, "`zdata import --format nanogpt --vocab 65536` writes it as u32",
+                       "%s has the id 65535, which means `unknown` in a file of u16", zb_show(path));
       if (c->vocab && limit > c->vocab)
         return zb_fail(err, "is --tokens the type that it was written with?",
                        "%s has the id %" PRIu64 "; --vocab says that ids are below %" PRIu64, zb_show(path),

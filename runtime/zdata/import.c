@@ -50,6 +50,7 @@ typedef struct {
 typedef struct {
   const ZdOptions *o;
   uint64_t vocab;
+  ZxDataElem elem;     /* what is written: u32 of u16, too, where 65535 is an id */
   uint32_t start, end; /* given; or ZD_NO_END */
   ZdSink *sink;
   uint64_t limit; /* largest id + 1 */
@@ -63,6 +64,10 @@ static bool bad_id(const Import *m, const Source *s, int64_t id, ZbErr *err) {
     return zb_fail(err, "is --vocab right, and the file's type?",
                    "%s: token %" PRIu64 " has the id %" PRId64 "; --vocab says that ids are below %" PRIu64,
                    zb_show(s->path), m->token, id, m->vocab);
+  if (m->elem == ZX_DATA_U16 && id == UINT16_MAX)
+    return zb_fail(err, "if it is an id, --vocab 65536 writes the file as u32",
+                   "%s: token %" PRIu64 " has the id 65535, which means `unknown` in a file of u16", zb_show(s->path),
+                   m->token);
   return zb_fail(err, "is it a file of tokens?",
                  "%s: token %" PRIu64 " has the id %" PRId64 "; ids are 0 to %" PRIu32, zb_show(s->path),
                  m->token, id, UINT32_MAX - 1);
@@ -70,7 +75,7 @@ static bool bad_id(const Import *m, const Source *s, int64_t id, ZbErr *err) {
 
 /* m->raw, n ids, into m->out. */
 static bool convert(Import *m, const Source *s, size_t n, ZbErr *err) {
-  size_t from = types[s->type].bytes, to = zx_data_elem_bytes(types[s->type].elem);
+  size_t from = types[s->type].bytes, to = zx_data_elem_bytes(m->elem);
   uint64_t limit = m->vocab            ? m->vocab
                    : s->type == ZD_U16 ? UINT16_MAX
                                        : UINT32_MAX; /* the largest means unknown */
@@ -88,7 +93,7 @@ static bool convert(Import *m, const Source *s, size_t n, ZbErr *err) {
 /* n tokens of m->out, cut into documents where a token begins or ends one. Nothing is put behind a
  * document: what ends it is there. */
 static bool put_cut(Import *m, const Source *s, size_t n, ZbErr *err) {
-  size_t size = zx_data_elem_bytes(types[s->type].elem), from = 0;
+  size_t size = zx_data_elem_bytes(m->elem), from = 0;
   uint32_t start = m->start != ZD_NO_END || m->end != ZD_NO_END ? m->start : s->start;
   for (size_t i = 0; i < n; i++) {
     uint32_t id = 0;
@@ -236,7 +241,7 @@ static bool choose(Import *m, const ZdOptions *o, ZbErr *err) {
 }
 
 /* All sources have one type; whether their documents are known, all of them. */
-static bool agree(const Import *m, const Source *s, int n, ZdTarget *to, ZbErr *err) {
+static bool agree(Import *m, const Source *s, int n, ZdTarget *to, ZbErr *err) {
   bool known = true;
   to->elem = types[s[0].type].elem;
   for (int i = 0; i < n; i++) {
@@ -248,6 +253,7 @@ static bool agree(const Import *m, const Source *s, int n, ZdTarget *to, ZbErr *
                      m->start != ZD_NO_END ? "start" : "end", zb_show(s[i].path));
     known &= s[i].index || s[i].start != ZD_NO_END || m->start != ZD_NO_END || m->end != ZD_NO_END;
   }
+  m->elem = to->elem = to->elem == ZX_DATA_U16 && m->vocab > UINT16_MAX ? ZX_DATA_U32 : to->elem;
   to->unknown = !known;
   return known || !to->split ||
          zb_fail(err, "--end ID or --start ID", "--split needs documents: which token ends or begins one?");

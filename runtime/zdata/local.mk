@@ -9,6 +9,7 @@ libzdata_a_SOURCES = \
   runtime/zdata/encode.c \
   runtime/zdata/folder.c \
   runtime/zdata/import.c \
+  runtime/zdata/content.c \
   runtime/zdata/inputs.c \
   runtime/zdata/json.c \
   runtime/zdata/megatron.c \

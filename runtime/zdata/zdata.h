@@ -7,6 +7,7 @@
  * Texts go through these, one after the other, by pieces:
  *
  *   inputs.c     which files: those named, and what folders hold
+ *   content.c    what a named file is, by its first bytes
  *   bytes.c      what is in a file: .gz and .zst decompressed
  *   documents.c  a file is a document, or each line of it is, by json.c
  *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer bytes are the tokens
@@ -53,6 +54,9 @@ typedef struct {
 /* The files named by `o`, none of which may be o->out; and where `folders`, the text files in folders, by
  * name: those without a NUL among their first bytes, decompressed. */
 bool zd_files(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err);
+/* False, with the command that helps, if the named file is known to be no text, or (`text` false) no raw numbers: Parquet, NumPy,
+ * UTF-16, a JSON array. Notes what else is odd (content.c). */
+bool zd_content_fits(const char *path, bool text, ZbErr *err);
 
 /* ---- their bytes (bytes.c) ----------------------------------------------------------------------------- */
 typedef enum { ZD_PLAIN, ZD_GZIP, ZD_ZSTD } ZdPacking;

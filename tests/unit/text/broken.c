@@ -70,6 +70,8 @@ static const struct {
      "normalizer: Sequences are nested too deeply"},
     {BPE(", \"normalizer\": {\"type\": \"Replace\", \"pattern\": {}, \"content\": \"\"}"),
      "`pattern` is neither {\"String\": ...} nor {\"Regex\": ...}"},
+    {BPE(", \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"x*\"}, \"content\": \"\"}"),
+     "normalizer Replace: the regular expression x* may match nothing"},
     {BPE(", \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"\"}, \"content\": \"\"}"),
      "a pattern of 0 bytes"},
     {BPE(", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}"),

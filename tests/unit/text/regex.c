@@ -33,16 +33,23 @@ static const struct {
     {"\\P{L}+", "a 1\360\262\216\260!", " 1\360\262\216\260!"},
     {"\\p{^L}+", "a1b", "1"},
     {"\\pL+1", "ab1L1", "ab1|L1"},
-    {"[\\D]+", "1a\331\243b2", "a|b"},
     {"a\\Q\\E\\U", "aQEU", "aQEU"},
     {"[\\p{Lu}\\p{Lt}]+", "ABc\307\205\303\211", "AB|\307\205\303\211"},
-    {"x*", "axxb", "xx"},
+    {"x*", "axxb", "|xx|"}, /* an empty match is one, but where the match before it ended */
+    {"(?=(\\d{3})+(?!\\d))", "1234567a", "|"},
+    {"\\ba", "a-ab\314\201a", "a|a"}, /* a mark is of the word */
+    {"a\\B.", "ab a-", "ab"},
+    {"[\\b]", "a\bb", "\b"},
+    {"\\v", "a\nb\013", "\013"},
+    {"\\x41\\x{42}", "AB", "AB"},
+    {"(?i)k(?-i:S)", "KS ks kS", "KS|kS"},
+    {"(?:(?i)a)a", "Aa AA", "Aa"},
+    {"\\p{letter}+\\p{white space}", "ab 1 ", "ab "},
+    {"[[:punct:]]+", "a$\342\202\254-b", "$\342\202\254-"},
     {"(?i:'S|'t)+", "it'S't", "'S't"},
     {"[]a]+", "x]a[", "]a"},
-    {"\\p{Han}+", "x\302\275\344\270\255\346\226\207\343\201\213\342\205\247", "\344\270\255\346\226\207"},
     {"(?<=a)b+?", "abbb ab", "b|b"},
     {"a++b|a", "aab aa", "aab|a|a"},
-    {"[[:alpha:]]+", "ab1\303\251", "ab|\303\251"},
     {"\\\303\251+", "a\303\251\303\251", "\303\251\303\251"},
 };
 
@@ -56,8 +63,9 @@ Test(regex, matches) {
     ZbText got = {0};
     zb_text_put(&got, "", 0);
     size_t n = strlen(cases[i].text), begin, end;
-    for (size_t at = 0; zt_match(p, m, cases[i].text, n, at, &begin, &end, &err) > 0; at = end) {
-      if (got.len) zb_text_put(&got, "|", 1);
+    for (size_t at = 0, last = ZT_FIRST_MATCH; zt_match(p, m, cases[i].text, n, at, last, &begin, &end, &err) > 0;
+         at = last = end) {
+      if (last != ZT_FIRST_MATCH) zb_text_put(&got, "|", 1);
       zb_text_put(&got, cases[i].text + begin, end - begin);
     }
     cr_expect(!strcmp(got.s, cases[i].matches), "%s: '%s' instead of '%s'", cases[i].pattern, got.s,
@@ -70,8 +78,12 @@ Test(regex, matches) {
 }
 
 Test(regex, refused) {
-  static const char *const refused[] = {"[a&&b]", "[a[bc]]",     "[\\W]", "(*UTF)a", "a(",   "\\p{}",
-                                        "\\u12",  "\\p{NoSuch}", "a\\",   "\\p",     "\\p{L"};
+  static const char *const refused[] = {
+      "[a&&b]", "[a[bc]]", "[\\W]", "[\\D]", "[\\P{L}]", "(*UTF)a", "a(", "\\p{}", "\\u12", "\\p{NoSuch}", "a\\", "\\p", "\\p{L",
+      /* what the two read otherwise, and no table tells how */
+      "\\p{Han}", "\\p{Greek}", "\\p{Alphabetic}", "\\p{Pd}", "\\p{Cn}", "[[:alpha:]]", "[[:^punct:]]", "[[:upper:]]", "[[:graph:]]", "x\\X",
+      "\\G", "\\K", "(a)\\1", "(?<n>a)\\k<n>", "\\o{7}", "\\cA", "\\xE3", "a{2}?", "(?x)a b", "(?~a)", "(?(1)a)", "(?P<n>a)", "(?R)",
+      "(?i)stra\303\237e", "(?i)strasse", "(?i:Fi)", "(?i:\\p{Lu})"};
   ZtTokenizer t = {.arena = zb_arena_new()};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     ZbErr err = {0};
@@ -91,7 +103,7 @@ Test(regex, gives_up) { /* instead of going on for ever */
   char text[65];
   memset(text, 'a', 64);
   size_t begin, end;
-  cr_expect(zt_match(p, m, text, 64, 0, &begin, &end, &err) < 0);
+  cr_expect(zt_match(p, m, text, 64, 0, ZT_FIRST_MATCH, &begin, &end, &err) < 0);
   cr_expect(strstr(err.text, "gives up at byte 0 of 64"), "%s", err.text);
   zt_matcher_free(m);
   zt_patterns_close(&t);
@@ -111,8 +123,53 @@ Test(regex, deep) {
   const ZtPattern *p = zt_pattern(&t, "(?:(a)(b))*c", false, &err);
   cr_assert(p, "%s", err.text);
   ZtMatcher *m = zt_matcher_new();
-  cr_expect_eq(zt_match(p, m, text, 2 * N + 1, 0, &begin, &end, &err), 1, "%s", err.text);
+  cr_expect_eq(zt_match(p, m, text, 2 * N + 1, 0, ZT_FIRST_MATCH, &begin, &end, &err), 1, "%s", err.text);
   cr_expect(begin == 0 && end == 2 * N + 1);
+  zt_matcher_free(m);
+  zt_patterns_close(&t);
+  zb_arena_free(t.arena);
+  free(text);
+}
+
+/* ---- all characters ---- */
+/* The text of every character, in order. */
+static char *every_character(size_t *n) {
+  char *s = malloc(4 * 0x110000);
+  *n = 0;
+  for (uint32_t c = 0; c < 0x110000; c++)
+    if (c < 0xd800 || c > 0xdfff) *n += zb_utf8(s + *n, c);
+  return s;
+}
+
+/* A class takes the characters that the library takes it for: their number, the number of runs, and a sum of where runs begin and end. */
+Test(regex, classes) {
+  size_t n, size, begin, end;
+  char *text = every_character(&n);
+  ZbErr err;
+  ZtTokenizer t = {.arena = zb_arena_new()};
+  ZtMatcher *m = zt_matcher_new();
+  char *lines = zb_read_file(t.arena, ZUG_SRC "/tests/text/classes.txt", 1 << 16, &size, &err), *rest = NULL;
+  cr_assert(lines, "%s", err.text);
+  int classes = 0;
+  for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), classes++) {
+    char *numbers = strchr(line, ' ');
+    *numbers++ = 0;
+    const ZtPattern *p = zt_pattern(&t, zb_printf(t.arena, "(?:%s)+", line), false, &err);
+    cr_assert(p, "%s", err.text);
+    unsigned long long count = 0, runs = 0, sum = 0xcbf29ce484222325ull;
+    for (size_t at = 0; zt_match(p, m, text, n, at, at ? at : ZT_FIRST_MATCH, &begin, &end, &err) > 0; at = end, runs++) {
+      size_t bytes;
+      char run[32];
+      for (size_t k = begin; k < end; k++) count += (text[k] & 0xc0) != 0x80;
+      uint32_t first = zt_char(text + begin, &bytes), last = zt_char(text + zt_char_before(text, end), &bytes);
+      snprintf(run, sizeof run, "%X-%X,", first, last);
+      for (const char *s = run; *s; s++) sum = (sum ^ (uint8_t)*s) * 0x100000001b3ull;
+    }
+    char got[80];
+    snprintf(got, sizeof got, "%llu %llu %016llx", count, runs, sum);
+    cr_expect(!strcmp(got, numbers), "%s: %s, the library has %s", line, got, numbers);
+  }
+  cr_expect(classes > 40);
   zt_matcher_free(m);
   zt_patterns_close(&t);
   zb_arena_free(t.arena);

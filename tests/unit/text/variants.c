@@ -80,7 +80,7 @@ Test(variants, all) {
     zt_coder_free(c);
     zt_free(t);
   }
-  cr_expect(variants == 36 && cases == 388, "%d variants, %d cases", variants, cases);
+  cr_expect(variants == 44 && cases == 451, "%d variants, %d cases", variants, cases);
   cJSON_Delete(list);
   zb_arena_free(a);
 }
