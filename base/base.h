@@ -262,6 +262,8 @@ void zb_text_show(ZbText *t, const char *s, size_t n);
 /* False, with the message for what getopt_long refused by returning `c`, with opterr 0 and ':' before its
  * short options. Values of long options that have no short one are above 255. */
 struct option;
+/* Prints the version, if that is all that is asked for. */
+bool zb_tells_version(int argc, char *const *argv, const char *program);
 bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbErr *err);
 /* Whether one of the arguments before -- is --help or -h. */
 bool zb_asks_help(int argc, char *const *argv);

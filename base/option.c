@@ -2,6 +2,7 @@
 #include "base/base.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *long_name(const struct option *longs, int value) {
@@ -40,4 +41,10 @@ bool zb_asks_help(int argc, char *const *argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
   return false;
+}
+
+bool zb_tells_version(int argc, char *const *argv, const char *program) {
+  if (argc != 2 || strcmp(argv[1], "--version")) return false;
+  printf("%s (zug) %s\n", program, PACKAGE_VERSION);
+  return true;
 }

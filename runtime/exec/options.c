@@ -78,6 +78,7 @@ const char zx_usage[] =
 #define SETTING(id, name, unit, least, most, usual, what)                                                    \
   "                       " name "=" unit ": " what "\n"
 #include "kernels/debug.def"
+    "  --version, --help\n"
     "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the step, too; a second Ctrl-C ends it at once.\n"
     "Codes: 0 done; 75 stopped before the last step, to be started again; 2 what was given is wrong; 69 it "
     "hung; others: it failed.\n";

@@ -75,6 +75,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate");
   if (!same_program(r, help, calibrate)) return ZX_EXIT_MISTAKE;
   if (!help && calibrate) return zx_calibrate(r->c, argc, argv);
+  if (argc == 2 && !strcmp(argv[1], "--version")) return ZX_EXIT_DONE; /* the launcher's first rank said it */
   if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
   r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
@@ -91,9 +92,9 @@ static int run(ZxRun *r, int argc, char **argv) {
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
 
-static int help_alone(void) {
+static int help_alone(const char *text) {
   ZbErr err;
-  fputs(zx_usage, stdout);
+  fputs(text, stdout);
   if (zb_close_stdout(&err)) return ZX_EXIT_DONE;
   fprintf(stderr, "zrun: error: %s\n", err.text);
   return ZX_EXIT_FAILED;
@@ -137,7 +138,8 @@ int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
   if (!launch.alone) zb_bug_rank(launch.rank);
   else if (zx_asks_help(argc, argv))
-    return help_alone(); /* else others would wait for ever for MPI to begin */
+    return help_alone(zx_usage); /* else others would wait for ever for MPI to begin */
+  if (launch.rank <= 0 && zb_tells_version(argc, argv, "zrun") && launch.alone) return help_alone("");
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
   zx_stop_on_signals(); /* also while ranks wait for each other to start */

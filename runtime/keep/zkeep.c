@@ -32,7 +32,7 @@ static const char usage[] =
     "  --ranks N,N,...    with it: the numbers of ranks for which the command's --recipe has recipes\n"
     "  --probe CMD        with it: how a host is asked, as HOST (default: ssh -o BatchMode=yes\n"
     "                     -o ConnectTimeout=5 HOST true)\n"
-    "  --help\n"
+    "  --version, --help\n"
     "Its code is that of the last run; 75 if it was told to end before the run was done.\n";
 
 typedef struct {
@@ -232,14 +232,15 @@ static int keep(Keep *k) {
   }
 }
 
-static int help(void) {
+static int help(const char *text) {
   ZbErr err;
-  fputs(usage, stdout);
+  fputs(text, stdout);
   return zb_close_stdout(&err) ? 0 : (wrong(&err), ZX_EXIT_FAILED);
 }
 
 int main(int argc, char **argv) {
-  if (zb_asks_help(argc, argv)) return help();
+  if (zb_asks_help(argc, argv)) return help(usage);
+  if (zb_tells_version(argc, argv, "zkeep")) return help("");
   Keep k = {.a = zb_arena_new(),
             .limits = {10, 5, 300},
             .grace = 300,

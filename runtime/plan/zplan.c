@@ -48,7 +48,8 @@ static const char usage[] =
     "  --json               show, explain, programs and sim as JSON, whose keys stay: "
     "runtime/plan/output/JSON.md\n"
     "  --exact              all digits of bytes, which people read as 5.3 GB; JSON always has them\n"
-    "  --diag json          messages as JSON lines\n";
+    "  --diag json          messages as JSON lines\n"
+    "  --version            of Zug\n";
 
 typedef struct {
   const char *command, *graph, *recipe, *cluster, *trace, *run, *with, *out, *calls, *include[16];
@@ -457,7 +458,8 @@ static bool fits_command(const Options *o, const char *name) {
 int main(int argc, char **argv) {
   zb_begin();
   Options o;
-  int code = parse(argc, argv, &o);
+  bool version = zb_tells_version(argc, argv, "zplan");
+  int code = version ? 1 : parse(argc, argv, &o);
   ZbErr err = {0};
   if (code == 1 && zb_close_stdout(&err)) return 0;
   if (code == 1) return say(&err), 1;

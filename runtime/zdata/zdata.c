@@ -43,6 +43,7 @@ static const char usage[] = /* clang-format off */
     "  zdata decode OUT [--tokenizer tokenizer.json] [--from N] [--count M | --document I]\n"
     "                                  its text, or that of M tokens from token N on, or of document I; from 0\n"
     "  zdata check OUT                 read it all and compare checksums\n"
+    "  zdata --version\n"
     "\n"
     "Inputs are regular files; pack and records also take a pipe that is written to, such as /dev/stdin.\n"
     "An OUT that exists is replaced only if it is such a file, and only when the new one is complete.\n";
@@ -179,6 +180,7 @@ int main(int argc, char **argv) {
   ZbErr err = {0};
   bool help = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
   if (help) fputs(usage, stdout);
+  help |= zb_tells_version(argc, argv, "zdata");
   bool ok = (help || run(argc, argv, a, &err)) && zb_close_stdout(&err);
   if (!ok) fprintf(stderr, "zdata: error: %s\n", err.text);
   if (!ok && err.help[0]) fprintf(stderr, "help: %s\n", err.help);

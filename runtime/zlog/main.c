@@ -23,6 +23,7 @@ static const char usage[] =
     "with --once "
     "no\n"
     "                       more come\n"
+    "  zlog --version\n"
     "\n"
     "DIR may be a metrics.jsonl, too. Exit code 0; 1 where `compare` finds a difference; 2 for an error. An "
     "OUT that\n"
@@ -130,6 +131,7 @@ int main(int argc, char **argv) {
   ZvEnd end = ZV_DONE;
   size_t command = 0;
   if (zb_asks_help(argc, argv)) fputs(usage, stdout);
+  else if (zb_tells_version(argc, argv, "zlog")) end = 0;
   else if (!parse_command(argc, argv, a, &command, &o, &err)) end = ZV_FAILED;
   else end = commands[command].run(&o, a, &err);
   if (end != ZV_FAILED && !zb_close_stdout(&err)) end = ZV_FAILED;

@@ -41,6 +41,7 @@ static const char usage[] =
     "    --shard-size S                      bytes of tensors in a file, with K, M, G behind the number "
     "(default 5G)\n"
     "    --force                             an export that is there already is replaced\n"
+    "  zckpt --version\n"
     "\n"
     "Exit code 0; 1 where `diff` finds a difference; 2 for an error. An OUT that exists is replaced only if "
     "it is a\n"
@@ -170,6 +171,7 @@ int main(int argc, char **argv) {
   ZsEnd end = ZS_OK;
   size_t command = 0;
   if (zb_asks_help(argc, argv)) fputs(usage, stdout);
+  else if (zb_tells_version(argc, argv, "zckpt")) end = 0;
   else if (!parse_command(argc, argv, &command, &o, &err)) end = ZS_FAILED;
   else end = commands[command].run(&o, a, &err);
   if (end != ZS_FAILED && !zb_close_stdout(&err)) end = ZS_FAILED;
