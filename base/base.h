@@ -212,6 +212,8 @@ bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size
 bool zb_write_at(int fd, const char *path, const void *p, uint64_t n, uint64_t at, ZbErr *err);
 /* n bytes to where the file is. */
 bool zb_write(int fd, const char *path, const void *p, uint64_t n, ZbErr *err);
+/* Returns `path`, or the file `name` in it if it is a folder; in the arena. */
+const char *zb_file_of(ZbArena *a, const char *path, const char *name);
 /* Makes a folder, with what is missing above it. `what` it is for, "log", and `help` are for messages. */
 bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr *err);
 /* Removes those files of a folder, which is no link to one, that are `ours`. False with a message if one of

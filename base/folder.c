@@ -51,3 +51,8 @@ bool zb_remove_folder(const char *path, bool (*ours)(const char *name), ZbErr *e
 bool zb_exchange(const char *a, const char *b) {
   return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0;
 }
+
+const char *zb_file_of(ZbArena *a, const char *path, const char *name) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? zb_printf(a, "%s/%s", path, name) : path;
+}

@@ -68,8 +68,8 @@ bool config_open(Elab *e) {
   if (!map) return false;
   size_t n;
   ZbErr err;
-  const char *path = zb_strdup(e->arena, zb_show(e->opt->config)),
-             *text = zb_read_file(e->arena, e->opt->config, MAX_FILE, &n, &err);
+  const char *file = zb_file_of(e->arena, e->opt->config, "config.json"), *path = zb_strdup(e->arena, zb_show(file)),
+             *text = zb_read_file(e->arena, file, MAX_FILE, &n, &err);
   if (!text) {
     zl_report_unread(e->diags, ZL_Z1009, ZL_NOWHERE, &err);
     return false;

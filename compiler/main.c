@@ -19,7 +19,7 @@ static const char help[] =
     "  -o FILE           write the stage graph here, all of it or nothing; only a stage graph is replaced\n"
     "  -m MODEL          which model of the file (default: its only one)\n"
     "  -D NAME=VALUE     override a static of the model; may be repeated\n"
-    "  --config FILE     take the statics from a config.json, as the model's weights say; -D goes on top\n"
+    "  --config FILE     take the statics from a config.json, or the one of a folder, as the model's weights say; -D goes on top\n"
     "  --names NAME      which weights of the model say so (default: the only ones with a `config`)\n"
     "  -I DIR            search `use` here after the file's own folder; may be repeated\n"
     "  -d PASS           print the program after a pass: parse, elab, simpl, grad, final; may be repeated\n"

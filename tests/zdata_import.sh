@@ -167,3 +167,8 @@ refuses "last.bin: token 1 has the id 65535, which means .unknown. in a file of 
 refuses "last.bin has the id 65535, which means .unknown." zdata pack last.bin --tokens u16 --vocab 65536 -o x.bin
 ok zdata pack last.bin --tokens u16 -o last.out
 says 'last.out: 4 tokens'
+
+# ---- the largest id that is there, at byte 44 of the field, whatever --vocab says; `unknown` is none ----
+le 2 7 300 65535 2 >some.bin
+ok zdata pack some.bin --tokens u16 --vocab 50257 -o some.out
+[ "$(od -An -tu4 -j108 -N4 some.out | tr -d ' ')" = 301 ] || fail "the largest id is not in the header"

@@ -91,6 +91,7 @@ ZtTokenizer *zt_read(const char *json, size_t n, const char *name, ZbErr *err) {
 ZtTokenizer *zt_load(const char *path, ZbErr *err) {
   ZbArena *a = zb_arena_new();
   size_t n;
+  path = zb_file_of(a, path, "tokenizer.json");
   char *json = zb_read_file(a, path, ZT_FILE_LIMIT, &n, err);
   ZtTokenizer *t = json ? zt_read(json, n, path, err) : NULL;
   zb_arena_free(a);

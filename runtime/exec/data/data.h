@@ -43,6 +43,8 @@ uint64_t zx_data_place(const ZxSampler *s, uint64_t g);
 /* Whether `field` exists and holds `seq` values per sample (records) or can (stream), with a helpful
  * message. */
 bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t seq, ZbErr *err);
+/* Whether the field's ids are below `limit`, as far as headers know: a file that nobody knows it of is taken. */
+bool zx_data_check_ids(const ZxData *d, const char *field, int64_t limit, ZbErr *err);
 bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0, int64_t ns, int64_t limit,
                   void *out, ZbErr *err);
 
@@ -71,6 +73,7 @@ bool zx_mix_rounded(const ZxMix *m);
 uint64_t zx_mix_digest(const ZxMix *m);
 /* As zx_data_check_field, of all files. */
 bool zx_mix_check_field(const ZxMix *m, const char *field, bool index, int64_t seq, ZbErr *err);
+bool zx_mix_check_ids(const ZxMix *m, const char *field, int64_t limit, ZbErr *err);
 /* Global sample g is sample *nth of this sampler, for zx_data_read. */
 ZxSampler zx_mix_sampler(const ZxMix *m, ZxOrder order, uint64_t seed, int64_t seq, uint64_t g,
                          uint64_t *nth);
@@ -96,6 +99,7 @@ typedef struct {
   ZxDataElem elem;
   uint64_t values; /* per record; 1 in a stream */
   uint64_t limit;  /* ids are below this; 0: not ids, or not known */
+  uint32_t largest; /* of a stream, largest id + 1; 0: not known */
   uint64_t at;     /* byte offset within the record; derived */
 } ZxDataField;
 

@@ -95,6 +95,12 @@ bool zx_mix_check_field(const ZxMix *m, const char *field, bool index, int64_t s
   return true;
 }
 
+bool zx_mix_check_ids(const ZxMix *m, const char *field, int64_t limit, ZbErr *err) {
+  for (uint32_t i = 0; i < m->s->n; i++)
+    if (!zx_data_check_ids(m->file[i], field, limit, err)) return false;
+  return true;
+}
+
 /* ---- samples ---- */
 /* Files are shuffled apart from each other: two of equal length have nothing to do with each other. The
  * first is shuffled as a lone one. */

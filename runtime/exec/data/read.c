@@ -122,7 +122,7 @@ enum {
   AT_HEAD_SUM = 56
 };
 enum { KIND_STREAM = 1, KIND_RECORDS = 2 };
-enum { FIELD_ELEM = 40, FIELD_VALUES = 48, FIELD_LIMIT = 56 }; /* the name is at 0 */
+enum { FIELD_ELEM = 40, FIELD_LARGEST = 44, FIELD_VALUES = 48, FIELD_LIMIT = 56 }; /* the name is at 0 */
 
 static void put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
 static void put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
@@ -148,6 +148,7 @@ void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
     uint8_t *p = out + ZX_DATA_HEAD * (1 + (size_t)i);
     memcpy(p, info->field[i].name, strlen(info->field[i].name));
     put32(p + FIELD_ELEM, info->field[i].elem);
+    put32(p + FIELD_LARGEST, info->field[i].largest);
     put64(p + FIELD_VALUES, info->field[i].values);
     put64(p + FIELD_LIMIT, info->field[i].limit);
   }
@@ -171,6 +172,7 @@ static bool read_fields(ZxData *d, const uint8_t *head, ZbErr *err) {
       return zb_fail(err, altered, "%s: field %u has the unknown element type %u", d->name, i, elem);
     memcpy(f->name, p, ZX_DATA_NAME);
     f->elem = (ZxDataElem)elem;
+    f->largest = get32(p + FIELD_LARGEST);
     f->values = get64(p + FIELD_VALUES);
     f->limit = get64(p + FIELD_LIMIT);
   }
@@ -467,6 +469,8 @@ static bool no_field(const ZxData *d, const char *name, ZbErr *err) {
   return false;
 }
 
+static const char other_vocabulary[] = "was the file packed with another vocabulary than the model's?";
+
 bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t seq, ZbErr *err) {
   const ZxDataField *f = find_field(d, field);
   if (!f) return no_field(d, field, err);
@@ -488,6 +492,17 @@ bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t
                    d->name, d->info.count, seq);
   }
   return true;
+}
+
+bool zx_data_check_ids(const ZxData *d, const char *field, int64_t limit, ZbErr *err) {
+  for (uint32_t i = 0; d->file && i < d->files; i++)
+    if (!zx_data_check_ids(d->file[i], field, limit, err)) return false;
+  const ZxDataField *f = find_field(d, field);
+  if (d->file || !f || (d->info.stream && stream_field(field) >= DOC)) return true;
+  uint64_t beyond = d->info.stream ? f->largest : f->limit; /* of records that is of what is there */
+  if (beyond <= (uint64_t)limit) return true;
+  return zb_fail(err, other_vocabulary, "%s: its largest id in '%s' is %" PRIu64 "; the model knows 0 to %" PRId64, d->name,
+                 field, beyond - 1, limit - 1);
 }
 
 /* ---- the order of samples ----
@@ -532,15 +547,14 @@ static int64_t id_at(const uint8_t *p, ZxDataElem e, uint64_t i) {
 
 static bool bad_id(const ZxData *d, const ZxDataField *f, uint64_t at, int64_t id, int64_t limit,
                    ZbErr *err) {
-  static const char help[] = "was the file packed with another vocabulary than the model's?";
   if (limit == ZX_ANY_I32)
     return zb_fail(err, "declare the input as real",
                    "%s: value %" PRIu64 " of '%s' is %" PRId64 "; i32 ends at %d", d->name, at, f->name, id,
                    INT32_MAX);
   if (d->info.stream)
-    return zb_fail(err, help, "%s: token %" PRIu64 " has the id %" PRId64 "; the model knows 0 to %" PRId64,
+    return zb_fail(err, other_vocabulary, "%s: token %" PRIu64 " has the id %" PRId64 "; the model knows 0 to %" PRId64,
                    d->name, at, id, limit - 1);
-  return zb_fail(err, help,
+  return zb_fail(err, other_vocabulary,
                  "%s: record %" PRIu64 ", '%s', value %" PRIu64 " is %" PRId64
                  "; the model knows 0 to %" PRId64 ", and -1 for unknown",
                  d->name, at / f->values, f->name, at % f->values, id, limit - 1);

@@ -51,7 +51,28 @@ ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info, ZbErr *er
   return NULL;
 }
 
+/* Whole tokens of a stream; the largest value of u16 and of u32 means `unknown`. */
+static void note_largest(ZxDataWriter *w, const void *bytes, size_t n) {
+  ZxDataField *f = &w->info.field[0];
+  uint32_t most = 0; /* id + 1, which is 0 of what is unknown */
+  if (f->elem == ZX_DATA_U8)
+    for (size_t i = 0; i < n; i++) most = ((const uint8_t *)bytes)[i] + 1u > most ? ((const uint8_t *)bytes)[i] + 1u : most;
+  for (size_t i = 0; f->elem == ZX_DATA_U16 && i + 2 <= n; i += 2) {
+    uint16_t v;
+    memcpy(&v, (const char *)bytes + i, 2);
+    v++;
+    if (v > most) most = v;
+  }
+  for (size_t i = 0; f->elem == ZX_DATA_U32 && i + 4 <= n; i += 4) {
+    uint32_t v;
+    memcpy(&v, (const char *)bytes + i, 4);
+    if (++v > most) most = v;
+  }
+  if (most > f->largest) f->largest = most;
+}
+
 bool zx_data_put(ZxDataWriter *w, const void *bytes, size_t n, ZbErr *err) {
+  if (w->info.stream) note_largest(w, bytes, n);
   if (n && fwrite(bytes, 1, n, w->f) != n) return write_failed(w, err);
   XXH3_64bits_update(w->sum, bytes, n);
   w->bytes += n;
