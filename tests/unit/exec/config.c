@@ -114,5 +114,5 @@ Test(config, what_is_not_finite) {
   says(err, "c.json:3: Infinity is no number of JSON");
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZX_AS_F32, "{\"a\": tru}", "c.json", &err));
-  says(err, "c.json is no JSON: byte 6");
+  says(err, "c.json as a config: it is not JSON");
 }
