@@ -177,7 +177,7 @@ old '"rope_theta": 500000, "rope_scaling": null, "head_dim": null,'
 ok $llama old.json
 says 'kv 4, grp 1, hd 16'
 ok $zc dump cfg.zsg
-says '^weights hf config rope_parameters.rope_theta = 500000$'
+says '^weights hf config rope_parameters.rope_theta = 500000.0$'
 old '"rope_theta": 1e4, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64},'
 ok $llama old.json
 ok $zc dump cfg.zsg
