@@ -31,7 +31,8 @@ static const char *list_value(Elab *e, const ZlConfigValue *v) {
 
 /* `infinity`, where no static is called that: JSON has no word for it, but a number beyond all. */
 static bool is_infinity(const Elab *e, const ZlConfigValue *v) {
-  if (v->kind != ZL_V_NUMBER || v->expr->kind != ZL_E_NAME || strcmp(v->expr->name.s, "infinity")) return false;
+  if (v->kind != ZL_V_NUMBER || v->expr->kind != ZL_E_NAME || strcmp(v->expr->name.s, "infinity"))
+    return false;
   for (uint32_t i = 0; i < e->model->nstatics; i++)
     if (!strcmp(e->model->statics[i].name.s, "infinity")) return false;
   return true;
@@ -152,8 +153,7 @@ static bool is_given(Elab *e, const char *name) {
   const ZlWeights *w = e->config->map;
   const cJSON *found;
   for (uint32_t i = 0; i < w->nconfig; i++)
-    if (sets(&w->config[i]) && !strcmp(sets(&w->config[i]), name) && find(e, &w->config[i], &found) &&
-        found)
+    if (sets(&w->config[i]) && !strcmp(sets(&w->config[i]), name) && find(e, &w->config[i], &found) && found)
       return true;
   return false;
 }
@@ -222,10 +222,13 @@ static void lacks(Elab *e, const ZlConfigEntry *c) {
   const cJSON *found;
   const char *name = sets(c);
   if (!config_find(e, c, &found)) return;
-  ZlDiag *d = config_fails(e, ZL_Z1009, c, found ? "`%s` is null, and weights %s do not say which `%s` that is"
-                                                 : "there is no `%s`, which says what `%s` is",
+  ZlDiag *d = config_fails(e, ZL_Z1009, c,
+                           found ? "`%s` is null, and weights %s do not say which `%s` that is"
+                                 : "there is no `%s`, which says what `%s` is",
                            c->key.s, found ? e->config->map->name.s : name, name);
-  if (found) zl_help(d, "give it: -D %s=0, or what null stands for; in the map: `%s = null as 0, %s`", name, c->key.s, name);
+  if (found)
+    zl_help(d, "give it: -D %s=0, or what null stands for; in the map: `%s = null as 0, %s`", name, c->key.s,
+            name);
 }
 
 /* The entry says nothing of null, and its key is null: for some keys that is another value than none at all. */
@@ -233,9 +236,11 @@ static void check_null(Elab *e, const ZlConfigEntry *c) {
   const cJSON *found;
   if (null_of(c) || !c->otherwise || !config_find(e, c, &found) || !cJSON_IsNull(found)) return;
   if (c->otherwise->json && !strcmp(c->otherwise->json, "false")) return;
-  ZlDiag *d = config_fails(e, ZL_Z1011, c, "`%s` is null, which weights %s take as if it were not there", c->key.s,
-                           e->config->map->name.s);
-  if (sets(c)) zl_help(d, "say in the map what null is: `%s = %s, null` if that is so, else `null as 0, %s`", c->key.s, sets(c), sets(c));
+  ZlDiag *d = config_fails(e, ZL_Z1011, c, "`%s` is null, which weights %s take as if it were not there",
+                           c->key.s, e->config->map->name.s);
+  if (sets(c))
+    zl_help(d, "say in the map what null is: `%s = %s, null` if that is so, else `null as 0, %s`", c->key.s,
+            sets(c), sets(c));
 }
 
 /* Whether the file's value is value `v` of the model; true, too, where that cannot be told. */
@@ -289,7 +294,8 @@ bool config_family(Elab *e) {
   size_t errors = zl_errors(e->diags);
   const ZlWeights *w = e->config->map;
   for (uint32_t i = 0; i < w->nconfig; i++)
-    if (is_fixed(&w->config[i]) && (!strcmp(w->config[i].key.s, "architectures") || !strcmp(w->config[i].key.s, "model_type")))
+    if (is_fixed(&w->config[i]) &&
+        (!strcmp(w->config[i].key.s, "architectures") || !strcmp(w->config[i].key.s, "model_type")))
       check_entry(e, &w->config[i]);
   return zl_errors(e->diags) == errors;
 }

@@ -10,7 +10,8 @@ struct Config {
   const char *path;
   cJSON *json; /* numbers have their digits as `valuestring` */
   const ZlWeights *map;
-  const ZlConfigEntry **missing; /* keys that a static needed, to be reported after what contradicts the model */
+  const ZlConfigEntry *
+      *missing; /* keys that a static needed, to be reported after what contradicts the model */
   uint32_t nmissing;
 };
 

@@ -41,7 +41,8 @@ static void not_json(Elab *e, const char *path, const char *text, size_t n, cons
   ZlDiag *d;
   if (word) {
     d = zl_report(e->diags, ZL_Z1009, ZL_NOWHERE, "%s:%u: `%s` is no number of JSON", path, line, word);
-    zl_help(d, "write %s1e999, which every reader takes for infinity, or leave the key out if it may be absent",
+    zl_help(d,
+            "write %s1e999, which every reader takes for infinity, or leave the key out if it may be absent",
             *word == '-' ? "-" : "");
     return;
   }
@@ -68,7 +69,8 @@ bool config_open(Elab *e) {
   if (!map) return false;
   size_t n;
   ZbErr err;
-  const char *file = zb_file_of(e->arena, e->opt->config, "config.json"), *path = zb_strdup(e->arena, zb_show(file)),
+  const char *file = zb_file_of(e->arena, e->opt->config, "config.json"),
+             *path = zb_strdup(e->arena, zb_show(file)),
              *text = zb_read_file(e->arena, file, MAX_FILE, &n, &err);
   if (!text) {
     zl_report_unread(e->diags, ZL_Z1009, ZL_NOWHERE, &err);
@@ -189,8 +191,9 @@ static void unread(Elab *e, const cJSON *object, const char *outer, int depth) {
             ? zl_report(e->diags, ZL_Z1008, e->config->map->span,
                         "%s: `%s` is %s, which changes what is computed, and weights %s do not read it",
                         e->config->path, key, config_shown(e, x), e->config->map->name.s)
-            : zl_report(e->diags, ZL_Z1011, e->config->map->span, "%s: weights %s do not read `%s`, which is %s",
-                        e->config->path, e->config->map->name.s, key, config_shown(e, x));
+            : zl_report(e->diags, ZL_Z1011, e->config->map->span,
+                        "%s: weights %s do not read `%s`, which is %s", e->config->path,
+                        e->config->map->name.s, key, config_shown(e, x));
     if (j != COUNTS)
       zl_help(d, "if numbers depend on it, say in `config` what it must be; else `ignore %s` there", key);
   }

@@ -206,7 +206,8 @@ static inline uint32_t zg_losses(const ZgGraph *g) { return g->nlosses ? g->nlos
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
 void zg_foreign_add(ZgGraph *g, ZgForeign f); /* these three copy the texts */
 void zg_config_add(ZgGraph *g, const char *map, const char *key, const char *value);
-void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern, const char *of); /* of: NULL, as above */
+void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern,
+                    const char *of); /* of: NULL, as above */
 /* The pointer holds until the next segment is added. */
 ZgSegment *zg_segment_add(ZgGraph *g, const char *label, uint32_t region, bool repeat, uint32_t trip);
 /* Appends a node (forward, while s->backward is not set) whose op, operands, axis arguments and attributes

@@ -176,8 +176,8 @@ static void put_rule(ZbText *out, const ZlMapRule *r) {
 }
 
 static void put_value(ZbText *out, const ZlConfigValue *v) {
-  static const char *const before[] = {[ZL_V_REAL] = "real(", [ZL_V_BOOL] = "bool(", [ZL_V_NULL] = "null as ",
-                                       [ZL_V_LIST] = "["};
+  static const char *const before[] = {
+      [ZL_V_REAL] = "real(", [ZL_V_BOOL] = "bool(", [ZL_V_NULL] = "null as ", [ZL_V_LIST] = "["};
   if (v->kind == ZL_V_TEXT) zb_text_add(out, "%s", v->json);
   else if (before[v->kind]) zb_text_add(out, "%s", before[v->kind]);
   for (uint32_t i = 0; i < v->n; i++) {

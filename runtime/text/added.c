@@ -89,7 +89,7 @@ const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, bool spec
     if (a->special && !special) continue;
     if (a->single_word &&
         ((b && is(ZT_SET_word, s, zt_char_before(s, b))) || (e < n && is(ZT_SET_word, s, e))))
-      continue; /* and what it covers is text, with all shorter ones inside */
+      continue;                        /* and what it covers is text, with all shorter ones inside */
     if (a->left && b < done) b = done; /* the one before has taken it */
     if (a->left)
       while (b > done && is(ZT_SET_white_space, s, zt_char_before(s, b))) b = zt_char_before(s, b);

@@ -50,8 +50,10 @@ bool zt_json_pattern(ZtTokenizer *t, const char *part, const cJSON *o, const ZtP
     return zb_fail(err, NULL, "%s: `pattern` is neither {\"String\": ...} nor {\"Regex\": ...}", part);
   *out = zt_pattern(t, literal ? literal : regex, literal != NULL, err);
   if (!*out) zb_fail_more(err, " (in the pattern of %s)", part);
-  if (*out && strstr(part, "Replace") && zt_may_be_empty(*out)) /* what the library puts where then is none of its promises */
-    return zb_fail(err, NULL, "%s: the regular expression %s may match nothing, which is not supported", part, zb_show(regex));
+  if (*out && strstr(part, "Replace") &&
+      zt_may_be_empty(*out)) /* what the library puts where then is none of its promises */
+    return zb_fail(err, NULL, "%s: the regular expression %s may match nothing, which is not supported", part,
+                   zb_show(regex));
   return *out;
 }
 

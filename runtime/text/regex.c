@@ -71,15 +71,24 @@ typedef struct {
   ZtSet newer;
 } Property;
 static const Property properties[] = {
-    {"L", "letter", ZT_SET_newer_L},          {"Lu", "uppercaseletter", ZT_SET_newer_Lu},
-    {"Ll", "lowercaseletter", ZT_SET_newer_Ll}, {"Lt", "titlecaseletter", ZT_NSETS},
-    {"Lm", "modifierletter", ZT_SET_newer_Lm}, {"Lo", "otherletter", ZT_SET_newer_Lo},
-    {"M", "mark", ZT_SET_newer_M},            {"N", "number", ZT_SET_newer_N},
-    {"Nd", "decimalnumber", ZT_SET_newer_Nd}, {"Nl", "letternumber", ZT_NSETS},
-    {"P", "punctuation", ZT_SET_newer_P},     {"Pc", "connectorpunctuation", ZT_NSETS},
-    {"S", "symbol", ZT_SET_newer_S},          {"Z", "separator", ZT_NSETS},
-    {"Zs", "spaceseparator", ZT_NSETS},       {"Zl", "lineseparator", ZT_NSETS},
-    {"Zp", "paragraphseparator", ZT_NSETS},   {"Cc", "control", ZT_NSETS},
+    {"L", "letter", ZT_SET_newer_L},
+    {"Lu", "uppercaseletter", ZT_SET_newer_Lu},
+    {"Ll", "lowercaseletter", ZT_SET_newer_Ll},
+    {"Lt", "titlecaseletter", ZT_NSETS},
+    {"Lm", "modifierletter", ZT_SET_newer_Lm},
+    {"Lo", "otherletter", ZT_SET_newer_Lo},
+    {"M", "mark", ZT_SET_newer_M},
+    {"N", "number", ZT_SET_newer_N},
+    {"Nd", "decimalnumber", ZT_SET_newer_Nd},
+    {"Nl", "letternumber", ZT_NSETS},
+    {"P", "punctuation", ZT_SET_newer_P},
+    {"Pc", "connectorpunctuation", ZT_NSETS},
+    {"S", "symbol", ZT_SET_newer_S},
+    {"Z", "separator", ZT_NSETS},
+    {"Zs", "spaceseparator", ZT_NSETS},
+    {"Zl", "lineseparator", ZT_NSETS},
+    {"Zp", "paragraphseparator", ZT_NSETS},
+    {"Cc", "control", ZT_NSETS},
     {"White_Space", "whitespace", ZT_NSETS},
 };
 
@@ -130,7 +139,8 @@ static const char word_properties[] = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
 
 /* Between a character of \w and another one, or the end: where there is one and where there is none. */
 static void put_boundary(Translation *x, bool negated) {
-  static const char *const sides[2][4] = {{"(?:(?<=", ")(?!", ")|(?<!", ")(?="}, {"(?:(?<=", ")(?=", ")|(?<!", ")(?!"}};
+  static const char *const sides[2][4] = {{"(?:(?<=", ")(?!", ")|(?<!", ")(?="},
+                                          {"(?:(?<=", ")(?=", ")|(?<!", ")(?!"}};
   for (int i = 0; i < 4; i++) {
     put(x, sides[negated][i]);
     put_class(x, false, word_properties, ZT_SET_newer_w);
@@ -286,7 +296,8 @@ static void put_open(Translation *x) {
     if (*x->s == 'i') x->folds = !off;
     zb_text_put(x->out, *x->s == 'm' ? "s" : x->s, 1);
   }
-  if (any ? !strchr(":)", *x->s) || !*x->s : !*x->s || !strchr(":=!><#", *x->s)) x->unsupported = "such a group";
+  if (any ? !strchr(":)", *x->s) || !*x->s : !*x->s || !strchr(":=!><#", *x->s))
+    x->unsupported = "such a group";
   if (*x->s != ')') return;
   zb_text_put(x->out, x->s++, 1); /* (?i): up to the end of the group around it */
   x->depth--;
@@ -424,8 +435,8 @@ static int run(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t
   return pcre2_match(p->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | options, m->data, m->context);
 }
 
-int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t last, size_t *begin,
-             size_t *end, ZbErr *err) {
+int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t last,
+             size_t *begin, size_t *end, ZbErr *err) {
   if (!n) return 0;
   if (!p->code) {
     const char *at = from < n ? memmem(s + from, n - from, p->text, p->n) : NULL;
@@ -455,7 +466,8 @@ int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t f
       *end = at[1];
       return 1;
     }
-    from += from < n ? zt_char_bytes((uint8_t)s[from]) : 1; /* as the library goes on: a character from here */
+    from +=
+        from < n ? zt_char_bytes((uint8_t)s[from]) : 1; /* as the library goes on: a character from here */
   }
   return 0;
 }

@@ -96,7 +96,7 @@ typedef struct ZtMatcher ZtMatcher; /* scratch of a thread */
 /* A pattern of the library's syntax, or a literal text; in the arena, to be closed by zt_patterns_close. */
 ZtPattern *zt_pattern(ZtTokenizer *t, const char *source, bool literal, ZbErr *err);
 bool zt_may_be_empty(const ZtPattern *p); /* whether a match may be of no characters */
-extern const char zt_gpt2_pattern[]; /* the one of ByteLevel (pretokenize.c) */
+extern const char zt_gpt2_pattern[];      /* the one of ByteLevel (pretokenize.c) */
 void zt_patterns_close(ZtTokenizer *t);
 ZtMatcher *zt_matcher_new(void);
 void zt_matcher_free(ZtMatcher *m);
@@ -104,8 +104,8 @@ extern const char zt_cluster_pattern[]; /* the one of Precompiled (precompiled.c
 #define ZT_FIRST_MATCH SIZE_MAX
 /* The first match in s[0..n) from byte `from` on: 1; 0: there is none; -1 with a message. It may be empty, but not where
  * the match before it ended, at `last` (ZT_FIRST_MATCH: there was none). */
-int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t last, size_t *begin,
-             size_t *end, ZbErr *err);
+int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t last,
+             size_t *begin, size_t *end, ZbErr *err);
 
 /* ---- the parts of a tokenizer ------------------------------------------------------------------------ */
 typedef enum {

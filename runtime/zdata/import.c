@@ -66,8 +66,8 @@ static bool bad_id(const Import *m, const Source *s, int64_t id, ZbErr *err) {
                    zb_show(s->path), m->token, id, m->vocab);
   if (m->elem == ZX_DATA_U16 && id == UINT16_MAX)
     return zb_fail(err, "if it is an id, --vocab 65536 writes the file as u32",
-                   "%s: token %" PRIu64 " has the id 65535, which means `unknown` in a file of u16", zb_show(s->path),
-                   m->token);
+                   "%s: token %" PRIu64 " has the id 65535, which means `unknown` in a file of u16",
+                   zb_show(s->path), m->token);
   return zb_fail(err, "is it a file of tokens?",
                  "%s: token %" PRIu64 " has the id %" PRId64 "; ids are 0 to %" PRIu32, zb_show(s->path),
                  m->token, id, UINT32_MAX - 1);

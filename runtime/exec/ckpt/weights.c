@@ -323,8 +323,10 @@ bool zx_weights_fits(const ZxWeights *w, int64_t i, const ZxTensorInfo *want, Zb
   const Tensor *t = &w->tensor[i];
   char found[192], expected[192];
   if (t->type == OTHER)
-    return zb_fail(err, strchr(t->dtype, '8') ? "it is quantized: convert the folder to BF16 or F32" : "convert it to F32", "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read",
-                   w->name, zb_show(t->path), t->dtype);
+    return zb_fail(
+        err,
+        strchr(t->dtype, '8') ? "it is quantized: convert the folder to BF16 or F32" : "convert it to F32",
+        "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read", w->name, zb_show(t->path), t->dtype);
   if (t->nshape != want->nshape || memcmp(t->shape, want->shape, sizeof *t->shape * (size_t)t->nshape))
     return zb_fail(err, "was it saved with other sizes (-D)?",
                    "%s: tensor '%s' has shape %s; the model wants %s", w->name, zb_show(t->path),

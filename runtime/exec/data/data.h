@@ -97,10 +97,10 @@ ZxDataElem zx_data_elem_of(const char *name);
 typedef struct {
   char name[ZX_DATA_NAME];
   ZxDataElem elem;
-  uint64_t values; /* per record; 1 in a stream */
-  uint64_t limit;  /* ids are below this; 0: not ids, or not known */
+  uint64_t values;  /* per record; 1 in a stream */
+  uint64_t limit;   /* ids are below this; 0: not ids, or not known */
   uint32_t largest; /* of a stream, largest id + 1; 0: not known */
-  uint64_t at;     /* byte offset within the record; derived */
+  uint64_t at;      /* byte offset within the record; derived */
 } ZxDataField;
 
 typedef struct {

@@ -501,8 +501,9 @@ bool zx_data_check_ids(const ZxData *d, const char *field, int64_t limit, ZbErr 
   if (d->file || !f || (d->info.stream && stream_field(field) >= DOC)) return true;
   uint64_t beyond = d->info.stream ? f->largest : f->limit; /* of records that is of what is there */
   if (beyond <= (uint64_t)limit) return true;
-  return zb_fail(err, other_vocabulary, "%s: its largest id in '%s' is %" PRIu64 "; the model knows 0 to %" PRId64, d->name,
-                 field, beyond - 1, limit - 1);
+  return zb_fail(err, other_vocabulary,
+                 "%s: its largest id in '%s' is %" PRIu64 "; the model knows 0 to %" PRId64, d->name, field,
+                 beyond - 1, limit - 1);
 }
 
 /* ---- the order of samples ----
@@ -552,8 +553,9 @@ static bool bad_id(const ZxData *d, const ZxDataField *f, uint64_t at, int64_t i
                    "%s: value %" PRIu64 " of '%s' is %" PRId64 "; i32 ends at %d", d->name, at, f->name, id,
                    INT32_MAX);
   if (d->info.stream)
-    return zb_fail(err, other_vocabulary, "%s: token %" PRIu64 " has the id %" PRId64 "; the model knows 0 to %" PRId64,
-                   d->name, at, id, limit - 1);
+    return zb_fail(err, other_vocabulary,
+                   "%s: token %" PRIu64 " has the id %" PRId64 "; the model knows 0 to %" PRId64, d->name, at,
+                   id, limit - 1);
   return zb_fail(err, other_vocabulary,
                  "%s: record %" PRIu64 ", '%s', value %" PRIu64 " is %" PRId64
                  "; the model knows 0 to %" PRId64 ", and -1 for unknown",

@@ -56,7 +56,8 @@ static void note_largest(ZxDataWriter *w, const void *bytes, size_t n) {
   ZxDataField *f = &w->info.field[0];
   uint32_t most = 0; /* id + 1, which is 0 of what is unknown */
   if (f->elem == ZX_DATA_U8)
-    for (size_t i = 0; i < n; i++) most = ((const uint8_t *)bytes)[i] + 1u > most ? ((const uint8_t *)bytes)[i] + 1u : most;
+    for (size_t i = 0; i < n; i++)
+      most = ((const uint8_t *)bytes)[i] + 1u > most ? ((const uint8_t *)bytes)[i] + 1u : most;
   for (size_t i = 0; f->elem == ZX_DATA_U16 && i + 2 <= n; i += 2) {
     uint16_t v;
     memcpy(&v, (const char *)bytes + i, 2);

@@ -77,7 +77,8 @@ bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err) {
     const ZpValue *v = value_of(p, &p->inputs[i]);
     if (!zx_mix_check_field(data, io->name, is_whole(&io->type), sample_values(p, &io->type), err))
       return false;
-    if (io->type.elem == ZG_INDEX && !zx_mix_check_ids(data, io->name, p->axis_valid[io->type.of], err)) return false;
+    if (io->type.elem == ZG_INDEX && !zx_mix_check_ids(data, io->name, p->axis_valid[io->type.of], err))
+      return false;
     if (!v->type.naxes || v->axis[0] != p->batch)
       return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis",
                      io->name);

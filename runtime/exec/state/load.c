@@ -30,10 +30,11 @@ static bool lacks(const Load *l, const ZxLoaded *x, const char *first) {
       if (names[i] == near) names[i] = names[--n];
   }
   zb_fail(l->err,
-          zb_printf(l->e->a,
-                    "%s%s%s--init-partial draws from the seed what is not there; if it was saved without, compile "
-                    "the model without (-D)",
-                    told ? "the nearest names in it are " : "", list, told ? "; " : ""),
+          zb_printf(
+              l->e->a,
+              "%s%s%s--init-partial draws from the seed what is not there; if it was saved without, compile "
+              "the model without (-D)",
+              told ? "the nearest names in it are " : "", list, told ? "; " : ""),
           "%s lacks '%s'", zb_show(l->files.path), first);
   if (x->drawn > 1) zb_fail_more(l->err, " and %" PRIu64 " more", x->drawn - 1);
   zb_fail_more(l->err, " of the %" PRIu64 " parameters of model %s", x->read + x->drawn,
@@ -151,9 +152,10 @@ static bool check_copies(const Load *l) {
     if (!same_elements(l, a, b, first, n - first < each ? n : first + each, &same)) return false;
     if (!same)
       return zb_fail(l->err,
-                     "if it is meant, compile a model that has it as a parameter of its own; else remove it from the file",
-                     "%s: '%s' differs from '%s', of which model %s takes it for a copy", zb_show(l->files.path),
-                     copy.path, of.path, g->model);
+                     "if it is meant, compile a model that has it as a parameter of its own; else remove it "
+                     "from the file",
+                     "%s: '%s' differs from '%s', of which model %s takes it for a copy",
+                     zb_show(l->files.path), copy.path, of.path, g->model);
   }
   return true;
 }
@@ -239,7 +241,8 @@ static bool load_own(ZxEngine *e, const char *path, const char *names, bool part
   l.used = ZB_NEWN(e->a, bool, l.files.names.n);
   ZxWalk read = {.open = open_slice, .slice = read_slice, .each = zx_draw_run, .ctx = &l, .err = err},
          check = {.each = zx_check_run, .fetch = true, .err = err};
-  bool ok = look(&l, partial, x) && check_copies(&l) && zx_walk(e, &read) && (!x->drawn || zx_walk(e, &check));
+  bool ok =
+      look(&l, partial, x) && check_copies(&l) && zx_walk(e, &read) && (!x->drawn || zx_walk(e, &check));
   zx_shards_close(&l.files);
   return ok;
 }

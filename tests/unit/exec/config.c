@@ -102,8 +102,10 @@ Test(config, values_of_the_graph) {
     const char *like = cases[i].like ? zb_printf(a, "{\"k\":%s}", cases[i].like) : NULL;
     char *text = zx_config(g, "hf", ZX_AS_F32, like, "c", &err);
     cr_assert(text, "%s: %s", cases[i].value, err.text);
-    const char *want = zb_printf(a, "\"k\": %s,", cases[i].want), *old = zb_printf(a, "\"k\": %s\n", cases[i].want);
-    cr_expect(strstr(text, want) || strstr(text, old), "%s like %s became %s", cases[i].value, cases[i].like, text);
+    const char *want = zb_printf(a, "\"k\": %s,", cases[i].want),
+               *old = zb_printf(a, "\"k\": %s\n", cases[i].want);
+    cr_expect(strstr(text, want) || strstr(text, old), "%s like %s became %s", cases[i].value, cases[i].like,
+              text);
     free(text);
   }
 }

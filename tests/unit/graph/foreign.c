@@ -252,7 +252,8 @@ Test(foreign, file) {
   zg_ignored_add(m.g, "hf", "*.bias", NULL);
   zg_ignored_add(m.g, "hf", "lm_head", "wte");
   ZB_ASSERT(zg_write(m.g, &t, NULL));
-  cr_expect(t.s[6] == 1 && t.s[12] == SEC_IGNO + 1 && zsg_get((uint8_t *)t.s + ZSG_HEADER + SEC_IGNO * ZSG_ENTRY, 4) == SEC_COPY);
+  cr_expect(t.s[6] == 1 && t.s[12] == SEC_IGNO + 1 &&
+            zsg_get((uint8_t *)t.s + ZSG_HEADER + SEC_IGNO * ZSG_ENTRY, 4) == SEC_COPY);
   ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
   cr_assert(g, "%s", err.text);
   ZB_ASSERT(zg_write(g, &again, NULL));
@@ -261,8 +262,9 @@ Test(foreign, file) {
   cr_expect(strstr(before.s, "weights hf table[vocab: 4, embed: 1] = \"wte\"[9, 4]\n"
                              "weights hf layer.*.w[embed: 1, wide = 0] = \"h.*.0\"[4]\n"),
             "%s", before.s);
-  cr_expect(strstr(before.s, "weights hf ignore \"*.bias\"\nweights hf ignore \"lm_head\" as \"wte\"\n"
-                             "weights hf config hidden_size = 4\nweights hf config kinds = [\"near\",\"far\"]*3\n"));
+  cr_expect(strstr(before.s,
+                   "weights hf ignore \"*.bias\"\nweights hf ignore \"lm_head\" as \"wte\"\n"
+                   "weights hf config hidden_size = 4\nweights hf config kinds = [\"near\",\"far\"]*3\n"));
   /* No bit of the new sections is without meaning. */
   uint64_t from = zsg_get((uint8_t *)t.s + ZSG_HEADER + (SEC_FORN - 1) * ZSG_ENTRY + 8, 8);
   for (size_t i = from; i < t.len; i++) {

@@ -63,8 +63,8 @@ Test(regex, matches) {
     ZbText got = {0};
     zb_text_put(&got, "", 0);
     size_t n = strlen(cases[i].text), begin, end;
-    for (size_t at = 0, last = ZT_FIRST_MATCH; zt_match(p, m, cases[i].text, n, at, last, &begin, &end, &err) > 0;
-         at = last = end) {
+    for (size_t at = 0, last = ZT_FIRST_MATCH;
+         zt_match(p, m, cases[i].text, n, at, last, &begin, &end, &err) > 0; at = last = end) {
       if (last != ZT_FIRST_MATCH) zb_text_put(&got, "|", 1);
       zb_text_put(&got, cases[i].text + begin, end - begin);
     }
@@ -78,12 +78,14 @@ Test(regex, matches) {
 }
 
 Test(regex, refused) {
-  static const char *const refused[] = {
-      "[a&&b]", "[a[bc]]", "[\\W]", "[\\D]", "[\\P{L}]", "(*UTF)a", "a(", "\\p{}", "\\u12", "\\p{NoSuch}", "a\\", "\\p", "\\p{L",
-      /* what the two read otherwise, and no table tells how */
-      "\\p{Han}", "\\p{Greek}", "\\p{Alphabetic}", "\\p{Pd}", "\\p{Cn}", "[[:alpha:]]", "[[:^punct:]]", "[[:upper:]]", "[[:graph:]]", "x\\X",
-      "\\G", "\\K", "(a)\\1", "(?<n>a)\\k<n>", "\\o{7}", "\\cA", "\\xE3", "a{2}?", "(?x)a b", "(?~a)", "(?(1)a)", "(?P<n>a)", "(?R)",
-      "(?i)stra\303\237e", "(?i)strasse", "(?i:Fi)", "(?i:\\p{Lu})"};
+  static const char *const refused[] = {"[a&&b]", "[a[bc]]", "[\\W]", "[\\D]", "[\\P{L}]", "(*UTF)a", "a(",
+                                        "\\p{}", "\\u12", "\\p{NoSuch}", "a\\", "\\p", "\\p{L",
+                                        /* what the two read otherwise, and no table tells how */
+                                        "\\p{Han}", "\\p{Greek}", "\\p{Alphabetic}", "\\p{Pd}", "\\p{Cn}",
+                                        "[[:alpha:]]", "[[:^punct:]]", "[[:upper:]]", "[[:graph:]]", "x\\X",
+                                        "\\G", "\\K", "(a)\\1", "(?<n>a)\\k<n>", "\\o{7}", "\\cA", "\\xE3",
+                                        "a{2}?", "(?x)a b", "(?~a)", "(?(1)a)", "(?P<n>a)", "(?R)",
+                                        "(?i)stra\303\237e", "(?i)strasse", "(?i:Fi)", "(?i:\\p{Lu})"};
   ZtTokenizer t = {.arena = zb_arena_new()};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     ZbErr err = {0};
@@ -157,11 +159,13 @@ Test(regex, classes) {
     const ZtPattern *p = zt_pattern(&t, zb_printf(t.arena, "(?:%s)+", line), false, &err);
     cr_assert(p, "%s", err.text);
     unsigned long long count = 0, runs = 0, sum = 0xcbf29ce484222325ull;
-    for (size_t at = 0; zt_match(p, m, text, n, at, at ? at : ZT_FIRST_MATCH, &begin, &end, &err) > 0; at = end, runs++) {
+    for (size_t at = 0; zt_match(p, m, text, n, at, at ? at : ZT_FIRST_MATCH, &begin, &end, &err) > 0;
+         at = end, runs++) {
       size_t bytes;
       char run[32];
       for (size_t k = begin; k < end; k++) count += (text[k] & 0xc0) != 0x80;
-      uint32_t first = zt_char(text + begin, &bytes), last = zt_char(text + zt_char_before(text, end), &bytes);
+      uint32_t first = zt_char(text + begin, &bytes),
+               last = zt_char(text + zt_char_before(text, end), &bytes);
       snprintf(run, sizeof run, "%X-%X,", first, last);
       for (const char *s = run; *s; s++) sum = (sum ^ (uint8_t)*s) * 0x100000001b3ull;
     }

@@ -15,7 +15,7 @@ typedef struct {
   size_t version;     /* 0: the header's */
   int64_t fails_from; /* if not 0: after so many graphs it computes none */
   int refuses;        /* the descriptor type that it does not support, if not 0: CUDNN_BACKEND_... */
-  bool own_sum;       /* where a gradient adds to a sum it has another one besides: as GPUs before Hopper do */
+  bool own_sum; /* where a gradient adds to a sum it has another one besides: as GPUs before Hopper do */
 } FakeDnn;
 extern FakeDnn fake_dnn;
 struct cudnnContext *fake_dnn_handle(void);
