@@ -56,7 +56,6 @@ scenario_tests = \
   tests/library.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
-  tests/mutants.sh \
   tests/plan.sh \
   tests/plan/published.sh \
   tests/plan/browser.sh \
@@ -155,11 +154,10 @@ check-unit: all $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(filter-out %.sh,$(TESTS))'
 
 clean-local:
-	rm -rf tests/scratch tests/mutants/work
+	rm -rf tests/scratch
 
 include tests/cuda/local.mk
 include tests/gpu/local.mk
-include tests/mutants/local.mk
 include tests/tools/local.mk
 include tests/reference/local.mk
 include tests/hf/local.mk
