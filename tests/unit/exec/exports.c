@@ -380,7 +380,7 @@ Test(exports, that_cannot_be) {
   scratch_folder("none");
   scratch_write("none/config.json", "{", 1);
   cr_expect(!export(g, "own", o, &x));
-  says(err, "none/config.json is no JSON object");
+  says(err, "none/config.json as a config: it is not JSON");
   cr_assert_eq(truncate(scratch("none/config.json"), (1 << 26) + 1), 0);
   cr_expect(!export(g, "own", o, &x));
   says(err, "none/config.json has 67108865 bytes; at most 67108864 are read");

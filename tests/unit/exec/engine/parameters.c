@@ -277,6 +277,9 @@ static void file_of(const char *name, const char *const *tensors, int n, int64_t
   cr_assert(o && zb_out_commit(o, &err), "%s", err.text);
 }
 
+#define WITHOUT                                                                                              \
+  "--init-partial draws from the seed what is not there; if it was saved without, compile the model "        \
+  "without (-D)"
 Test(parameters, refused) {
   Model two = job_model(NULL, all, NULL), three = job_model(NULL, all, "-D layers=3 -D more=1"),
         wide = job_model(NULL, all, "-D c=5");
@@ -286,21 +289,23 @@ Test(parameters, refused) {
   job_close(&j);
   file_of("other", (const char *const[]){"zebra", "aardvark"}, 2, 3);
   file_of("single", (const char *const[]){"one2", "flat"}, 2, C);
-  file_of("near", (const char *const[]){"norma", "normals", "one", "uniform", "cut", "abnormal"}, 6, 1);
+  file_of("sizes", (const char *const[]){"norma", "normals", "one", "uniform", "cut", "abnormal"}, 6, 1);
+  file_of("near", (const char *const[]){"norma", "normals", "one", "abnormal"}, 4, 1);
   for (int i = 0; i < 4; i += 3) {
     const char *layout = layouts[i];
-    refused(&two, layout, "near", false, " lacks 'normal' and 3 more of the 7 parameters of model All",
-            "the nearest names in it are 'norma', 'normals', 'abnormal'; --init-partial draws from the seed "
-            "what is not there");
+    refused(&two, layout, "near", false, " lacks 'normal' and 5 more of the 7 parameters of model All",
+            "the nearest names in it are 'norma', 'normals', 'abnormal'; " WITHOUT);
+    refused(&two, layout, "sizes", false, ": tensor 'uniform' has shape [1]; the model wants [21]",
+            "was it saved with other sizes (-D)?");
     refused(&three, layout, "two", false, " lacks 'layer.2.w' and 1 more of the 9 parameters of model All",
-            "--init-partial draws from the seed what is not there");
+            WITHOUT);
     refused(&two, layout, "three", false, " holds 2 tensors that model All has not; the first is 'extra'",
             "--init-partial leaves them out");
     refused(&two, layout, "other", true,
             " has none of the 7 parameters of model All; its first tensor is 'aardvark'",
             "is it the file of another model?");
     refused(&two, layout, "single", false, " lacks 'normal' and 5 more of the 7 parameters of model All",
-            "--init-partial draws from the seed what is not there");
+            WITHOUT);
     refused(&wide, layout, "two", true, ": tensor 'cut' has shape [31, 6]; the model wants [31, 5]",
             "was it saved with other sizes (-D)?");
   }
