@@ -57,6 +57,19 @@ ok zplan check cross.zsg --recipe cross.zug:even
 refuses 'Z0309]: .attend. .cross.zug:2. compares positions of two lengths: .tgt. has 6 and .src. 7' \
   zplan check cross.zsg --recipe cross.zug:uneven
 
+# ---- f32 that meets activations ----
+cat >spread.zug <<'EOF'
+model Spread { axis batch, e = 4, f = 4  input x: f32[batch, e]  param w[e, f] = 1
+  y = dot[e](x, w)  loss sum[f](y * y) per samples() }
+recipe whole { optimizer sgd(lr = 0.1)  bind batch = 4 }
+recipe half from whole { precision compute bf16 }
+EOF
+ok zc spread.zug -o spread.zsg
+ok zplan check spread.zsg --recipe spread.zug:half
+says 'Z0210]: f32 spreads from spread.zug:1'
+ok zplan check spread.zsg --recipe spread.zug:whole
+grep Z0210 out.txt && fail "f32 is what is asked for"
+
 # ---- the command line, and files ----
 cp "$ZUG_SRC"/tests/plan/*.zug .
 fits="--recipe sizes.zug:fits"

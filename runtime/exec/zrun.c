@@ -48,10 +48,11 @@ static bool dry_run(ZxRun *r) {
 }
 
 /* Nothing of the options has been looked at before: another build may know others. */
-static bool same_program(ZxRun *r, bool help, bool calibrate) {
+static bool same_program(ZxRun *r, bool help, bool version, bool calibrate) {
   ZxFacts f = {.a = r->a};
   zx_build_facts(&f);
   zx_fact(&f, ZX_OPTIONS, "--help", "%s", help ? "yes" : "no");
+  zx_fact(&f, ZX_OPTIONS, "--version", "%s", version ? "yes" : "no");
   zx_fact(&f, ZX_OPTIONS, "the command", "%s", calibrate ? "calibrate" : "train or eval");
   return zx_same_or_say(r->c, &f);
 }
@@ -72,10 +73,12 @@ static const char *command_line(ZbArena *a, int argc, char **argv) {
 }
 
 static int run(ZxRun *r, int argc, char **argv) {
-  bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate");
-  if (!same_program(r, help, calibrate)) return ZX_EXIT_MISTAKE;
+  bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate"),
+       version = argc == 2 && !strcmp(argv[1], "--version");
+  if (!same_program(r, help, version, calibrate)) return ZX_EXIT_MISTAKE;
   if (!help && calibrate) return zx_calibrate(r->c, argc, argv);
-  if (argc == 2 && !strcmp(argv[1], "--version")) return ZX_EXIT_DONE; /* the launcher's first rank said it */
+  if (version && r->rank == 0) zb_tells_version(argc, argv, "zrun");
+  if (version) return ZX_EXIT_DONE;
   if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
   r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
@@ -139,7 +142,7 @@ int main(int argc, char **argv) {
   if (!launch.alone) zb_bug_rank(launch.rank);
   else if (zx_asks_help(argc, argv))
     return help_alone(zx_usage); /* else others would wait for ever for MPI to begin */
-  if (launch.rank <= 0 && zb_tells_version(argc, argv, "zrun") && launch.alone) return help_alone("");
+  if (launch.alone && zb_tells_version(argc, argv, "zrun")) return help_alone("");
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
   zx_stop_on_signals(); /* also while ranks wait for each other to start */

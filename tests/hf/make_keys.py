@@ -65,7 +65,9 @@ def changes(name, config):
                         out += [(key, dict(value, **{inner: dict(v, **{k: y})})) for y in others(k, x)]
                         out.append((key, dict(value, **{inner: {a: b for a, b in v.items() if a != k}})))
                 out += [(key, dict(value, **{inner: y})) for y in others(inner, v)]
-                out.append((key, {a: b for a, b in value.items() if a != inner}))
+                # A map cannot say that one of several keys must be there: without its type, scaling counts as llama3's.
+                if not (name == "llama_tied" and inner == "rope_type"):
+                    out.append((key, {a: b for a, b in value.items() if a != inner}))
             if "full_attention" in value:
                 out.append((key, dict(value, full_attention=dict(value["full_attention"], **linear))))
             elif "rope_type" in value:

@@ -112,7 +112,7 @@ altered text.bin 16 bad.bin
 wrong 2 'bad.bin: its header is damaged' train gpt2.zsg $two --data bad.bin --steps 1
 
 # ---- data that do not fit ----
-mistake 'step 1: .*text.bin.*1[0-9][0-9]' timeout 30 $MPIRUN -np 2 zrun train few.zsg $run
+mistake "error: text.bin: its largest id in 'tokens' is 122" timeout 30 $MPIRUN -np 2 zrun train few.zsg $run
 says 'the model knows 0 to 104'
 wrong 2 'error: .*short.bin' train gpt2.zsg $two --data short.bin --steps 1
 printf '1,2,a\n3,4,b\n' >table.csv
@@ -129,7 +129,7 @@ once breaks 1 'cannot allocate the arena of .* TB.*; stage 0 needs .*activations
 ok $MPIRUN -np 2 zrun train gpt2.zsg $run --save w.safetensors
 ok $MPIRUN -np 2 zrun train gpt2.zsg $run --init w.safetensors
 ok zc "$ZUG_SRC/examples/llama3.zug" -o llama3.zsg -D layers=2 -D heads=2 -D kv_heads=2 -D width=8 -D inner=16 -D words=128
-wrong 2 'w.safetensors lacks .*parameters of model Llama3' train llama3.zsg $run --init w.safetensors
+wrong 2 "w.safetensors: tensor 'layer.0.attn.wq' has shape" train llama3.zsg $run --init w.safetensors
 wrong 2 "w.safetensors: tensor 'wte' has shape \[128, 8\]; the model wants \[127, 8\]" train odd.zsg $run --init w.safetensors
 head -c 5000 w.safetensors >cut.safetensors
 wrong 2 'cut.safetensors.*(outside|truncated)' train gpt2.zsg $run --init cut.safetensors
@@ -148,7 +148,8 @@ if [ -w /dev/full ]; then
   breaks 'cannot write to the standard output' sh -c \
     'zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --dry-run >/dev/full'
   mkdir full && ln -s /dev/full full/metrics.jsonl
-  once breaks 2 'cannot write full/metrics.jsonl: No space left' train gpt2.zsg $run --log full
+  ok $MPIRUN -np 2 zrun train gpt2.zsg $run --log full
+  [ "$(grep -c '^note: step 1: cannot write full/metrics.jsonl: No space left' out.txt)" -eq 1 ] || { cat out.txt; fail "a full disk is not said once"; }
 fi
 cp w.safetensors old.safetensors
 mistake 'cannot write w.safetensors: File too large' \

@@ -147,13 +147,13 @@ for recipe in "one 1" "pipe_4 4"; do
 done
 refuses 'wrong value .go. for --on-nan' zrun train weight.zsg --recipe recipes.zug:one --data good.bin --steps 1 --on-nan go
 
-# A value that is out of range, found by several ranks at once: one says it, and all end.
+# An id that is out of range is found before the first step: one rank says it, and all end.
 sed 's/\\001\\000\\000\\000/\\011\\000\\000\\000/g; s/\\377\\377\\377\\377/\\011\\000\\000\\000/g' escapes.txt >nine.txt
 printf "$(cat nine.txt)" >records.raw
 ok zdata records records.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o nine.bin
 for try in 1 2 3; do
-  stops 'error: step 1: .*nine.bin' 4 knownt pipe_4 nine.bin 2
-  once 'error: step 1'
+  stops "error: nine.bin: its largest id in 't' is 9; the model knows 0 to 3" 4 knownt pipe_4 nine.bin 2
+  once 'error: nine.bin'
 done
 
 # ---- what the loss is divided by ----

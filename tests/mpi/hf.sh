@@ -230,7 +230,7 @@ ls -d ./*.tmp 2>/dev/null && fail "something is left"
 # ---- copies: a tensor that the map leaves out as a copy of another is compared with it, by each rank a part ----
 copies() { # VALUE: of b, where a is 1; makes the folder `copies`
   cat >two.zug <<END
-model Two { axis batch, v = 40, e = 5  input x: real[batch, e]  param a[v, e] = 1, b[v, e] = $1  loss sum[v](dot[e](x, a + b)) per sum[e](x * x) }
+model Two { axis batch, v = 40, e = 5  input x: real[batch, e]  param a[v, e] = 1  param b[v, e] = $1  loss sum[v](dot[e](x, a + b)) per sum[e](x * x) }
 weights hf for Two { a = "a.w"[v, e]  b = "b.w"[v, e]  config { n = 1 } }
 recipe two { bind batch = 2  optimizer sgd(lr = 1) }
 END

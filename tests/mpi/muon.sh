@@ -122,7 +122,7 @@ for recipe in many many_4; do judged $recipe "$(echo $recipe | sed -n 's/.*_//p'
 # What is no matrix, and what no matrix has; and where it does not run.
 bad() { printf 'recipe r { bind batch = 8   micro 4   optimizer sgd(lr = 0)   %s }\n' "$1" >bad.zug; }
 bad 'optimizer muon(lr = 1) for u, w'
-refuses 'Z0805.*matrices, and parameter `u` is none' zplan check net.zsg --recipe bad.zug:r
+refuses 'Z0805.*matrices, and parameter `u` is not one' zplan check net.zsg --recipe bad.zug:r
 bad 'optimizer muon(lr = 1, each = batch) for w'
 refuses 'Z0304.*no parameter that this optimizer updates has an axis `batch`' zplan check net.zsg --recipe bad.zug:r
 bad 'optimizer muon(lr = 1, steps = 0) for w'

@@ -107,12 +107,13 @@ apart '^zrun: error: rank 1 was given other options: -o there.zug where rank 0 h
   'zrun calibrate -o here.zug' 'zrun calibrate -o there.zug --threads 2'
 apart '^.rank 1. error: --threads takes 1 to 1024$' 'zrun calibrate -o here.zug' 'zrun calibrate -o here.zug --threads 2x'
 apart '^zrun: error: rank 1 was given other options: --help yes where rank 0 has no$' "$one" 'zrun --help' # would leave before MPI_Init
+apart '^zrun: error: rank 1 was given other options: --version yes where rank 0 has no$' "$one" 'zrun --version'
 apart '^zrun: error: rank 1 was given other options: a file for --data no where rank 0 has yes' \
   "$one --dry-run" 'zrun train gpt2.zsg --recipe recipes.zug:two --steps 2 --dry-run'
 apart '^zrun: error: rank 1 was given other options: --seed 2 where rank 0 has 1; --threads 3 where rank 0 has 1$' \
   "$one" "$one --seed 2 --threads 3"
 # --device: a machine may have but one. -I and the files of --recipe and --data may be elsewhere, see below.
-tried="$tried --device -I --recipe --data "
+tried="$tried --version --device -I --recipe --data "
 ok zrun --help
 for option in $(grep -Eo '^  -[-a-zA-Z]+' out.txt); do
   case "$tried" in *" $option "*) ;; *) fail "is $option the same on all ranks? it is not tried here" ;; esac
