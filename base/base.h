@@ -223,6 +223,16 @@ bool zb_clear_folder(const char *path, bool (*ours)(const char *name), ZbErr *er
 bool zb_remove_folder(const char *path, bool (*ours)(const char *name), ZbErr *err);
 /* Both are there and change names, at once. False with errno: EINVAL or ENOSYS if the file system cannot. */
 bool zb_exchange(const char *a, const char *b);
+/* A file that only grows: what a full disk does not take waits in memory, and goes before what comes next. */
+typedef struct {
+  int fd;         /* -1: it is not begun */
+  ZbText waiting; /* what could not be written yet */
+} ZbAppend;
+/* Writes what waits, and then a record; what fails, or comes before the file is begun, waits for the next call. False
+ * with a message, in which `name` is the file's. */
+bool zb_append(ZbAppend *f, const char *name, const char *record, size_t n, ZbErr *err);
+void zb_append_close(ZbAppend *f); /* tries once more */
+
 /* ---- temporaries (tmp.c) ---- */
 /* Makes and locks a file or a folder that nobody has, NAME.MACHINE-RANDOM.tmp beside `path`. Returns a descriptor,
  * which holds the lock, and in *tmp the name, to be freed; -1 with errno. */

@@ -14,7 +14,6 @@ libexec_a_SOURCES = \
   runtime/exec/facts.h \
   runtime/exec/health.c \
   runtime/exec/health.h \
-  runtime/exec/log/append.c \
   runtime/exec/log/events.c \
   runtime/exec/log/lines.c \
   runtime/exec/log/log.c \

@@ -22,7 +22,7 @@
 
 struct ZxEvents {
   ZxLogOptions o;
-  ZxAppend to;       /* begun with the first event */
+  ZbAppend to;       /* begun with the first event */
   ZbText path;       /* of it */
   ZbText event, sum; /* what is being made: an Event in its record, and its Summary */
   uint32_t crc[256];
@@ -59,7 +59,7 @@ static bool write_record(ZxEvents *e, ZbErr *err) {
   put_le(s + 8, masked_crc(e->crc, s, 8), 4);
   put_le(tail, masked_crc(e->crc, s + HEAD, n), 4);
   zb_text_put(&e->event, tail, TAIL);
-  return zx_append(&e->to, e->path.s, e->event.s, e->event.len, err);
+  return zb_append(&e->to, e->path.s, e->event.s, e->event.len, err);
 }
 
 /* ---- protocol buffers ---- */
@@ -243,7 +243,7 @@ bool zx_events_eval(ZxEvents *e, const ZxEvalMetrics *m, ZbErr *err) {
 
 void zx_events_close(ZxEvents *e) {
   if (!e) return;
-  zx_append_close(&e->to);
+  zb_append_close(&e->to);
   zb_text_free(&e->path);
   zb_text_free(&e->event);
   zb_text_free(&e->sum);

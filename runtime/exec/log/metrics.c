@@ -14,7 +14,7 @@
 struct ZxMetricsFile {
   char *name;     /* for messages */
   char *path;     /* the same, links resolved */
-  ZxAppend to;    /* begun with the first line */
+  ZbAppend to;    /* begun with the first line */
   int64_t before; /* as ZxLogOptions has it */
   ZbText line;
 };
@@ -101,7 +101,7 @@ static bool begin_lines(ZxMetricsFile *l, ZbErr *err) {
 
 void zx_metrics_close(ZxMetricsFile *l) {
   if (!l) return;
-  zx_append_close(&l->to);
+  zb_append_close(&l->to);
   zb_text_free(&l->line);
   free(l->name);
   free(l->path);
@@ -111,7 +111,7 @@ void zx_metrics_close(ZxMetricsFile *l) {
 /* ---- lines ---- */
 static bool put_text(ZxMetricsFile *l, ZbErr *err) {
   bool begun = begin_lines(l, err);
-  return zx_append(&l->to, l->name, l->line.s, l->line.len, err) && begun;
+  return zb_append(&l->to, l->name, l->line.s, l->line.len, err) && begun;
 }
 
 /* JSON has no NaN or infinity: a loss that went that way is null. */

@@ -47,16 +47,6 @@ void zx_lines_erase(ZxLines *l);
 bool zx_lines_end(ZxLines *l, ZbErr *err);
 void zx_lines_close(ZxLines *l);
 
-/* A file that only grows: append.c. */
-typedef struct {
-  int fd;         /* -1: it is not begun */
-  ZbText waiting; /* what could not be written yet */
-} ZxAppend;
-/* Writes what waits, and then a record; what fails, or comes before the file is begun, waits for the next call.
- * `name` is for messages. */
-bool zx_append(ZxAppend *f, const char *name, const char *record, size_t n, ZbErr *err);
-void zx_append_close(ZxAppend *f); /* tries once more */
-
 /* metrics.jsonl in the folder `dir`, which is there. */
 typedef struct ZxMetricsFile ZxMetricsFile;
 ZxMetricsFile *zx_metrics_open(const char *dir, int64_t before, ZbErr *err);

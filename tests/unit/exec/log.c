@@ -273,23 +273,23 @@ Test(log, a_full_disk_for_a_while) {
   cr_redirect_stdout();
   char text[1 << 16], first[1 << 15];
   int ends[2];
-  ZxAppend f = {0};
+  ZbAppend f = {0};
   cr_assert(pipe2(ends, O_NONBLOCK) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
   f.fd = ends[1];
   memset(text, 'x', sizeof text);
-  cr_assert(zx_append(&f, "f", "a", 1, &err), "%s", err.text);
-  cr_expect(!zx_append(&f, "f", text, 10000, &err));
+  cr_assert(zb_append(&f, "f", "a", 1, &err), "%s", err.text);
+  cr_expect(!zb_append(&f, "f", text, 10000, &err));
   cr_expect(err.passing, "%s", err.text);
-  cr_expect(!zx_append(&f, "f", "b", 1, &err));
+  cr_expect(!zb_append(&f, "f", "b", 1, &err));
   ssize_t n = 0;
   for (int tries = 0; tries < 10 && n < 10002; tries++) {
     ssize_t got = read(ends[0], first + n, sizeof first - (size_t)n);
     n += got > 0 ? got : 0;
-    zx_append(&f, "f", "", 0, &err);
+    zb_append(&f, "f", "", 0, &err);
   }
   cr_expect_eq(n, 10002);
   cr_expect(first[0] == 'a' && first[1] == 'x' && first[10000] == 'x' && first[10001] == 'b');
-  zx_append_close(&f);
+  zb_append_close(&f);
   close(ends[0]);
 }
 

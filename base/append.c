@@ -1,12 +1,12 @@
-/* A file of a log that only grows. What a full disk does not take waits, and goes before what comes next. */
-#include "runtime/exec/log/sinks.h"
+/* A file that only grows, as a log does. See base.h. */
+#include "base/base.h"
 
 #include <errno.h>
 #include <unistd.h>
 
 enum { MOST_WAITING = 16 << 20 /* bytes; a record that comes after so many is left out */ };
 
-bool zx_append(ZxAppend *f, const char *name, const char *record, size_t n, ZbErr *err) {
+bool zb_append(ZbAppend *f, const char *name, const char *record, size_t n, ZbErr *err) {
   ZbText *t = &f->waiting;
   if (t->len < MOST_WAITING) zb_text_put(t, record, n);
   if (f->fd < 0) return false;
@@ -22,8 +22,8 @@ bool zx_append(ZxAppend *f, const char *name, const char *record, size_t n, ZbEr
   return ok;
 }
 
-void zx_append_close(ZxAppend *f) {
-  if (f->fd >= 0 && f->waiting.len) zx_append(f, "", "", 0, NULL);
+void zb_append_close(ZbAppend *f) {
+  if (f->fd >= 0 && f->waiting.len) zb_append(f, "", "", 0, NULL);
   if (f->fd >= 0) close(f->fd);
   zb_text_free(&f->waiting);
 }
