@@ -1,9 +1,11 @@
 /* See interp.h. */
 #include "tests/unit/compiler/grad/interp.h"
 
+#include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
+#include "compiler/compiler.h"
 #include "graph/ragged.h"
 #include "kernels/kernels.h"
 
@@ -239,4 +241,17 @@ double interp_check(Interp *m, int per_param) {
     }
   }
   return worst;
+}
+
+ZgGraph *interp_compile(ZbArena *a, const char *text) {
+  ZlSources *sources = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, sources);
+  ZcOptions opt = {0};
+  ZlProgram *p = zl_load_text(a, sources, d, "test.zug", text, strlen(text), NULL);
+  ZgGraph *g = p && !zl_errors(d) ? zc_compile(a, sources, d, p, &opt) : NULL;
+  ZbText t = {0};
+  zl_print_text(d, &t);
+  cr_assert(g, "%s\n%s", text, t.s);
+  zb_text_free(&t);
+  return g;
 }

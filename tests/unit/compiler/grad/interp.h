@@ -18,6 +18,8 @@ typedef struct {
   double loss, num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES], aux;
 } Interp;
 
+/* Compiles the text of a model, which must be right. */
+ZgGraph *interp_compile(ZbArena *a, const char *text);
 /* `data` is the size of every data axis. Parameters and inputs are random and away from special points; ids
  * are valid, some -1 where the axis is not the table of a position. */
 Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed);

@@ -14,16 +14,7 @@ typedef struct {
 
 static Played load(const char *text, int64_t data) {
   ZbArena *a = zb_arena_new();
-  ZlSources *sources = zl_sources_new(a);
-  ZlDiags *d = zl_diags_new(a, sources);
-  ZcOptions opt = {0};
-  ZlProgram *p = zl_load_text(a, sources, d, "test.zug", text, strlen(text), NULL);
-  ZgGraph *g = p && !zl_errors(d) ? zc_compile(a, sources, d, p, &opt) : NULL;
-  ZbText t = {0};
-  zl_print_text(d, &t);
-  cr_assert(g, "%s\n%s", text, t.s);
-  zb_text_free(&t);
-  return (Played){a, interp_new(g, a, data, 3)};
+  return (Played){a, interp_new(interp_compile(a, text), a, data, 3)};
 }
 
 /* ---- functions of an element: closed forms ----------------------------------------------------------------- */

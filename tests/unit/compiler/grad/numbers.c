@@ -17,21 +17,12 @@ typedef struct {
 /* `body` in a model of the inputs x, n and i, and of a parameter w; `y` is its output. Data axes have 3. */
 static Played play(const char *body) {
   ZbArena *a = zb_arena_new();
-  ZlSources *sources = zl_sources_new(a);
-  ZlDiags *d = zl_diags_new(a, sources);
   const char *text = zb_printf(a,
                                "model M {\n  axis batch, s, a = 8, b = 4, v = 5, k = 2, slot\n"
                                "  input x: real[batch, s, a, b]\n  input i: index(v)[batch, s]\n"
                                "  param w[a, b] ~ normal(1)\n%s\n  loss y * cos(y) per known(i)\n}\n",
                                body);
-  ZcOptions opt = {0};
-  ZlProgram *p = zl_load_text(a, sources, d, "test.zug", text, strlen(text), NULL);
-  ZgGraph *g = p && !zl_errors(d) ? zc_compile(a, sources, d, p, &opt) : NULL;
-  ZbText t = {0};
-  zl_print_text(d, &t);
-  cr_assert(g, "%s\n%s", text, t.s);
-  zb_text_free(&t);
-  Interp *m = interp_new(g, a, 3, 7);
+  Interp *m = interp_new(interp_compile(a, text), a, 3, 7);
   double error = interp_check(m, 20);
   cr_expect(error < GRADIENT, "%s: the gradient is off by %g", body, error);
   interp_run(m, false);

@@ -417,17 +417,7 @@ static bool note_random(const ZkEnv *env, const ZkCall *c, ZbErr *err) {
   return true;
 }
 Test(devices, prepares_pieces) {
-  static const char text[] = "use std.nn as nn\n"
-                             "model Drops {\n"
-                             "  axis batch, seq, embed = 8, vocab = 12\n"
-                             "  input tokens: index(vocab)[batch, seq]\n"
-                             "  input targets: index(vocab)[batch, seq]\n"
-                             "  param wte[vocab, embed] ~ normal(0.5)\n"
-                             "  x = nn.dropout(lookup(wte, tokens), p = 0.3)\n"
-                             "  y = attend[seq, embed](x, x, x, mask = causal)\n"
-                             "  loss xent[vocab](dot[embed](y, wte), targets) per known(targets)\n"
-                             "}\n";
-  Model m = job_model(NULL, text, NULL);
+  Model m = job_model(NULL, job_drops, NULL);
   device = zx_device_cpu;
   device.prepare = note_random;
   Job j = job_of(&m, "bind batch = 2, seq = 8 micro 2 optimizer sgd(lr = 1)",

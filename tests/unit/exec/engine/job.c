@@ -14,6 +14,17 @@ const char job_line[] = "model Line {\n"
                         "  loss dot[b](y, y) per samples()\n"
                         "}\n";
 
+const char job_drops[] = "use std.nn as nn\n"
+                         "model Drops {\n"
+                         "  axis batch, seq, embed = 8, vocab = 12\n"
+                         "  input tokens: index(vocab)[batch, seq]\n"
+                         "  input targets: index(vocab)[batch, seq]\n"
+                         "  param wte[vocab, embed] ~ normal(0.5)\n"
+                         "  x = nn.dropout(lookup(wte, tokens), p = 0.3)\n"
+                         "  y = attend[seq, embed](x, x, x, mask = causal)\n"
+                         "  loss xent[vocab](dot[embed](y, wte), targets) per known(targets)\n"
+                         "}\n";
+
 Model job_model(const char *file, const char *text, const char *options) {
   char path[512];
   if (!file) return model_open("test", text, options);

@@ -16,6 +16,8 @@ Model job_model(const char *file, const char *text, const char *options);
 /* x is read, so that only w has a gradient: of 4 samples a micro-batch three products, of 256, 32 and 256
  * FLOPs. */
 extern const char job_line[];
+/* Dropout along a sequence that attention reads. */
+extern const char job_drops[];
 
 enum { JOB_STEPS = 8, JOB_RECORDS = 64 };
 typedef struct Job Job;

@@ -304,17 +304,7 @@ Test(layouts, many) {
 
 /* Dropout along an axis that is split zigzag: a rank has two pieces of it, each with its own positions. */
 Test(layouts, pieces) {
-  static const char text[] = "use std.nn as nn\n"
-                             "model Drops {\n"
-                             "  axis batch, seq, embed = 8, vocab = 12\n"
-                             "  input tokens: index(vocab)[batch, seq]\n"
-                             "  input targets: index(vocab)[batch, seq]\n"
-                             "  param wte[vocab, embed] ~ normal(0.5)\n"
-                             "  x = nn.dropout(lookup(wte, tokens), p = 0.3)\n"
-                             "  y = attend[seq, embed](x, x, x, mask = causal)\n"
-                             "  loss xent[vocab](dot[embed](y, wte), targets) per known(targets)\n"
-                             "}\n";
-  alike(&(Alike){NULL, text, NULL, .saves = true, .tolerance = 1e-5, .base = SGD},
+  alike(&(Alike){NULL, job_drops, NULL, .saves = true, .tolerance = 1e-5, .base = SGD},
         NAMES("", "mesh context = 2 split seq over context zigzag",
               "mesh context = 4 split seq over context contiguous"));
 }
