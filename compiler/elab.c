@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define LOSS_WITHOUT_NAME "main"
-
 /* ---- messages ------------------------------------------------------------------------------------------ */
 static bool main_file(const Elab *e, ZlSpan s) { return s.file < 0 || s.file == e->prog->files[0]->id; }
 
@@ -464,14 +462,14 @@ static void sum_into(Elab *e, ZlSpan span, Val v, ZgOp sink, uint32_t loss) {
 
 /* Two losses of one name could not be told apart in what is reported of them. */
 static bool loss_named(Elab *e, const ZlStmt *s) {
-  const char *name = s->loss.name.s ? s->loss.name.s : LOSS_WITHOUT_NAME;
+  const char *name = s->loss.name.s ? s->loss.name.s : ZG_LOSS_WITHOUT_NAME;
   for (uint32_t k = 0; k < e->nlosses; k++) {
-    const char *other = e->loss[k].name.s ? e->loss[k].name.s : LOSS_WITHOUT_NAME;
+    const char *other = e->loss[k].name.s ? e->loss[k].name.s : ZG_LOSS_WITHOUT_NAME;
     if (strcmp(name, other) != 0) continue;
     ZlDiag *d =
         complain(e, ZL_Z0009, s->loss.name.s ? s->loss.name.span : s->span, "a second loss `%s`", name);
     zl_also(d, e->loss[k].name.s ? e->loss[k].name.span : e->loss[k].num, "the first");
-    if (!s->loss.name.s) zl_note(d, "a loss without a name is called `%s`", LOSS_WITHOUT_NAME);
+    if (!s->loss.name.s) zl_note(d, "a loss without a name is called `%s`", ZG_LOSS_WITHOUT_NAME);
     zl_help(d, "name it: `loss %s2 = ... per ...`", name);
     return false;
   }
@@ -489,7 +487,7 @@ static void do_loss(Elab *e, const ZlStmt *s) {
   e->loss[k].num = s->loss.num->span;
   e->loss[k].den = s->loss.den->span;
   e->loss[k].name = s->loss.name;
-  zg_loss_add(e->g, s->loss.name.s ? s->loss.name.s : LOSS_WITHOUT_NAME, place_at(e, s->loss.num->span));
+  zg_loss_add(e->g, s->loss.name.s ? s->loss.name.s : ZG_LOSS_WITHOUT_NAME, place_at(e, s->loss.num->span));
   if (zl_errors(e->diags) != e->errors) return; /* stand-ins are of no use to it */
   sum_into(e, s->loss.num->span, num, ZG_OP_LOSS_NUM, k);
   ZlSpan culprit;

@@ -30,6 +30,28 @@ bool zg_axis_is_looked_up(const ZgGraph *g, uint32_t axis) {
   return false;
 }
 
+bool zg_has_aux(const ZgGraph *g) {
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t k = 0; k < g->segments[s].nforward; k++)
+      if (g->segments[s].nodes[k].op == ZG_OP_AUX) return true;
+  return false;
+}
+
+static bool is_nothing(const ZgSegment *s, uint32_t value) {
+  const ZgNode *n = &s->nodes[s->values[value].node];
+  while (n->op == ZG_OP_SUM || n->op == ZG_OP_BROADCAST) n = &s->nodes[s->values[n->in[0]].node];
+  return n->op == ZG_OP_FILL && n->num[0] == 0;
+}
+
+bool zg_has_loss(const ZgGraph *g) {
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    for (uint32_t k = 0; k < g->segments[i].nforward; k++) {
+      const ZgNode *n = &g->segments[i].nodes[k];
+      if (n->op == ZG_OP_LOSS_NUM && n->opt[0] == 0) return !is_nothing(&g->segments[i], n->in[0]);
+    }
+  return false;
+}
+
 uint32_t zg_axis_add(ZgGraph *g, const char *name, int64_t size) {
   ZB_ASSERT(zg_axis_find(g, name) == ZG_NONE && size >= 0 && g->naxes < ZG_MAX_GRAPH_AXES);
   ZgAxis a = {zb_strdup(g->arena, name), size};

@@ -203,6 +203,11 @@ uint32_t zg_tag_add(ZgGraph *g, const char *tag); /* finds or adds; ZG_NONE when
 void zg_loss_add(ZgGraph *g, const char *name, uint32_t loc); /* copies the name */
 /* How many losses there are. Loss k has one loss_num and one loss_den with opt[0] = k. */
 static inline uint32_t zg_losses(const ZgGraph *g) { return g->nlosses ? g->nlosses : 1; }
+#define ZG_LOSS_WITHOUT_NAME "main" /* what reports call it */
+/* Says whether `aux` adds terms to the losses. */
+bool zg_has_aux(const ZgGraph *g);
+/* Says whether the first loss is one: it is the constant 0 in a model of `aux` terms alone. */
+bool zg_has_loss(const ZgGraph *g);
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
 void zg_foreign_add(ZgGraph *g, ZgForeign f); /* these three copy the texts */
 void zg_config_add(ZgGraph *g, const char *map, const char *key, const char *value);

@@ -79,6 +79,33 @@ awk -F'[:,]' '{ if ($2 > last) print; if ($2 > last) last = $2 }' later/metrics.
 sed -n '1,40p' c/metrics.jsonl >early.jsonl
 refuses 'have no step in common' zlog compare early.jsonl later.jsonl
 
+# What a loss is made of: each part by itself, where both runs say it; files of before have the loss alone.
+parts() { # DIR AUX: a run whose loss has the parts main, 1, and aux, AUX from step 2 on
+  mkdir -p "$1"
+  for s in 1 2 3; do
+    aux=0.5
+    [ $s -gt 1 ] && aux=$2
+    printf '{"step":%d,"steps":3,"loss":1.5,"grad_norm":1,"lr":0.1,"loss_main":1,"loss_aux":%s}\n' $s "$aux"
+  done >"$1/metrics.jsonl"
+  printf '{"step":3,"steps":3,"eval_batches":2,"eval_loss":2,"eval_loss_main":1.75,"eval_loss_aux":0.25,"eval_best_loss":2}\n' >>"$1/metrics.jsonl"
+}
+parts p 0.5 && parts q 0.25 && parts r null
+sed 's/,"\(eval_\)*loss_main.*/}/' p/metrics.jsonl >before.jsonl
+ok zlog compare p p
+says '^loss_main: the same in all 3 steps' && says '^loss_aux: the same in all 3 steps'
+zlog compare p q >out.txt
+[ $? -eq 1 ] || fail "code of runs whose parts differ"
+says '^loss: the same' && says '^loss_main: the same' && says '^loss_aux:$' && says 'they part at  *step 2 .* 0.5 and 0.25'
+ok zlog compare p before.jsonl
+! grep loss_ out.txt || fail "a part that one of them does not have"
+ok zlog plot p q -o parts.svg --y loss_aux
+[ "$(grep -c '<circle' parts.svg)" -eq 2 ] || fail "not a circle for each evaluation of a part"
+refuses 'before.jsonl has no loss_aux that can be drawn' zlog plot before.jsonl -o x.svg --y loss_aux
+ok zlog tail r -n 2 --once
+says '^step 3/3  loss 1.5000 \(main 1.0000, aux -\)  grad 1  ' && says '^eval 3/3  loss 2.0000 \(main 1.7500, aux 0.2500\)$'
+ok zlog tail before.jsonl -n 1 --once
+says '^eval 3/3  loss 2.0000$'
+
 # ---- what is drawn and said, to the last stroke: as tests/zlog has it ----
 mkdir -p drawn/one 'drawn/a name that is longer than there is room for'
 cat >drawn/one/metrics.jsonl <<'END'

@@ -19,12 +19,18 @@ static bool is_likelihood(const ZgGraph *g) {
   return any;
 }
 
-_Static_assert(ZX_MOST_PARTS >= ZG_MAX_LOSSES, "a line has room for all losses");
+_Static_assert(ZX_MOST_PARTS > ZG_MAX_LOSSES,
+               "a line has room for all losses, and for what is added to them");
 
-uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight, ZxLossPart *out) {
-  for (uint32_t k = 0; k < p->graph->nlosses; k++)
-    out[k] = (ZxLossPart){p->graph->losses[k].name, sum[k] / weight[k]};
-  return p->graph->nlosses;
+uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight, double aux,
+                       ZxLossPart *out) {
+  const ZgGraph *g = p->graph;
+  uint32_t n = 0;
+  bool added = zg_has_aux(g) && zg_has_loss(g);
+  for (uint32_t k = 0; k < g->nlosses; k++) out[n++] = (ZxLossPart){g->losses[k].name, sum[k] / weight[k]};
+  if (added && !n) out[n++] = (ZxLossPart){ZG_LOSS_WITHOUT_NAME, *sum / *weight};
+  if (added) out[n++] = (ZxLossPart){"aux", aux}; /* a word of the language: no loss is called that */
+  return n;
 }
 
 bool zx_eval_open(ZxEval *v, ZxEngine *e, const ZpPlan *p, const char *data, int64_t batches, ZbErr *err) {
@@ -66,14 +72,15 @@ bool zx_eval_run(ZxEval *v, int64_t step, int64_t steps, ZxEvalMetrics *out, ZbE
     for (uint32_t k = 0; k < n; k++) sum[k] += s.loss_sum[k], weight[k] += s.weight[k];
     aux += s.aux;
   }
+  aux /= (double)v->batches;
   *out = (ZxEvalMetrics){.step = step,
                          .steps = steps,
                          .batches = v->batches,
-                         .loss = zx_loss(n, sum, weight) + aux / (double)v->batches,
+                         .loss = zx_loss(n, sum, weight) + aux,
                          .perplexity = v->likelihood ? exp(sum[0] / weight[0]) : -1,
                          .tokens = weight[0],
                          .ms = 1e3 * (zb_now() - from)};
-  out->nparts = zx_loss_parts(v->plan, sum, weight, out->part);
+  out->nparts = zx_loss_parts(v->plan, sum, weight, aux, out->part);
   if (isfinite(out->loss) && (v->best_step < 0 || out->loss < v->best)) {
     v->best = out->loss;
     v->best_step = step;

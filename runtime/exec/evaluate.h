@@ -20,8 +20,9 @@ typedef struct {
   int64_t best_step; /* after which it was; -1: there is none */
 } ZxEval;
 
-/* What each loss with a name makes up of the loss of a step, or of an evaluation, for a line about it. */
-uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight, ZxLossPart *out);
+/* Lists what each loss and the `aux` terms make up of the loss of a step, or of an evaluation, for a line
+ * about it. Returns how many these are: none of one loss without a name, to which nothing is added. */
+uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight, double aux, ZxLossPart *out);
 /* `data`: how messages call them; batches 0: as many as they have. Reads all that evaluations will, so that
  * what is wrong with it is known before anything is trained. False, on this rank, with what is. */
 bool zx_eval_open(ZxEval *v, ZxEngine *e, const ZpPlan *p, const char *data, int64_t batches, ZbErr *err);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* What says first why runs part: another rate comes before another loss. */
 static const char *const keys[ZV_KEYS] = {"loss", "grad_norm", "lr"};
@@ -56,6 +57,41 @@ static void print_run(const ZvRun *r, const char *name) {
   printf("\n");
 }
 
+/* One number of two runs; false: it differs. */
+static bool print_key(const ZvRun r[2], const char *name, int key, double tolerance) {
+  Found f = compare(&r[0], &r[1], key, tolerance);
+  if (!f.first.a) {
+    printf("%s: the same in all %" PRIu64 " steps that both have", name, f.both);
+    if (tolerance > 0) printf(", within %g of itself (at most %.2g)", tolerance, f.most.by);
+    printf("\n");
+    return true;
+  }
+  printf("%s:\n", name);
+  print_pair("they part at", &f.first, key);
+  print_pair("furthest apart at", &f.most, key);
+  print_pair("the last of both", &f.last, key);
+  return false;
+}
+
+static bool has_part(const ZvRun *r, const char *name) {
+  for (size_t i = 0; i < r->nparts; i++)
+    if (!strcmp(r->part[i], name)) return true;
+  return false;
+}
+
+/* Compares what losses are made of, where both runs say it. Runs of before say nothing of it. */
+static bool compare_parts(const ZvOptions *o, ZbArena *a, const ZvRun r[2], bool *differs, ZbErr *err) {
+  for (size_t i = 0; i < r[0].nparts; i++) {
+    const char *name = zb_strdup(a, zb_show(r[0].part[i]));
+    ZvRun of[2];
+    if (!has_part(&r[1], r[0].part[i])) continue;
+    for (int k = 0; k < 2; k++)
+      if (!zv_run_read(a, o->dir[k], &r[0].part[i], 1, &of[k], err)) return false;
+    *differs |= !print_key(of, name, 0, o->tolerance);
+  }
+  return true;
+}
+
 ZvEnd zv_compare(const ZvOptions *o, ZbArena *a, ZbErr *err) {
   ZvRun r[2];
   bool differs = false;
@@ -63,23 +99,13 @@ ZvEnd zv_compare(const ZvOptions *o, ZbArena *a, ZbErr *err) {
     if (!zv_run_read(a, o->dir[i], keys, ZV_KEYS, &r[i], err)) return ZV_FAILED;
   print_run(&r[0], "A");
   print_run(&r[1], "B");
+  if (!compare(&r[0], &r[1], 0, o->tolerance).both) {
+    zb_fail(err, NULL, "%s and %s have no step in common", zb_show(r[0].name), zb_show(r[1].name));
+    return ZV_FAILED;
+  }
   for (int key = 0; key < ZV_KEYS; key++) {
-    Found f = compare(&r[0], &r[1], key, o->tolerance);
-    if (!f.both) {
-      zb_fail(err, NULL, "%s and %s have no step in common", zb_show(r[0].name), zb_show(r[1].name));
-      return ZV_FAILED;
-    }
-    if (!f.first.a) {
-      printf("%s: the same in all %" PRIu64 " steps that both have", keys[key], f.both);
-      if (o->tolerance > 0) printf(", within %g of itself (at most %.2g)", o->tolerance, f.most.by);
-      printf("\n");
-      continue;
-    }
-    differs = true;
-    printf("%s:\n", keys[key]);
-    print_pair("they part at", &f.first, key);
-    print_pair("furthest apart at", &f.most, key);
-    print_pair("the last of both", &f.last, key);
+    differs |= !print_key(r, keys[key], key, o->tolerance);
+    if (key == 0 && !compare_parts(o, a, r, &differs, err)) return ZV_FAILED;
   }
   return differs ? ZV_DIFFERS : ZV_DONE;
 }

@@ -63,6 +63,11 @@ cJSON *zv_next(ZvLines *l, ZbErr *err) {
   return NULL;
 }
 
+const char *zv_part(const char *key, const char *loss) {
+  size_t n = strlen(loss);
+  return !strncmp(key, loss, n) && key[n] == '_' ? key + n + 1 : NULL;
+}
+
 bool zv_number(const ZvLines *l, const cJSON *o, const char *key, double *out, ZbErr *err) {
   const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, key);
   *out = cJSON_IsNumber(x) ? x->valuedouble : NAN;

@@ -27,6 +27,17 @@ static bool take_time(Reading *r, const ZvLines *l, const cJSON *o, const char *
   return true;
 }
 
+static void take_parts(Reading *r, ZvRun *run, const cJSON *o) {
+  size_t n = 0;
+  bool same = true;
+  for (const cJSON *x = o->child; x; x = x->next)
+    if (zv_part(x->string, "loss")) same &= n < run->nparts && !strcmp(run->part[n], x->string), n++;
+  if (same && n == run->nparts) return;
+  run->part = NULL, run->nparts = 0;
+  for (const cJSON *x = o->child; x; x = x->next)
+    if (zv_part(x->string, "loss")) ZB_PUSH(r->a, run->part, run->nparts, zb_strdup(r->a, x->string));
+}
+
 static bool take_line(Reading *r, ZvRun *run, const ZvLines *l, const cJSON *o, ZbErr *err) {
   ZvPoint p;
   double tokens, steps;
@@ -44,6 +55,7 @@ static bool take_line(Reading *r, ZvRun *run, const ZvLines *l, const cJSON *o, 
   r->tokens += tokens; /* NaN stays */
   if (!take_keys(r, l, o, "", &p, err)) return false;
   ZB_PUSH(r->a, run->step, run->nstep, p);
+  take_parts(r, run, o);
   return true;
 }
 

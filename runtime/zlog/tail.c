@@ -28,6 +28,23 @@ static void put(ZbText *t, const char *format, double x) {
 #pragma GCC diagnostic pop
 }
 
+/* " (main 3.1234, aux 0.0182)": what the loss is made of, where a run says it. */
+static bool put_parts(const ZvLines *l, const cJSON *o, const char *loss, ZbText *t, ZbErr *err) {
+  const char *name;
+  double value;
+  bool any = false;
+  for (const cJSON *x = o->child; x; x = x->next) {
+    if (!(name = zv_part(x->string, loss))) continue;
+    if (!zv_number(l, o, x->string, &value, err)) return false;
+    zb_text_add(t, "%s%s ", any ? ", " : " (", zb_show(name));
+    if (isnan(value)) zb_text_add(t, "-");
+    else zb_text_add(t, "%.4f", value);
+    any = true;
+  }
+  if (any) zb_text_add(t, ")");
+  return true;
+}
+
 static bool line_text(const ZvLines *l, const cJSON *o, ZbText *t, ZbErr *err) {
   bool eval = cJSON_HasObjectItem(o, "eval_batches");
   const char *const key[] = {"steps",        eval ? "eval_loss" : "loss",  "grad_norm",      "lr",
@@ -39,6 +56,7 @@ static bool line_text(const ZvLines *l, const cJSON *o, ZbText *t, ZbErr *err) {
               l->step);
   put(t, "/%.0f", x[0]);
   zb_text_add(t, "  loss %.4f", x[1]);
+  if (!put_parts(l, o, key[1], t, err)) return false;
   put(t, "  perplexity %.5g", x[6]);
   put(t, "  grad %.3g", x[2]);
   put(t, "  lr %.2e", x[3]);

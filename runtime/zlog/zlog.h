@@ -34,6 +34,8 @@ void zv_lines_close(ZvLines *l);
 cJSON *zv_next(ZvLines *l, ZbErr *err);
 /* A number of it: NaN for null, and where there is none. False with a message for anything else. */
 bool zv_number(const ZvLines *l, const cJSON *o, const char *key, double *out, ZbErr *err);
+/* Returns the name of the part of the number `loss` that `key` is: "aux" of "loss_aux"; NULL: it is none. */
+const char *zv_part(const char *key, const char *loss);
 
 /* ---- a run --------------------------------------------------------------------------------------------- */
 enum { ZV_KEYS = 3 };
@@ -46,7 +48,9 @@ typedef struct {
   const char *name;     /* as it was given */
   ZvPoint *step, *eval; /* eval: y of "eval_KEY" */
   size_t nstep, neval;
-  int64_t steps; /* that the run is to make; 0: not known */
+  int64_t steps;     /* that the run is to make; 0: not known */
+  const char **part; /* keys of what its loss is made of, as its last step has them; none: it does not say */
+  size_t nparts;
 } ZvRun;
 /* False with a message, which also has a run without steps. */
 bool zv_run_read(ZbArena *a, const char *dir, const char *const *keys, int nkeys, ZvRun *r, ZbErr *err);

@@ -145,6 +145,16 @@ differ noise-seed noise-other
 }
 END
 trained aux base again pipe
+# What it is made of is said in each layout, whatever stage a term is on; a model that adds nothing has a loss alone.
+for recipe in one $(awk '$1 == "recipe" { print $2 }' base.txt again.txt pipe.txt); do
+  sed -n 's/.*"loss":\([^,]*\),.*"loss_main":\([^,]*\),"loss_aux":\([^,}]*\).*/\1 \2 \3/p' "aux-$recipe/metrics.jsonl" >parts.txt
+  [ "$recipe" = one ] && cp parts.txt one.txt
+  paste -d ' ' parts.txt one.txt | awk '
+    function near(a, b) { d = a - b; return a > 0 && d <= 1e-5 * b && -d <= 1e-5 * b }
+    near($1, $2 + $3) && near($2, $5) && near($3, $6) { n++ }
+    END { exit n != 3 || NR != 3 }' || { cat parts.txt; fail "$recipe: parts that do not add up, or not those of one rank"; }
+done
+grep -q '"loss_' known-one/metrics.jsonl && fail "parts of a loss that has none"
 
 # ---- means under aux, used linearly: the same whatever a micro-batch is ----
 { head_of Means; cat <<'END'; } >means.zug

@@ -11,8 +11,8 @@
 
 #include "base/base.h"
 
-/* One of several losses, or one with a name: the share of `loss` that it makes up. */
-#define ZX_MOST_PARTS 16
+/* The share of `loss` that one of several losses, one with a name, or all `aux` terms together make up. */
+#define ZX_MOST_PARTS 17
 typedef struct {
   const char *name;
   double value; /* not finite: nothing of it was known */

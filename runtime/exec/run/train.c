@@ -129,7 +129,7 @@ static bool one_step(ZxRun *r, int64_t step) {
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
                  .planned_bytes = zx_engine_bytes(r->engine),
                  .used_bytes = s.used_bytes};
-  m.nparts = zx_loss_parts(r->plan, s.loss_sum, s.weight, m.part);
+  m.nparts = zx_loss_parts(r->plan, s.loss_sum, s.weight, s.aux, m.part);
   ZxClassMetrics c[MAX_CLASSES];
   double saves[ZX_SAVES_FLAGS];
   zx_stop_step(&r->stop, ms * 1e-3);

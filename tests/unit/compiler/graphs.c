@@ -74,3 +74,28 @@ Test(graphs, functions_of_constants) {
     done(&c);
   }
 }
+
+/* A run reports terms of `aux` apart, wherever they stand, and a loss beside them, if the model has one. */
+Test(graphs, what_a_model_is_trained_by) {
+  static const struct {
+    const char *body;
+    bool aux, loss;
+  } cases[] = {
+      {"loss x * w per x", false, true},
+      {"aux sum[a](w * w)  loss x * w per x", true, true},
+      {"repeat 2 as layer { param v[a] ~ normal(1)  aux sum[a](v * v) }  loss x * w per x", true, true},
+      {"aux sum[a](w * w)", true, false},
+      {"aux sum[a](w * w)  loss other = 0 * x * w per x", true, true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZbText text = {0};
+    zb_text_add(&text, "model M { axis batch, a = 2  input x: real[batch, a]  param w[a] ~ normal(1)  %s }",
+                cases[i].body);
+    Case c = load_text(text.s);
+    const ZgGraph *g = compile(&c);
+    cr_assert(g, "%s", messages(&c));
+    cr_expect(zg_has_aux(g) == cases[i].aux && zg_has_loss(g) == cases[i].loss, "%s: %d, %d", cases[i].body,
+              zg_has_aux(g), zg_has_loss(g));
+    zb_text_free(&text);
+    done(&c);
+  }
+}

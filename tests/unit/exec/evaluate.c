@@ -152,6 +152,50 @@ Test(evaluate, sums_of_batches) {
   cr_expect(m.best == 2 && m.best_step == 4);
 }
 
+/* Whoever adds `aux` terms sees the losses without them, and the terms without the losses; where nothing is
+ * added a loss without a name is said once, and so are terms that are added to nothing. Those of backward
+ * are none. */
+static ZgNode made_of[] = {{.op = ZG_OP_DOT}, {.op = ZG_OP_LOSS_NUM}, {.op = ZG_OP_AUX}};
+static ZgValue made = {.node = 0};
+static void has_parts(uint32_t named, ZgOp what, uint32_t nforward, const char *names) {
+  static const double sum[] = {6, 4}, weight[] = {2, 1};
+  ZxLossPart part[ZX_MOST_PARTS];
+  ZbText t = {0};
+  made_of[0].op = what;
+  graph.losses = losses, graph.nlosses = named;
+  parts[0] = (ZgSegment){.nodes = made_of, .nnodes = 3, .nforward = nforward, .values = &made, .nvalues = 1};
+  uint32_t n = zx_loss_parts(&plan, sum, weight, 0.5, part);
+  zb_text_add(&t, "%s", "");
+  for (uint32_t i = 0; i < n; i++) zb_text_add(&t, "%s %g ", part[i].name, part[i].value);
+  cr_expect_str_eq(t.s, names, "%s", t.s);
+  zb_text_free(&t);
+}
+
+Test(evaluate, what_a_loss_is_made_of) {
+  has_parts(0, ZG_OP_DOT, 3, "main 3 aux 0.5 ");
+  has_parts(0, ZG_OP_DOT, 2, "");
+  has_parts(0, ZG_OP_FILL, 3, "");
+  has_parts(2, ZG_OP_DOT, 2, "main 3 other 4 ");
+  has_parts(2, ZG_OP_DOT, 3, "main 3 other 4 aux 0.5 ");
+  double sums[ZG_MAX_LOSSES] = {0};
+  ZgLoss many[ZG_MAX_LOSSES];
+  for (int i = 0; i < ZG_MAX_LOSSES; i++) many[i].name = "one";
+  ZxLossPart part[ZX_MOST_PARTS];
+  graph.losses = many, graph.nlosses = ZG_MAX_LOSSES;
+  cr_expect_eq(zx_loss_parts(&plan, sums, sums, 0, part), ZG_MAX_LOSSES + 1);
+}
+
+/* An evaluation says it, too: the mean of what its batches added. */
+Test(evaluate, aux_by_itself) {
+  static const double one[][5] = {{6, 1, 2, 1, 0.5}, {2, 5, 2, 3, 0.25}};
+  parts[1] = (ZgSegment){.nodes = made_of, .nnodes = 3, .nforward = 3, .values = &made, .nvalues = 1};
+  ZxEngine e = engine();
+  ZxEval v = {.engine = &e, .plan = &plan, .batches = 2, .best_step = -1};
+  ZxEvalMetrics m = runs(&v, 3, one);
+  cr_expect(m.nparts == 2 && !strcmp(m.part[0].name, "main") && !strcmp(m.part[1].name, "aux"));
+  cr_expect(m.part[0].value == 2 && m.part[1].value == 0.375 && m.loss == 2.375);
+}
+
 static bool cannot_finish(const ZkEnv *e, ZbErr *why) {
   return (void)e, zb_fail(why, NULL, "the device is gone");
 }

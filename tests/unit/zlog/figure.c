@@ -40,6 +40,35 @@ Test(run, what_a_line_takes) {
   zb_arena_free(a);
 }
 
+/* What a loss is made of is what the latest step says, in its order; files of before say nothing. */
+Test(run, what_a_loss_is_made_of) {
+  static const char *const texts[] = {
+      "{\"step\":1,\"loss\":4,\"tokens\":2}\n", "{\"step\":1,\"loss\":4,\"losses\":1,\"eval_loss_x\":1}\n",
+      "{\"step\":1,\"loss\":4,\"loss_main\":1,\"loss_aux\":null}\n{\"step\":1,\"eval_batches\":1,\"eval_loss_"
+      "z\":1}\n",
+      "{\"step\":1,\"loss\":4}\n{\"step\":2,\"loss\":4,\"loss_b\":1,\"loss_a\":2,\"lr\":1}\n",
+      "{\"step\":1,\"loss\":4,\"loss_b\":1,\"loss_a\":2}\n{\"step\":2,\"loss\":4,\"loss_b\":1}\n"};
+  static const char *const want[] = {"", "", "loss_main loss_aux ", "loss_b loss_a ", "loss_b "};
+  static const char *const keys[] = {"loss"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char path[] = "/tmp/zug-run-XXXXXX";
+    int fd = mkstemp(path);
+    ZbArena *a = zb_arena_new();
+    ZbText t = {0};
+    ZvRun r;
+    ZbErr err;
+    cr_assert(fd >= 0 && write(fd, texts[i], strlen(texts[i])) == (ssize_t)strlen(texts[i]));
+    cr_assert(zv_run_read(a, path, keys, 1, &r, &err), "%s", err.text);
+    zb_text_add(&t, "%s", "");
+    for (size_t k = 0; k < r.nparts; k++) zb_text_add(&t, "%s ", r.part[k]);
+    cr_expect_str_eq(t.s, want[i], "%zu: %s", i, t.s);
+    zb_text_free(&t);
+    zb_arena_free(a);
+    close(fd);
+    unlink(path);
+  }
+}
+
 /* A disk that gives no more is no end of the run. */
 Test(run, what_cannot_be_read) {
   static const char *const keys[] = {"loss"};
