@@ -98,6 +98,20 @@ printf '{"l":%s' "[$deep" >deep.jsonl
 refuses 'deep.jsonl:1: .*lists within lists, too deep' zdata pack deep.jsonl -o x.bin
 printf 'a\nb\n' >bad.jsonl
 refuses 'nothing to pack: all 2 lines are bad, the first: bad.jsonl:1: ' zdata pack bad.jsonl -o x.bin --skip-bad
+# A field that is called otherwise: which there are, and how one is taken.
+printf '{"id":1,"content":"abc"}\n{"content":"d"}\n' >other.jsonl
+refuses "other.jsonl:1: no text of the field 'text': it has no such field" zdata pack other.jsonl -o x.bin
+says "help: --field content: it has 'id', 'content' \(text\)\$"
+refuses 'nothing to pack: all 2 lines are bad' zdata pack other.jsonl -o x.bin --skip-bad
+says 'help: --field content: '
+ok zdata pack other.jsonl -o corpus.bin --field content
+holds abcd
+printf '{"text":["a"],"body":"x"}\n' >other.jsonl
+refuses 'the field is no text' zdata tokenizer other.jsonl --vocab 300 -o x.json
+says "help: --field body: it has 'text', 'body' \(text\)\$"
+printf '{"messages":[]}\n' >other.jsonl
+refuses 'no such field' zdata pack other.jsonl -o x.bin
+says "help: --field NAME .*'messages'\$"
 printf '{"text":""}\n' >empty.jsonl
 refuses 'nothing to pack: 1 files, all empty' zdata pack empty.jsonl -o x.bin
 

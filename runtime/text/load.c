@@ -1,6 +1,12 @@
 /* A tokenizer.json becomes a tokenizer. */
 #include "runtime/text/json.h"
 
+#include <unistd.h>
+
+/* How to come to one, of transformers, which reads what other programs have. */
+static const char convert[] = "give tokenizer.json instead, which lies beside it or is made by transformers: "
+                              "AutoTokenizer.from_pretrained(DIR, use_fast=True).save_pretrained(OUT)";
+
 /* Ids of added tokens, and what their texts are looked for as. */
 static bool index_added(ZtTokenizer *t, ZbErr *err) {
   uint32_t size = t->size;
@@ -31,6 +37,8 @@ static bool index_added(ZtTokenizer *t, ZbErr *err) {
 
 static bool read_all(ZtTokenizer *t, const cJSON *root, ZbErr *err) {
   if (!cJSON_IsObject(root)) return zb_fail(err, NULL, "it is no JSON object");
+  if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(root, "model")))
+    return zb_fail(err, convert, "it has no `model`"); /* vocab.json, tokenizer_config.json, ... */
   if (!zt_model_read(t, root, err) || !zt_normalizers_read(t, root, err) ||
       !zt_pretokenizers_read(t, root, err) || !zt_decoders_read(t, root, err) || !zt_added_read(t, root, err))
     return false;
@@ -50,9 +58,39 @@ static bool has_nul(const char *json, size_t n) {
   return memchr(json, 0, n) != NULL;
 }
 
+/* The head of a SentencePiece model: its first piece (field 1), of that the text (1) and the score (2). */
+static bool is_sentencepiece(const char *s, size_t n) {
+  size_t at = 1;
+  if (n < 8 || s[0] != 10) return false;
+  while (at < n && at < 6 && (uint8_t)s[at] & 0x80) at++; /* the piece's length */
+  if (++at + 2 > n || s[at] != 10) return false;
+  size_t text = (uint8_t)s[at + 1];
+  return text < 0x80 && at + 2 + text < n && s[at + 2 + text] == 0x15;
+}
+
+/* The head of a file of ranks, as Llama 3's tokenizer.model is one: bytes in base64, a blank, 0. */
+static bool is_ranks(const char *s, size_t n) {
+  static const char base64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
+  size_t word = 0;
+  while (word < n && s[word] && strchr(base64, s[word])) word++;
+  return word && word % 4 == 0 && word + 3 <= n &&
+         (!memcmp(s + word, " 0\n", 3) || !memcmp(s + word, " 0\r", 3));
+}
+
+/* Tokenizers of other formats, which are taken for one of this where both are called alike. */
+static const char *other_format(const char *s, size_t n) {
+  return is_sentencepiece(s, n) ? "a SentencePiece model"
+         : is_ranks(s, n)       ? "a list of tiktoken's ranks"
+                                : NULL;
+}
+
 static cJSON *parse(const char *json, size_t n, ZbErr *err) {
   if (n > ZT_FILE_LIMIT) {
     zb_fail(err, NULL, "it has %zu bytes; at most %d are read", n, ZT_FILE_LIMIT);
+    return NULL;
+  }
+  if (other_format(json, n)) {
+    zb_fail(err, convert, "it is %s; a tokenizer.json is read", other_format(json, n));
     return NULL;
   }
   if (has_nul(json, n)) {
@@ -91,8 +129,10 @@ ZtTokenizer *zt_read(const char *json, size_t n, const char *name, ZbErr *err) {
 ZtTokenizer *zt_load(const char *path, ZbErr *err) {
   ZbArena *a = zb_arena_new();
   size_t n;
+  const char *given = path;
   path = zb_file_of(a, path, "tokenizer.json");
   char *json = zb_read_file(a, path, ZT_FILE_LIMIT, &n, err);
+  if (!json && path != given && access(path, F_OK) != 0) snprintf(err->help, sizeof err->help, "%s", convert);
   ZtTokenizer *t = json ? zt_read(json, n, path, err) : NULL;
   zb_arena_free(a);
   return t;

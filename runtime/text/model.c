@@ -153,7 +153,6 @@ static bool read_wordpiece(ZtTokenizer *t, const cJSON *model, ZbErr *err) {
 
 bool zt_model_read(ZtTokenizer *t, const cJSON *root, ZbErr *err) {
   const cJSON *model = zt_json(root, "model");
-  if (!cJSON_IsObject(model)) return zb_fail(err, NULL, "it has no `model`");
   const char *type = NULL;
   ZtModel *m = &t->model;
   if (!zt_json_text(t, "model", model, "type", ZT_MAY, &type, err)) return false;

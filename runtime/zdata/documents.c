@@ -101,13 +101,27 @@ static bool text_piece(ZdReader *r, ZdPiece *p, ZbErr *err) {
 }
 
 /* ---- JSON lines ---- */
-static bool bad_line(ZdReader *r, const char *why, ZbErr *err) {
+/* Names the fields of a file's first line, for there the option is at fault; later the line is. s NULL: it
+ * is not there. */
+static void help_line(const ZdReader *r, const char *s, size_t n, char *help, size_t size) {
+  ZbText list = {0}, text = {0};
+  bool first = !r->counts.documents || r->line == 1;
+  if (!s || !first || !zd_json_names(s, n, &list, &text))
+    snprintf(help, size, "%s", r->skip_bad ? "" : "--skip-bad leaves such lines out and counts them");
+  else if (text.len) snprintf(help, size, "--field %s: it has %s", zb_show_n(text.s, text.len), list.s);
+  else snprintf(help, size, "--field NAME takes one with a text; it has %s", list.len ? list.s : "none");
+  zb_text_free(&list);
+  zb_text_free(&text);
+}
+
+static bool bad_line(ZdReader *r, const char *s, size_t n, const char *why, ZbErr *err) {
   ZbErr e;
-  zb_fail(&e, "--skip-bad leaves such lines out and counts them",
-          "%s:%" PRIu64 ": no text of the field '%s': %s", zd_bytes_name(r->b), r->line, zb_show(r->field),
-          why);
-  if (!r->skip_bad) *err = e;
-  else if (!r->counts.bad++) r->counts.first_bad = e;
+  char help[sizeof e.help];
+  if (r->skip_bad && r->counts.bad++) return true; /* the first is said */
+  help_line(r, s, n, help, sizeof help);
+  zb_fail(&e, help, "%s:%" PRIu64 ": no text of the field '%s': %s", zd_bytes_name(r->b), r->line,
+          zb_show(r->field), why);
+  *(r->skip_bad ? &r->counts.first_bad : err) = e;
   return r->skip_bad;
 }
 
@@ -148,13 +162,13 @@ static bool next_document(ZdReader *r, ZbErr *err) {
     if (!next_line(r, &s, &n, err)) return false;
     if (!s) return true;
     if (n > ZD_LINE) {
-      if (!bad_line(r, "the line is longer than 64 MiB", err)) return false;
+      if (!bad_line(r, NULL, 0, "the line is longer than 64 MiB", err)) return false;
       continue;
     }
     if (r->line == 1 && n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) s += 3, n -= 3;
     if (all_blank(s, n)) continue;
     if (!zd_json_field(s, n, r->field, &r->text, &r->counts.replaced, &why)) {
-      if (!bad_line(r, why, err)) return false;
+      if (!bad_line(r, s, n, why, err)) return false;
     } else if (!r->text.len) r->counts.empty++;
     else return r->doc = r->text.s, r->doc_n = r->text.len, true;
   }

@@ -179,6 +179,35 @@ static bool member(Json *j, const char *field, ZbText *name, ZbText *text, bool 
   return string(j);
 }
 
+bool zd_json_names(const char *line, size_t n, ZbText *list, ZbText *text) {
+  enum { MOST = 8, SHOWN = 40 };
+  Json j = {.s = line, .end = line + n};
+  ZbText name = {0};
+  bool ok = next_is(&j, '{');
+  list->len = text->len = 0;
+  zb_text_add(list, "%s", "");
+  zb_text_add(text, "%s", "");
+  if (ok && !next_is(&j, '}'))
+    for (int i = 0; ok; i++) {
+      name.len = 0;
+      j.out = &name;
+      ok = next_is(&j, '"') && string(&j) && next_is(&j, ':');
+      j.out = NULL;
+      blanks(&j);
+      bool is_text = ok && j.s < j.end && *j.s == '"';
+      const char *shown = zb_show_n(name.s ? name.s : "", name.len < SHOWN ? name.len : SHOWN);
+      if (is_text && name.len && !text->len) zb_text_put(text, name.s, name.len);
+      if (ok && i < MOST) zb_text_add(list, "%s'%s'%s", i ? ", " : "", shown, is_text ? " (text)" : "");
+      if (ok && i == MOST) zb_text_add(list, ", ...");
+      ok = ok && value(&j);
+      if (ok && next_is(&j, '}')) break;
+      ok = ok && next_is(&j, ',');
+    }
+  blanks(&j);
+  zb_text_free(&name);
+  return ok && j.s == j.end;
+}
+
 bool zd_json_field(const char *line, size_t n, const char *field, ZbText *text, uint64_t *replaced,
                    const char **why) {
   Json j = {.s = line, .end = line + n};

@@ -170,8 +170,8 @@ static bool finish(Pack *k, ZbErr *err) {
   uint64_t tokens = zd_sink_tokens(k->sink), documents = zd_sink_documents(k->sink);
   if (!tokens) {
     if (c->first_bad.text[0])
-      return zb_fail(err, NULL, "nothing to pack: all %" PRIu64 " lines are bad, the first: %s", c->bad,
-                     c->first_bad.text);
+      return zb_fail(err, c->first_bad.help, "nothing to pack: all %" PRIu64 " lines are bad, the first: %s",
+                     c->bad, c->first_bad.text);
     return zb_fail(err, k->fs.skipped ? "only text is taken from folders; name other files themselves" : NULL,
                    "nothing to pack: %zu files, all empty", k->fs.n);
   }

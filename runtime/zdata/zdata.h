@@ -79,6 +79,10 @@ const char *zd_bytes_name(const ZdBytes *b);
 bool zd_json_field(const char *line, size_t n, const char *field, ZbText *text, uint64_t *replaced,
                    const char **why);
 
+/* Lists the names of the object's fields, in quotes, with those marked that are texts; `text` is the first
+ * of these, "": there is none. False: the line is no JSON object. */
+bool zd_json_names(const char *line, size_t n, ZbText *list, ZbText *text);
+
 /* ---- documents (documents.c) --------------------------------------------------------------------------- */
 /* A text file is a document, and so is a line of JSON. A document comes in pieces, so that memory does not
  * grow with it: one of more than ZD_PIECE bytes is cut after a line, if there is one. A line of JSON is held

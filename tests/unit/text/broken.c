@@ -1,6 +1,7 @@
 /* A tokenizer.json that is broken, or has what is not supported, is refused with what it is. */
 #include "tests/unit/text/files.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define BPE(rest)                                                                                            \
@@ -10,6 +11,7 @@
 #define IN "{\"type\": \"Sequence\", \"normalizers\": ["
 #define OUT "]}"
 #define TWICE(x) x x
+#define FOUR(x) x x x x
 
 static const struct {
   const char *json, *says;
@@ -134,6 +136,46 @@ Test(broken, refused) {
               err.text);
     zt_free(t);
   }
+}
+
+/* Tokenizers of other programs are said to be that, with how to come to what is read. Files that only begin
+ * alike are not taken for one. */
+Test(broken, of_other_programs) {
+  static const struct {
+    const char *text, *says;
+  } cases[] = {{"\n\016\n\005<unk>\025", "it is a SentencePiece model"},
+               {"\n\205\001\n\174" FOUR(FOUR("abcdefg")) "abcdefghijkl\025", "it is a SentencePiece model"},
+               {"IQ== 0\nIg== 1\n", "it is a list of tiktoken's ranks"},
+               {"IQ== 0\r\nIg== 1\r\n", "it is a list of tiktoken's ranks"},
+               {"{\"a\": 0, \"b\": 1}", "it has no `model`"},
+               {"{\"model\": 3}", "it has no `model`"},
+               {"\n\016\n\005<unk>\024", NULL},
+               {"\n\016\n\177<unk>\025", NULL},
+               {"\n\016\n", NULL},
+               {"\n\377\377\377\377\377\377\377\377", NULL},
+               {"IQ= 0\n", NULL},
+               {"IQ== 1\n", NULL},
+               {"IQ== 0", NULL},
+               {" x 0\n", NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZbErr err = {0};
+    size_t n = strlen(cases[i].text);
+    char *text = malloc(n); /* of just as many bytes */
+    cr_assert(text);
+    memcpy(text, cases[i].text, n);
+    cr_expect(!zt_read(text, n, "tokenizer.model", &err));
+    cr_expect(strstr(err.text, cases[i].says ? cases[i].says : "it is not JSON"), "%zu: %s", i, err.text);
+    cr_expect_eq(!cases[i].says, !strstr(err.help, "tokenizer.json"), "%zu: %s", i, err.help);
+    free(text);
+  }
+}
+
+/* A folder without one says so, too. */
+Test(broken, no_file_in_a_folder) {
+  ZbErr err = {0};
+  cr_expect(!zt_load("/proc/self/fdinfo", &err));
+  cr_expect(strstr(err.text, "fdinfo/tokenizer.json") && strstr(err.help, "transformers"), "%s; %s", err.text,
+            err.help);
 }
 
 Test(broken, no_file) {

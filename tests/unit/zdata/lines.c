@@ -73,6 +73,39 @@ Test(lines, field) {
   zb_text_free(&text);
 }
 
+/* A line has other fields than was asked for: their names as they may be shown, and the first text. */
+Test(lines, names) {
+  static const struct {
+    const char *line, *list, *text;
+  } cases[] = {
+      {"{\"content\":\"abc\",\"id\":1}", "'content' (text), 'id'", "content"},
+      {" { \"id\" : [\"a\", {}] , \"\\u0062\" : \"x\" } ", "'id', 'b' (text)", "b"},
+      {"{\"\\u001b[1m\":\"x\"}", "'\\x1b[1m' (text)", "\033[1m"},
+      {"{\"\":\"x\",\"n\":null}", "'' (text), 'n'", ""},
+      {"{}", "", ""},
+      {"{\"0123456789012345678901234567890123456789x\":1}", "'0123456789012345678901234567890123456789'", ""},
+      {"{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":\"x\"}",
+       "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', ...", "j"},
+      {"{\"a\":\"x\"", NULL, NULL},
+      {"{\"a\":\"x\"} x", NULL, NULL},
+      {"{\"a\":\"x\",}", NULL, NULL},
+      {"{\"a\"}", NULL, NULL},
+      {"[1]", NULL, NULL},
+      {"", NULL, NULL},
+  };
+  ZbText list = {0}, text = {0};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *line = cases[i].line;
+    bool ok = zd_json_names(line, strlen(line), &list, &text);
+    cr_expect_eq(ok, cases[i].list != NULL, "%s", line);
+    if (ok && cases[i].list)
+      cr_expect(!strcmp(list.s, cases[i].list) && !strcmp(text.s, cases[i].text), "%s: %s; %s", line, list.s,
+                text.s);
+  }
+  zb_text_free(&list);
+  zb_text_free(&text);
+}
+
 /* Lists within lists, as deep as may be. */
 Test(lines, deep) {
   for (int n = 999; n <= 1001; n++) {
