@@ -256,4 +256,12 @@ const char *zl_torch_word(const char *word);
 /* The same of a keyword; a format, whose `%s` is the function's name. */
 const char *zl_torch_keyword(const char *word);
 
+/* ---- elsewhere.c --------------------------------------------------------------------------------------- */
+/* Returns the directives in which a recipe says what other frameworks call `word` (`learning_rate`,
+ * `weight-decay`); NULL: nothing is known of it. */
+const char *zl_said_elsewhere(const char *word);
+/* Says whether `word` is `row` of such a list, which is in lower case with underscores, or would be with
+ * hyphens or in upper case. */
+bool zl_same_word(const char *row, const char *word);
+
 #endif

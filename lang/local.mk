@@ -6,6 +6,8 @@ liblang_a_SOURCES = \
   lang/ast.c \
   lang/cluster.c \
   lang/diag.c \
+  lang/elsewhere.c \
+  lang/elsewhere.def \
   lang/form.c \
   lang/format.c \
   lang/name.c \

@@ -106,23 +106,6 @@ const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key) {
   return NULL;
 }
 
-/* Settings as other programs call them; NULL: none of these. */
-static const char *elsewhere(const char *key) {
-  static const char *const said[][2] = {
-      {"betas", "they are `b1 = 0.9, b2 = 0.95`"},
-      {"beta", "they are `b1 = 0.9, b2 = 0.95`; of `sgd` and `muon` it is `momentum`"},
-      {"beta1", "it is `b1`"},
-      {"beta2", "it is `b2`"},
-      {"learning_rate", "it is `lr`"},
-      {"epsilon", "it is `eps`"},
-      {"weight_decay",
-       "it stands behind the parenthesis: `optimizer adamw(lr = 3e-4) decay 0.1 except norm, bias`"},
-      {"nesterov", "`muon` has it (`nesterov = on`), and no other optimizer"}};
-  for (size_t i = 0; i < sizeof said / sizeof *said; i++)
-    if (!strcmp(key, said[i][0])) return said[i][1];
-  return NULL;
-}
-
 /* Every setting given is one of the optimizer's, once, and in range. */
 static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Setting *table,
                         const char *const *names, uint32_t n) {
@@ -141,7 +124,7 @@ static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Sett
       ZlNames all = {0};
       for (uint32_t j = 0; j < n; j++) ZB_PUSH(a, all.at, all.n, ((ZlName){names[j], ZL_NOWHERE}));
       zl_note(g, "it has %s", zl_names_text(a, all));
-      if (elsewhere(kw->key.s)) zl_help(g, "%s", elsewhere(kw->key.s));
+      if (zl_said_elsewhere(kw->key.s)) zl_help(g, "write, say, `%s`", zl_said_elsewhere(kw->key.s));
       else zl_help_nearest(g, kw->key.s, names, n);
       ok = false;
     } else if (given(o, kw->key.s) != kw && table[k].range != AXIS) {

@@ -256,12 +256,16 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   bool name = has(e, "a name");
   bool equals = e->n == 1 && has(e, "'='"), after_operand = has(e, "'+'");
   const char *elsewhere = from_elsewhere(ps, e);
+  const char *said = ps->body == RECIPE && ps->body_depth && has(e, "mesh") && t->kind == IDENT
+                         ? zl_said_elsewhere(t->name.s)
+                         : NULL;
   summarise(e);
   ZlDiag *g = zl_report(ps->diags, ZL_Z0001, t->span, "unexpected %s", found_text(ps));
   zl_label(g, "%s", expected_text(ps, e));
   bool next = t->first &&
               (starts_statement(t->kind) || starts_directive(t->kind)); /* the line before is unfinished */
   if (elsewhere) zl_help(g, "%s", elsewhere);
+  else if (said) zl_help(g, "write, say, `%s`", said);
   else if (t->kind == AXIS && ps->parens) zl_help(g, "axes stand in brackets: `mean[a](x)`");
   else if (is_word(t->kind) && name && !next)
     zl_help(g, "%s is a word of the language and cannot be a name", found_text(ps));

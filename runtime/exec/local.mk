@@ -6,6 +6,7 @@ libexec_a_SOURCES = \
   runtime/exec/calibrate/kernels.c \
   runtime/exec/calibrate/links.c \
   runtime/exec/calibrate/trials.c \
+  runtime/exec/elsewhere.def \
   runtime/exec/epochs.c \
   runtime/exec/epochs.h \
   runtime/exec/evaluate.c \

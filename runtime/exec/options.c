@@ -1,4 +1,5 @@
 /* zrun's options: what they are, reading them, and what of them ranks compare. */
+#include "lang/lang.h"
 #include "runtime/exec/options.h"
 
 #include <errno.h>
@@ -111,6 +112,24 @@ static bool interval(const char *text, ZxOptions *o) {
   o->ckpt_steps = 0;
   o->ckpt_seconds = 0;
   return number(text, 1, &o->ckpt_steps) || duration(text, &o->ckpt_seconds);
+}
+
+/* An option of other frameworks: which one it is here, or how the recipe says it. */
+static void help_elsewhere(const char *option, ZbErr *err) {
+  static const struct {
+    const char *word, *help;
+  } rows[] = {
+#define OPTION(word, help) {word, help},
+#include "runtime/exec/elsewhere.def"
+  };
+  char word[64];
+  size_t n = strcspn(option, "=");
+  if (strncmp(option, "--", 2) || n - 2 >= sizeof word) return;
+  snprintf(word, sizeof word, "%.*s", (int)n - 2, option + 2);
+  const char *recipe = zl_said_elsewhere(word);
+  if (recipe) snprintf(err->help, sizeof err->help, "the recipe says it: `%s`", recipe);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (zl_same_word(rows[i].word, word)) snprintf(err->help, sizeof err->help, "%s", rows[i].help);
 }
 
 /* What is added here is added to zx_option_facts. */
@@ -259,6 +278,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       break;
     default: /* help was asked for before */
       zb_option_failed(k, argv, list, &err);
+      if (k == '?' && !optopt) help_elsewhere(argv[optind - 1], &err);
       if (who) fprintf(stderr, "%s: %s%s%s\n", who, err.text, *err.help ? "; " : "", err.help);
       return false;
     }

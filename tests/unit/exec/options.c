@@ -1,4 +1,5 @@
 /* zrun's options: what they become, their limits, and what is said of each that is wrong. */
+#include "lang/lang.h"
 #include "runtime/exec/options.h"
 
 #include <criterion/criterion.h>
@@ -106,6 +107,51 @@ Test(options, what_is_said) {
                           "zrun: --debug: epilogues is on or off, not `none`\n"
                           "zrun: --debug: attend-piece is a whole number from 1 to 1048576, not `0`\n"
                           "zrun: at most 16 folders with -I\n");
+}
+
+/* Options of other frameworks lead to what says it here. None of them is one of ours, and what is to be
+ * given instead is. */
+Test(options, of_other_frameworks) {
+  static const struct {
+    const char *option, *help;
+  } cases[] = {
+      {"--lr", "the recipe says it: `optimizer adamw(lr = 3e-4)`"},
+      {"--learning-rate=0.1", "the recipe says it: `optimizer adamw(lr = 3e-4)`"},
+      {"--weight_decay", "the recipe says it: `optimizer adamw(lr = 3e-4) decay 0.1 except norm, bias`"},
+      {"--batch-size", "the recipe says it: `bind batch = 64`"},
+      {"--BF16", "the recipe says it: `precision compute bf16`"},
+      {"--epochs", "--steps K: how many optimizer steps; the run says how often that goes through the data"},
+      {"--max-steps", "--steps K"},
+      {"--random_seed", "--seed S"}};
+  ZbText want = {0};
+  cr_redirect_stderr();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char line[64];
+    snprintf(line, sizeof line, "train g --recipe r %s 0.1", cases[i].option);
+    cr_expect(!parse(line, "zrun"));
+    zb_text_add(&want, "zrun: unrecognized option '%s'; %s\n", cases[i].option, cases[i].help);
+  }
+  fflush(stderr);
+  cr_expect_stderr_eq_str(want.s);
+  zb_text_free(&want);
+}
+
+static const char *const elsewhere[][2] = {
+#define OPTION(word, help) {word, help},
+#include "runtime/exec/elsewhere.def"
+};
+Test(options, of_others_are_none_of_ours) {
+  for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+    const char *word = elsewhere[i][0], *help = elsewhere[i][1];
+    char name[64];
+    snprintf(name, sizeof name, "\n  --%s ", word);
+    for (char *c = name; *c; c++) *c = *c == '_' ? '-' : *c;
+    cr_expect(!strstr(zx_usage, name) && !zl_said_elsewhere(word), "%s", word);
+    for (size_t k = 0; k < i; k++) cr_expect(strcmp(word, elsewhere[k][0]), "%s is there twice", word);
+    if (strncmp(help, "--", 2)) continue;
+    snprintf(name, sizeof name, "\n  %.*s ", (int)strcspn(help, " ,:"), help);
+    cr_expect(strstr(zx_usage, name), "%s: %s", word, help);
+  }
 }
 
 Test(options, help) {

@@ -502,3 +502,24 @@ Test(cluster, units) {
   cr_expect_str_eq(k->levels[0].name.s, "node");
   done(&c);
 }
+
+/* A recipe takes what people are told to write instead of a word of another framework. */
+static const char *const elsewhere[][2] = {
+#define SAID(word, written) {word, written},
+#include "lang/elsewhere.def"
+};
+Test(recipe, said_elsewhere) {
+  for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+    char room[256];
+    snprintf(room, sizeof room, "recipe r { %s }", elsewhere[i][1]);
+    Case c = load(room);
+    recipe(&c, "r");
+    cr_expect_str_eq(messages(&c), "", "%s: %s", elsewhere[i][0], c.out.s);
+    for (size_t k = 0; k < i; k++)
+      cr_expect(strcmp(elsewhere[i][0], elsewhere[k][0]), "%s is there twice", elsewhere[i][0]);
+    done(&c);
+  }
+  cr_expect_str_eq(zl_said_elsewhere("Weight-Decay"), zl_said_elsewhere("weight_decay"));
+  cr_expect(!zl_said_elsewhere("weight_deca") && !zl_said_elsewhere("weight_decay2") &&
+            !zl_said_elsewhere(""));
+}
