@@ -497,6 +497,9 @@ typedef struct {
   double final;
 } ZpRate;
 double zp_rate(const ZpRate *r, int64_t step); /* of step 1, 2, ... */
+/* Says where a run of so many steps and the rate's own are at odds: it ends before the warm-up or before
+ * `until`, or goes on when the rate is 0. False: nowhere. */
+bool zp_rate_note(const ZpRate *r, int64_t steps, ZbText *out);
 
 typedef enum {
   ZP_ADAMW,

@@ -2,6 +2,7 @@
  * (Haegele et al. 2024); and the inverse square root (Vaswani et al. 2017). */
 #include "runtime/plan/plan.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 const char *const zp_anneal_text[ZP_ANNEALS] = {"constant", "linear", "cosine", "sqrt", "rsqrt"};
@@ -19,4 +20,22 @@ double zp_rate(const ZpRate *r, int64_t step) {
   if (r->anneal == ZP_RSQRT) return r->lr * sqrt((double)begin / (double)step);
   double part = step >= r->until ? 1 : (double)(step - begin) / (double)(r->until - begin);
   return r->lr * (r->final + (1 - r->final) * rest_of(r->anneal, part));
+}
+
+bool zp_rate_note(const ZpRate *r, int64_t steps, ZbText *out) {
+  bool falls = r->anneal != ZP_CONSTANT && r->anneal != ZP_RSQRT;
+  bool grows = r->warmup > steps, early = falls && r->until > steps,
+       idle = falls && r->until < steps && !r->final;
+  if (steps < 1 || !(grows || early || idle)) return false;
+  int64_t at = grows ? r->warmup : r->until;
+  zb_text_add(out, "the run has %" PRId64 " step%s, and the recipe says `%s = %" PRId64 "`: ", steps,
+              steps > 1 ? "s" : "", grows ? "warmup" : "until", at);
+  if (idle && !grows) zb_text_add(out, "from there on the learning rate is 0");
+  else
+    zb_text_add(out, "it ends while the learning rate %s, at %.2e of %.2e",
+                grows                           ? "grows"
+                : r->warmup + r->stable < steps ? "falls"
+                                                : "has not begun to fall",
+                zp_rate(r, steps), r->lr);
+  return true;
 }

@@ -5,6 +5,7 @@ need_mpi
 
 cat >recipes.zug <<'END'
 recipe one { optimizer adamw(lr = 0.01)   bind batch = 8, seq = 16   micro 2 }
+recipe late from one { optimizer adamw(lr = 0.01, warmup = 200) }
 recipe two from one { mesh data = 2   split batch over data }
 recipe long from one { bind batch = 64, seq = 16 } # a step takes some milliseconds
 END
@@ -33,6 +34,12 @@ same step env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 $no_mpi # srun -n 1
 mistake 'recipe two is for 2 ranks \(data = 2\); zrun was started alone' $no_mpi $run --recipe recipes.zug:two --steps 1
 says 'help: mpirun -np 2 zrun'
 mistake 'wrong value .x. for --steps' $MPIRUN -np 1 $no_mpi $run --steps x
+
+# Two places say how long a run is: where they are at odds it says so.
+ok $no_mpi $run --recipe recipes.zug:late --steps 1 --quiet
+says '^note: the run has 1 step, .*warmup = 200.*5.00e-05 of 1.00e-02$'
+ok $no_mpi $run --steps 1
+! grep '^note: the run has' out.txt || fail "a note without a reason"
 
 # ---- kept: it is killed, begins again where it was, and is told to stop ----
 run="zrun train gpt2.zsg --recipe recipes.zug:long --data text.bin"

@@ -42,8 +42,24 @@ static void tell_debug(const ZkDebug *d) {
     if (d->given >> n & 1) printf("debug: %s=%s\n", zk_debug_name(n), zk_debug_text(d, n, text));
 }
 
+/* Two places say how long a run is: the recipe's rate and --steps. */
+static void note_rates(const ZxRun *r) {
+  const char *said = "";
+  if (r->o.evaluates || r->before >= r->o.steps) return;
+  for (uint32_t i = 0; i < r->plan->noptimizers; i++) {
+    ZbText t = {0};
+    const ZpOptimizer *o = &r->plan->optimizers[i];
+    if (o->kind != ZP_UPDATE && zp_rate_note(&o->rate, r->o.steps, &t) && strcmp(t.s, said)) {
+      said = zb_strdup(r->a, t.s);
+      printf("note: %s\n", said);
+    }
+    zb_text_free(&t);
+  }
+}
+
 static void introduce(ZxRun *r) {
   if (r->rank) return;
+  note_rates(r);
   if (*r->o.device_note.text) printf("note: computing on the CPU, %s\n", r->o.device_note.text);
   if (r->o.quiet) return;
   const ZpPlan *p = r->plan;
