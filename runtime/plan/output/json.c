@@ -153,6 +153,23 @@ static void put_buckets(cJSON *o, const ZpPlan *p) {
   }
 }
 
+static void put_groups(cJSON *o, const ZpPlan *p) {
+  cJSON *list = cJSON_AddArrayToObject(o, "groups");
+  for (uint32_t i = 0; i < p->ngroups; i++) {
+    const ZpGroup *g = &p->groups[i];
+    cJSON *x = add_object(list);
+    uint64_t n = (uint64_t)zp_group_elements(p, i);
+    cJSON_AddStringToObject(x, "optimizer", zp_optimizer_text[p->optimizers[g->optimizer].kind]);
+    cJSON_AddNumberToObject(x, "rate", g->rate);
+    cJSON_AddNumberToObject(x, "decay", g->decay);
+    put_count(x, "elements", n);
+    put_count(x, "bytes", n * 4);
+    cJSON *names = cJSON_AddArrayToObject(x, "parameters");
+    for (uint32_t k = 0; k < p->graph->nparams; k++)
+      if (zp_in_group(p, k, i)) cJSON_AddItemToArray(names, cJSON_CreateString(p->graph->params[k].path));
+  }
+}
+
 static void put_kept(cJSON *o, const ZpPlan *p) {
   cJSON *list = cJSON_AddArrayToObject(o, "kept");
   ZbArena *a = zb_arena_new();
@@ -182,6 +199,7 @@ void zp_show_json(const ZpPlan *p, ZbText *out) {
   put_count(o, "beside_bytes", p->beside_bytes);
   put_count(o, "scratch_room", p->room);
   put_buckets(o, p);
+  put_groups(o, p);
   end(o, out);
   zb_arena_free(t.a);
 }

@@ -192,25 +192,49 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
   }
 }
 
-/* Elements that the groups update; nothing where all are updated alike, but for weight decay. */
+double zp_group_elements(const ZpPlan *p, uint32_t group) {
+  double n = 0;
+  for (uint32_t b = 0; b < p->nbuckets; b++) {
+    const ZpBucket *k = &p->buckets[b];
+    double times = k->segment == ZP_NONE ? 1 : p->graph->segments[k->segment].trip;
+    for (uint32_t s = 0; s < k->nslices && !k->frozen; s++) {
+      double x = k->slices[s].group == group ? times : 0;
+      for (int a = 0; a < k->slices[s].naxes; a++) x *= (double)k->slices[s].valid[a];
+      n += x;
+    }
+  }
+  return n;
+}
+
+bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group) {
+  return p->ngroups && !(p->frozen && p->frozen[param]) && p->group[param] == group;
+}
+
+/* "wte, layer.*.attn.wq, ..., 9 more" */
+static void put_members(const ZpPlan *p, uint32_t group, ZbText *out) {
+  enum { NAMES = 4 };
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->graph->nparams; i++) {
+    if (!zp_in_group(p, i, group)) continue;
+    if (n++ < NAMES) zb_text_add(out, "%s%s", n > 1 ? ", " : "", p->graph->params[i].path);
+  }
+  if (n > NAMES) zb_text_add(out, ", %u more", n - NAMES);
+}
+
+/* Lists what the groups update, and with which decay; nothing where all parameters are updated alike, without
+ * decay. */
 static void show_groups(const ZpPlan *p, ZbText *out) {
-  const ZlRecipe *r = p->recipe;
-  if (!r->nothers && !r->optimizer.nshares) return;
-  zb_text_add(out, "\noptimizer     rate     decay     parameters\n");
+  char text[24];
+  if (!p->ngroups || (p->ngroups == 1 && p->groups[0].rate == 1 && p->groups[0].decay == 0)) return;
+  zb_text_add(out, "\noptimizer     rate     decay     parameters          bytes  which\n");
   for (uint32_t i = 0; i < p->ngroups; i++) {
     const ZpGroup *g = &p->groups[i];
-    double n = 0;
-    for (uint32_t b = 0; b < p->nbuckets; b++) {
-      const ZpBucket *k = &p->buckets[b];
-      double times = k->segment == ZP_NONE ? 1 : p->graph->segments[k->segment].trip;
-      for (uint32_t s = 0; s < k->nslices && !k->frozen; s++) {
-        double x = k->slices[s].group == i ? times : 0;
-        for (int a = 0; a < k->slices[s].naxes; a++) x *= (double)k->slices[s].valid[a];
-        n += x;
-      }
-    }
-    zb_text_add(out, "%-9s x %-7.4g  %-8.4g  %.12g\n", zp_optimizer_text[p->optimizers[g->optimizer].kind],
-                g->rate, g->decay, n);
+    double n = zp_group_elements(p, i);
+    zb_text_add(out, "%-9s x %-7.4g  %-8.4g  %-13.12g  %11s  ",
+                zp_optimizer_text[p->optimizers[g->optimizer].kind], g->rate, g->decay, n,
+                zb_bytes(text, (uint64_t)n * 4));
+    put_members(p, i, out);
+    zb_text_add(out, "\n");
   }
 }
 

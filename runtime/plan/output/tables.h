@@ -17,6 +17,11 @@ double zp_idle(const ZpPlan *p, const ZpTimeline *t);
 /* What stages cost, each as a part of their mean; 0 if nothing does. */
 double zp_stage_cost(const ZpPlan *p, uint32_t stage);
 
+/* Counts the elements of a group of parameters, of all ranks and without padding; says whether a parameter
+ * is in it. */
+double zp_group_elements(const ZpPlan *p, uint32_t group);
+bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group);
+
 /* Instances of a stage that are iterations of one repeat, one after the other: st->insts[from .. from + n). */
 uint32_t zp_run_of(const ZpStage *st, uint32_t from);
 

@@ -1,6 +1,7 @@
 /* Optimizer groups: which parameters are updated by what, and what of that is proved. */
 #include "tests/unit/plan/models/faults.h"
 
+#include <cjson/cJSON.h>
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -49,6 +50,51 @@ Test(groups, which) {
   cr_expect_eq(q.p->noptimizers, 2);
   cr_expect(q.p->optimizers[0].states == 2 && q.p->optimizers[1].states == 1);
   plan_close(&q);
+  model_close(&m);
+}
+
+/* `zplan show` lists groups: each by its decay, with all its elements and some names; nothing where nothing
+ * tells parameters apart. As JSON every parameter is in one group. */
+static void shows(const Model *m, const char *recipe, const char *const *lines, size_t n) {
+  Plan q = plan_of(m->g, zb_printf(m->c.a, "%s%s", bind, recipe));
+  ZbText t = {0}, json = {0};
+  zp_show(q.p, &t);
+  const char *table = strstr(t.s, "\noptimizer     rate");
+  cr_expect_eq(table != NULL, n > 0, "%s:\n%s", recipe, t.s);
+  for (size_t i = 0; i < n && table; i++)
+    cr_expect(strstr(table, lines[i]), "no `%s` in:\n%s", lines[i], table);
+  zp_show_json(q.p, &json);
+  cJSON *o = cJSON_Parse(json.s);
+  const cJSON *group, *groups = cJSON_GetObjectItem(o, "groups");
+  double elements = 0;
+  int parameters = 0;
+  cJSON_ArrayForEach(group, groups) {
+    elements += cJSON_GetObjectItem(group, "elements")->valuedouble;
+    parameters += cJSON_GetArraySize(cJSON_GetObjectItem(group, "parameters"));
+    cr_expect_eq(cJSON_GetObjectItem(group, "bytes")->valuedouble,
+                 4 * cJSON_GetObjectItem(group, "elements")->valuedouble);
+  }
+  cr_expect(elements == q.p->trained && cJSON_GetArraySize(groups) == (int)q.p->ngroups, "%s: %g elements",
+            recipe, elements);
+  if (!q.p->frozen) cr_expect_eq(parameters, (int)m->g->nparams);
+  cJSON_Delete(o);
+  zb_text_free(&t);
+  zb_text_free(&json);
+  plan_close(&q);
+}
+
+Test(groups, shown) {
+  Model m = model_open("gpt2", NULL, sizes);
+  /* wte 32 x 16, wpe 16 x 16; a layer: 4 x 16 x 16 of attention, 2 x 16 x 64 of the MLP. */
+  shows(&m, "optimizer adamw(lr = 1) decay 0.1 except norm, bias",
+        (const char *const[]){"adamw     x 1        0.1       13056 ",
+                              " wte, wpe, layer.*.attn.wq, layer.*.attn.wk, 4 more\n",
+                              "adamw     x 1        0         "},
+        3);
+  shows(&m, "optimizer adamw(lr = 1) decay 0.1", (const char *const[]){"adamw     x 1        0.1 "}, 1);
+  shows(&m, "optimizer adamw(lr = 1)", NULL, 0);
+  shows(&m, "optimizer adamw(lr = 1) decay 0.1   optimizer sgd(lr = 1) for wpe   freeze wte",
+        (const char *const[]){"sgd       x 1        0         256 ", " 1.0 kB  wpe\n", "  layer.*."}, 3);
   model_close(&m);
 }
 
