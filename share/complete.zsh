@@ -1,16 +1,13 @@
 #compdef zc zplan zrun zdata zckpt zkeep zlog
 # Completion of Zug's programs in zsh, from what each says with --help: so it cannot lag behind.
-local program=${words[1]:t} help
-local -a options commands
-help=$($words[1] --help 2>/dev/null)
+local zug_words='
+@WORDS@
+'
+local -a all
+all=(${(fu)"$($words[1] --help 2>/dev/null | awk -v program=${words[1]:t} $zug_words)"})
 if [[ $words[CURRENT] == -* ]]; then
-  options=(${(fu)"$(print -r -- $help | grep -oE -- '(^|[^[:alnum:]_-])--?[A-Za-z][A-Za-z-]*' | grep -oE -- '-.*')"})
-  compadd -- $options
+  compadd -- ${(M)all:#-*}
 else
-  if (( CURRENT == 2 )); then
-    commands=(${(fu)"$({ print -r -- $help | grep -oE "(^|[^[:alnum:]])$program [a-z]+"
-      print -r -- $help | grep -oE '^  [a-z]+  ' } | grep -oE '[a-z]+ *$' | tr -d ' ')"})
-    compadd -- $commands
-  fi
+  (( CURRENT == 2 )) && compadd -- ${all:#-*}
   _files
 fi

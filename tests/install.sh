@@ -38,7 +38,7 @@ offers() { # WANTED WORD...
 if command -v bash >/dev/null; then
   PATH=$root/usr/bin:$PATH
   offers '--tokenizer --tokens' zdata pack x --tok
-  offers 'show sim search' zplan s
+  offers 'search show sim' zplan s
   offers 'verify' zckpt ver
   offers 'plot' zlog p
   offers 'dump' zc d

@@ -49,6 +49,7 @@ scenario_tests = \
   tests/cli/files.sh \
   tests/cli/fmt.sh \
   tests/cli/zc.sh \
+  tests/complete.sh \
   tests/editors.sh \
   tests/examples.sh \
   tests/format.sh \
