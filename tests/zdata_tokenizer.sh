@@ -13,6 +13,14 @@ says '^note: documents end with the token <.endoftext.>, 999$'
 zdata decode text.bin --tokenizer tokenizer.json | cmp - wanted || fail "another text comes back"
 [ $((2 * $(wc -c <text.bin))) -lt $((3 * $(wc -c <"$text"))) ] || fail "hardly fewer tokens than bytes" # u16
 
+# Its folder is as good as the file, to pack and to decode; one without it says which file it is.
+mkdir hf && cp tokenizer.json hf
+ok zdata pack "$text" --tokenizer hf -o again.bin
+cmp again.bin text.bin || fail "other tokens of the folder"
+zdata decode text.bin --tokenizer hf | cmp - wanted || fail "another text by the folder"
+mkdir hollow
+refuses 'cannot open hollow/tokenizer.json' zdata pack "$text" --tokenizer hollow -o x.bin
+
 # JSON lines, compressed; the token at the end.
 printf '{"body":"aab aab aab"}\n{"n":1}\n{"body":"aab"}\n' | gzip -c >docs.jsonl.gz
 ok zdata tokenizer docs.jsonl.gz --field body --skip-bad --vocab 259 --end '<end>' -o small.json

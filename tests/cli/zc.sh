@@ -163,6 +163,14 @@ config llama_tied llama3 'Llama3, 80,960 parameters; batch, seq, embed 64, kv 2,
 says '^weights hf config rope_scaling\.original_max_position_embeddings = 32$'
 config qwen3 qwen3 'Qwen3, 105,664 parameters; batch, seq, embed 64, kv 2, grp 2, hd 32, ffn 96, vocab 300'
 says '^weights hf layer\.\*\.attn\.wk\[embed: 1, kv: 2048, hd: 64\] = "model\.layers\.\*\.self_attn\.k_proj\.weight"\[64, 64\]$'
+# The folder means the same as the file in it.
+for folder in gpt2 qwen3; do
+  ok $zc "$ZUG_SRC/examples/$folder.zug" --config "$ZUG_SRC/tests/hf/$folder" -o of_folder.zsg
+  cmp of_folder.zsg $folder.zsg || fail "$folder: another graph of the folder"
+done
+mkdir empty_folder
+exits 1 $zc "$ZUG_SRC/examples/gpt2.zug" --config empty_folder -o of_folder.zsg
+says 'empty_folder/config.json'
 llama="$zc $ZUG_SRC/examples/llama3.zug -o cfg.zsg --config"
 exits 1 $llama "$ZUG_SRC/tests/hf/qwen3/config.json"
 says 'Z1008.: .*qwen3/config.json: `model_type` is "qwen3", model Llama3 needs "llama" or "mistral"$'

@@ -66,6 +66,35 @@ Test(data, wide_ids_and_unknown) {
   zx_data_close(d);
 }
 
+/* Before any step a model is asked for the largest id that is there, whatever vocabulary the file was
+ * packed with; `unknown` is none. */
+static void ids_fit(const ZxData *d, const char *field, int64_t limit, const char *refusal) {
+  err = (ZbErr){0};
+  bool ok = zx_data_check_ids(d, field, limit, &err);
+  cr_expect_eq(ok, !refusal, "%s of a model of %d: %s", field, (int)limit, err.text);
+  if (!ok && refusal) says(err, refusal);
+}
+
+Test(data, ids_that_a_model_lacks) {
+  uint16_t h[] = {0, 299, 65535, 7, 1};
+  uint8_t none[] = {0, 0, 0, 0, 0};
+  stream_file("h", ZX_DATA_U16, h, 5, 1000);
+  ZxData *d = zx_data_open(scratch("h"), &err);
+  cr_assert(d, "%s", err.text);
+  for (int i = 0; i < 2; i++) {
+    const char *field = i ? "targets" : "tokens";
+    ids_fit(d, field, 300, NULL);
+    ids_fit(d, field, 1 << 20, NULL);
+    ids_fit(d, field, 299, "is 299; the model knows 0 to 298");
+    ids_fit(d, field, 1, "is 299; the model knows 0 to 0");
+  }
+  ids_fit(d, "nothing", 1, NULL); /* that it lacks the field is said before */
+  zx_data_close(d);
+  d = stream("z", ZX_DATA_U8, none, 5);
+  ids_fit(d, "tokens", 1, NULL);
+  zx_data_close(d);
+}
+
 Test(data, the_largest_whole_number) {
   uint32_t w[] = {INT32_MAX, (uint32_t)INT32_MAX + 1, 0};
   int32_t out[2];
