@@ -9,6 +9,16 @@
 static const char *const colors[] = {"#0b6fb8", "#d95f02", "#1a9c6b", "#b5468f",
                                      "#7a5fc0", "#b08800", "#3aa6c9", "#6b6b6b"};
 enum { COLORS = sizeof colors / sizeof *colors };
+/* Lines and gaps that tell more curves apart than there are colors, in points of the picture; "": no gaps.
+ * Ends of lines are round, so that a gap looks smaller by their width, and a line longer. */
+static const char *const dashes[] = {"", "7 5", "0.5 4.5", "9 5 0.5 5"};
+enum { DASHES = sizeof dashes / sizeof *dashes };
+
+static void give_look(ZvCurve *c, size_t i) {
+  c->color = colors[i % COLORS];
+  c->dash = dashes[i / COLORS % DASHES];
+  c->mark = i / COLORS % 2 ? c->color : "#fff";
+}
 
 static double x_of(const ZvPoint *p, ZvX x) {
   return x == ZV_STEPS ? (double)p->step : x == ZV_TOKENS ? p->tokens : p->hours;
@@ -66,7 +76,7 @@ bool zv_figure(ZbArena *a, const ZvRun *runs, size_t n, ZvX x, const char *y, do
     if (x == ZV_TOKENS && !(fabs(runs[i].step[runs[i].nstep - 1].tokens) < most))
       return zb_fail(err, "leave --x out, which draws against steps",
                      "%s does not say how many tokens its steps take", zb_show(runs[i].name));
-    f->curve[i].color = colors[i % COLORS];
+    give_look(&f->curve[i], i);
     if (!curve(a, &runs[i], x, scale, by, log, &f->curve[i]))
       return zb_fail(err, "--y names a number of metrics.jsonl", "%s has no %s that can be drawn%s",
                      zb_show(runs[i].name), zb_show(y), log ? " on a log scale" : "");

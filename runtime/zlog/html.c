@@ -37,7 +37,7 @@ static void put_data(ZbText *t, const ZvFigure *f) {
     ZvXY *q;
     zb_text_add(t, "%s\n{\"name\":", i ? "," : "");
     put_string(t, c->name);
-    zb_text_add(t, ",\"color\":\"%s\"", c->color);
+    zb_text_add(t, ",\"color\":\"%s\",\"dash\":\"%s\",\"mark\":\"%s\"", c->color, c->dash, c->mark);
     size_t n = zv_thin(a, c->raw, c->n, COLUMNS, &q);
     put_points(t, "raw", q, n);
     put_points(t, "eval", c->eval, c->neval);

@@ -114,18 +114,23 @@ static void put_line(Drawing *d, const ZvXY *p, size_t n, const char *style) {
   zb_text_add(d->out, "\"/>\n");
 }
 
+/* ` stroke-dasharray="7 5"`; of a line without gaps nothing. */
+static const char *dash(const Drawing *d, const ZvCurve *c) {
+  return *c->dash ? zb_printf(d->a, " stroke-dasharray=\"%s\"", c->dash) : "";
+}
+
 static void put_curve(Drawing *d, const ZvCurve *c) {
   ZbText *t = d->out;
   zb_text_add(t, "<g stroke=\"%s\" fill=\"none\" stroke-linejoin=\"round\" stroke-linecap=\"round\">\n",
               c->color);
   if (d->f->smooth > 0) put_line(d, c->raw, c->n, "stroke-opacity=\"0.22\" stroke-width=\"1\"");
-  put_line(d, c->smooth, c->n, "stroke-width=\"1.8\"");
+  put_line(d, c->smooth, c->n, zb_printf(d->a, "stroke-width=\"1.8\"%s", dash(d, c)));
   zb_text_add(t, "</g>\n");
 }
 
 static void put_evals(Drawing *d, const ZvCurve *c) {
   if (!c->neval) return;
-  zb_text_add(d->out, "<g fill=\"#fff\" stroke=\"%s\" stroke-width=\"1.8\">\n", c->color);
+  zb_text_add(d->out, "<g fill=\"%s\" stroke=\"%s\" stroke-width=\"1.8\">\n", c->mark, c->color);
   for (size_t i = 0; i < c->neval; i++)
     zb_text_add(d->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.4\"/>\n", zv_place(&d->x, c->eval[i].x),
                 zv_place(&d->y, c->eval[i].y));
@@ -136,8 +141,8 @@ static void put_legend(Drawing *d) {
   for (size_t i = 0; i < d->f->n; i++) {
     double y = TOP + 12 + 22 * (double)i, x = d->right + 18;
     zb_text_add(d->out,
-                "<path d=\"M%.1f %.1fh20\" stroke=\"%s\" stroke-width=\"2.6\" stroke-linecap=\"round\"/>", x,
-                y - 4, d->f->curve[i].color);
+                "<path d=\"M%.1f %.1fh20\" stroke=\"%s\" stroke-width=\"2.6\" stroke-linecap=\"round\"%s/>",
+                x, y - 4, d->f->curve[i].color, dash(d, &d->f->curve[i]));
     zb_text_add(d->out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#2b3036\">", x + 28, y);
     put_name(d->out, d->f->curve[i].name);
     zb_text_add(d->out, "</text>\n");

@@ -62,6 +62,8 @@ typedef struct {
 } ZvXY;
 typedef struct {
   const char *name, *color;
+  const char *dash,
+      *mark; /* of its line, as SVG has dashes; what circles are filled with. 32 curves have 32 looks */
   ZvXY *raw, *smooth, *eval;
   size_t n, neval; /* n: of raw and of smooth */
 } ZvCurve;

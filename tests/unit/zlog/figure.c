@@ -40,7 +40,7 @@ Test(run, what_a_line_takes) {
   zb_arena_free(a);
 }
 
-/* What a loss is made of is what the latest step says, in its order; files of before say nothing. */
+/* The latest step says what a loss is made of, in its order; files of before say nothing. */
 Test(run, what_a_loss_is_made_of) {
   static const char *const texts[] = {
       "{\"step\":1,\"loss\":4,\"tokens\":2}\n", "{\"step\":1,\"loss\":4,\"losses\":1,\"eval_loss_x\":1}\n",
@@ -243,6 +243,61 @@ Test(curves, what_cannot_be_drawn) {
     cr_expect_eq(zv_figure(a, &none, 1, ZV_STEPS, "loss", 0, log, &f, &err), !log);
   }
   cr_expect(strstr(err.text, "r has no loss that can be drawn on a log scale"), "%s", err.text);
+  zb_arena_free(a);
+}
+
+/* The look of each of the lines that begin with `begin`: what is said of it but for where it is. */
+static size_t looks_of(ZbArena *a, const char *svg, const char *begin, const char *until,
+                       const char *const *from, char **look) {
+  size_t n = 0;
+  for (const char *s = svg; (s = strstr(s, begin)); n++) {
+    const char *stroke = strstr(s, from[0]), *more = strstr(stroke, from[1]), *end = strstr(more, until);
+    look[n] = zb_printf(a, "%.*s|%.*s", (int)(strcspn(stroke, ">\n")), stroke, (int)(end - more), more);
+    s = end;
+  }
+  return n;
+}
+
+static void all_differ(char **look, size_t n, size_t want, const char *where) {
+  cr_expect_eq(n, want, "%zu %s", n, where);
+  for (size_t i = 0; i < n; i++)
+    for (size_t k = 0; k < i; k++)
+      cr_expect(strcmp(look[i], look[k]), "%s %zu and %zu both look like %s", where, k, i, look[i]);
+}
+
+/* Each of many curves has a look of its own, the same in the plot and beside its name, in a picture and on a
+ * page. */
+Test(pictures, looks) {
+  enum { N = 32 };
+  ZbArena *a = zb_arena_new();
+  ZbErr err;
+  ZvPoint p[] = {{.step = 1, .y = {1}}, {.step = 2, .y = {2}}}, e[] = {{.step = 2, .y = {2}}};
+  ZvRun r[N];
+  ZvFigure f;
+  ZbText svg = {0}, html = {0};
+  char *look[N], *in_plot[N];
+  for (int i = 0; i < N; i++) r[i] = (ZvRun){.name = "run", .step = p, .nstep = 2, .eval = e, .neval = 1};
+  cr_assert(zv_figure(a, r, N, ZV_STEPS, "loss", 0.5, false, &f, &err), "%s", err.text);
+  zv_svg(&f, &svg);
+  size_t n = looks_of(a, strstr(svg.s, "<g clip-path"), "<g stroke=\"#", " d=\"M",
+                      (const char *const[]){"stroke=\"#", "stroke-width=\"1.8\""}, in_plot);
+  all_differ(in_plot, n, N, "curves");
+  n = looks_of(a, svg.s, "h20\" ", "/>", (const char *const[]){"stroke=\"#", "stroke-linecap"}, look);
+  all_differ(look, n, N, "names");
+  for (int i = 0; i < N; i++) {
+    const char *curve = strstr(in_plot[i], "dasharray"), *name = strstr(strchr(look[i], '|'), "dasharray");
+    cr_expect(!curve == !name && (!curve || !strcmp(curve, name)), "%s; %s", in_plot[i], look[i]);
+  }
+  zv_html(&f, &html);
+  n = 0;
+  for (const char *s = html.s; (s = strstr(s, "\"color\":")) && n < N; s++, n++)
+    look[n] = zb_printf(a, "%.*s", (int)(strstr(s, ",\"mark\"") - s), s);
+  all_differ(look, n, N, "curves of the page");
+  n = 0;
+  for (const char *s = html.s; (s = strstr(s, "stroke-dasharray=\"${r.dash}\"")); s++) n++;
+  cr_expect_eq(n, 2, "the page draws dashes in the plot and beside names");
+  zb_text_free(&svg);
+  zb_text_free(&html);
   zb_arena_free(a);
 }
 
