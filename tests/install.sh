@@ -23,6 +23,19 @@ for p in $programs; do
   groff -ww -man -Tascii "$page" >page.txt 2>warnings.txt && [ ! -s warnings.txt ] || { cat warnings.txt; fail "$p.1 is not well-formed"; }
 done
 
+# ---- documents: all that a user looks up, and every one that a program names ----
+docs=$root/usr/share/doc/zug
+for file in REFERENCE ERRORS OPS FORMAT DATA JSON README NEWS; do
+  [ -s "$docs/$file.md" ] || fail "no $file.md"
+done
+cmp "$docs/REFERENCE.md" "$ZUG_SRC/lang/REFERENCE.md" && cmp "$docs/ERRORS.md" "$ZUG_SRC/lang/ERRORS.md" || fail "other documents"
+for p in $programs; do
+  for file in $("$root/usr/bin/$p" --help | grep -oE '[A-Za-z_/]+\.md'); do
+    [ -s "$docs/${file##*/}" ] || fail "$p names $file, which is not installed"
+  done
+done
+grep -q 'share/doc/zug' "$docs/README.md" || fail "the README does not say where documents are"
+
 # ---- completion ----
 # completes WORD... : the lines of what bash offers for the last word
 completes() {
