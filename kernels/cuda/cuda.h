@@ -104,22 +104,25 @@ void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n);
 /* As zk_cpu_adamw, zk_cpu_sgd and zk_cpu_lion, all in one pass. Unless `squares` is NULL, g is also scaled by
  * min(1, most / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it.
  * Unless `lost` is NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite.
- * `clear` leaves g zero. Where one of n numbers, on the device, is not finite, nothing at all is done. */
+ * `clear` leaves g zero. Nothing at all is done where one of n numbers, on the device, is not finite, or where
+ * one of those that losses are divided by is negative, or all of them are 0. */
 typedef struct {
   const double *x;
   int n; /* may be 0 */
-} ZkIfFinite;
+  const double *divisor;
+  int ndivisors; /* may be 0 */
+} ZkIfSound;
 void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most, int64_t n, float *g,
-                   float *w, float *m, float *v, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
+                   float *w, float *m, float *v, uint16_t *w16, double *lost, bool clear, ZkIfSound sums);
 void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g,
-                 float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
+                 float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfSound sums);
 void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *squares, float most, int64_t n, float *g,
-                  float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
+                  float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfSound sums);
 /* As zk_cpu_update. */
 void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16,
-                    double *lost, ZkIfFinite sums);
-/* As zk_cpu_average, unless one of the sums is not finite. */
-void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a, ZkIfFinite sums);
+                    double *lost, ZkIfSound sums);
+/* As zk_cpu_average, unless the sums are not sound. */
+void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a, ZkIfSound sums);
 /* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */
 void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add);
 void zk_cuda_add_scalar(const ZkEnv *env, const float *x, double *sum); /* *sum += *x */

@@ -59,10 +59,15 @@ ZK_DEVICE void tell(double *lost, bool found) {
   if (found && lost) *lost = 1;
 }
 
-ZK_DEVICE bool all_finite(const ZkIfFinite &s) {
+ZK_DEVICE bool is_sound(const ZkIfSound &s) {
   for (int i = 0; i < s.n; i++)
     if (!(fabs(s.x[i]) <= 1.7976931348623157e308)) return false;
-  return true;
+  bool any = !s.ndivisors;
+  for (int i = 0; i < s.ndivisors; i++) {
+    if (s.divisor[i] < 0) return false;
+    any |= s.divisor[i] > 0;
+  }
+  return any;
 }
 
 typedef struct {
@@ -75,7 +80,7 @@ typedef struct {
   float b1, b2, decay, lr, rate, vscale, eps;
   double *lost;
   bool clear;
-  ZkIfFinite sums;
+  ZkIfSound sums;
 } Adam;
 
 /* With what this step has. */
@@ -101,7 +106,7 @@ ZK_DEVICE bool adam_one(const Adam &a, float scale, float g, float &w, float &m,
 static __global__ void __launch_bounds__(THREADS)
     adamw(const __grid_constant__ Adam adam, int64_t n, bool wide) {
   const Adam a = at_step(adam);
-  if (!all_finite(a.sums)) return;
+  if (!is_sound(a.sums)) return;
   float scale = scale_of(a.scale);
   bool lost = false;
   each<4>(
@@ -126,7 +131,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most,
                               int64_t n, float *g, float *w, float *m, float *v, uint16_t *w16, double *lost,
-                              bool clear, ZkIfFinite sums) {
+                              bool clear, ZkIfSound sums) {
   ZkCuda *cu = zk_cu(env);
   double bias1 = 1 - pow((double)p->b1, (double)p->step), bias2 = 1 - pow((double)p->b2, (double)p->step);
   Adam a = {
@@ -147,7 +152,7 @@ typedef struct {
   float b1, b2, decay, lr; /* of SGD b1 is the momentum */
   double *lost;
   bool clear;
-  ZkIfFinite sums;
+  ZkIfSound sums;
 } OneState;
 
 ZK_DEVICE void sgd_one(const OneState &s, float lr, float g, float &w, float &m) {
@@ -163,7 +168,7 @@ ZK_DEVICE void lion_one(const OneState &s, float lr, float g, float &w, float &m
 
 /* `one(lr, g, w, m)` updates an element by its scaled gradient. */
 template <typename One> ZK_DEVICE void update_all(const OneState &s, int64_t n, bool wide, const One &one) {
-  if (!all_finite(s.sums)) return;
+  if (!is_sound(s.sums)) return;
   float scale = scale_of(s.scale), lr = s.step_state ? s.step_state->of[s.which].lr * s.times : s.lr;
   bool lost = false;
   each<4>(
@@ -204,7 +209,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n,
                             float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear,
-                            ZkIfFinite sums) {
+                            ZkIfSound sums) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
   OneState s = {g,
@@ -227,7 +232,7 @@ extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squa
 
 extern "C" void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *squares, float most, int64_t n,
                              float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear,
-                             ZkIfFinite sums) {
+                             ZkIfSound sums) {
   ZkCuda *cu = zk_cu(env);
   OneState s = {g,
                 w,
@@ -260,10 +265,10 @@ ZK_DEVICE float apply(const ZkPointwiseOp &o, float a, float b, float c) {
 
 static __global__ void __launch_bounds__(THREADS)
     update(const __grid_constant__ ZkUpdate p, int64_t n, const float *g, float *w, uint16_t *w16,
-           double *lost, ZkIfFinite sums) {
+           double *lost, ZkIfSound sums) {
   float reg[2 + ZK_UPDATE_OPS];
   bool found = false;
-  if (!all_finite(sums)) return;
+  if (!is_sound(sums)) return;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
     reg[0] = w[i], reg[1] = g[i];
     for (int k = 0; k < p.n; k++) {
@@ -279,14 +284,14 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 extern "C" void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w,
-                               uint16_t *w16, double *lost, ZkIfFinite sums) {
+                               uint16_t *w16, double *lost, ZkIfSound sums) {
   ZkCuda *cu = zk_cu(env);
   ZK_LAUNCH(cu, NULL, update, blocks_for(cu, n, 1), THREADS, 0, *p, n, g, w, w16, lost, sums);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    average(int64_t n, bool wide, float decay, const float *w, float *a, ZkIfFinite sums) {
-  if (!all_finite(sums)) return;
+    average(int64_t n, bool wide, float decay, const float *w, float *a, ZkIfSound sums) {
+  if (!is_sound(sums)) return;
   each<4>(
       n, wide,
       [&](int64_t i) {
@@ -299,7 +304,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 extern "C" void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a,
-                                ZkIfFinite sums) {
+                                ZkIfSound sums) {
   ZkCuda *cu = zk_cu(env);
   ZK_LAUNCH(cu, NULL, average, blocks_for(cu, n, 4), THREADS, 0, n, aligned({w, a}), decay, w, a, sums);
 }

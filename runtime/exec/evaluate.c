@@ -27,8 +27,9 @@ uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight,
   const ZgGraph *g = p->graph;
   uint32_t n = 0;
   bool added = zg_has_aux(g) && zg_has_loss(g);
-  for (uint32_t k = 0; k < g->nlosses; k++) out[n++] = (ZxLossPart){g->losses[k].name, sum[k] / weight[k]};
-  if (added && !n) out[n++] = (ZxLossPart){ZG_LOSS_WITHOUT_NAME, *sum / *weight};
+  for (uint32_t k = 0; k < g->nlosses; k++)
+    out[n++] = (ZxLossPart){g->losses[k].name, zx_loss_part(sum[k], weight[k])};
+  if (added && !n) out[n++] = (ZxLossPart){ZG_LOSS_WITHOUT_NAME, zx_loss_part(*sum, *weight)};
   if (added) out[n++] = (ZxLossPart){"aux", aux}; /* a word of the language: no loss is called that */
   return n;
 }
@@ -76,8 +77,9 @@ bool zx_eval_run(ZxEval *v, int64_t step, int64_t steps, ZxEvalMetrics *out, ZbE
   *out = (ZxEvalMetrics){.step = step,
                          .steps = steps,
                          .batches = v->batches,
+                         .unknown = zx_unknown(n, weight),
                          .loss = zx_loss(n, sum, weight) + aux,
-                         .perplexity = v->likelihood ? exp(sum[0] / weight[0]) : -1,
+                         .perplexity = v->likelihood && weight[0] != 0 ? exp(sum[0] / weight[0]) : -1,
                          .tokens = weight[0],
                          .ms = 1e3 * (zb_now() - from)};
   out->nparts = zx_loss_parts(v->plan, sum, weight, aux, out->part);

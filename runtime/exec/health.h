@@ -1,17 +1,19 @@
-/* Whether a run goes on from a step: what is done about steps whose loss or gradients are not finite, and
- * what is said of losses that jump. */
+/* Decides if a run goes on from a step: after steps whose loss or gradients are not finite, and after those
+ * of which nothing is known. Notes losses that jump. */
 #ifndef ZUG_EXEC_HEALTH_H
 #define ZUG_EXEC_HEALTH_H
 
 #include "runtime/exec/state/state.h"
 
-/* After a step without an update: go on, but end after ZX_MOST_SKIPPED in a row; end; go on whatever comes. */
+/* After a step that is not finite: go on, but end after ZX_MOST_SKIPPED in a row; end; go on whatever comes.
+ * A step of which nothing is known ends the run only with the second: every start would come to it again. */
 typedef enum { ZX_ON_NAN_FEW, ZX_ON_NAN_END, ZX_ON_NAN_SKIP } ZxOnNan;
 enum { ZX_MOST_SKIPPED = 3 };
 
 typedef struct {
   ZxOnNan on_nan;
-  int skipped;         /* steps without an update, in a row */
+  int skipped;         /* steps that were not finite, without a sound one between them */
+  int64_t unknown;     /* steps of which nothing was known, likewise */
   double mean, width;  /* of the losses of late, and how far from it they were */
   int64_t nloss, told; /* losses so far; the last step of which a jump was told */
 } ZxHealth;

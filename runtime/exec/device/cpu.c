@@ -84,7 +84,12 @@ static float clip_scale(const ZxScalars *c) {
 static bool updates(const ZxScalars *c) {
   for (int i = 0; i < c->nsums; i++)
     if (!isfinite(c->sums[i])) return false;
-  return true;
+  bool any = !c->ndivisors;
+  for (int i = 0; i < c->ndivisors; i++) {
+    if (c->divisors[i] < 0) return false;
+    any |= c->divisors[i] > 0;
+  }
+  return any;
 }
 
 static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,

@@ -224,7 +224,9 @@ static void cuda_run(const ZkEnv *env, const ZkCall *call) {
 }
 
 static const double *squares_of(const ZxScalars *clip) { return clip->most > 0 ? clip->squares : NULL; }
-static ZkIfFinite sums_of(const ZxScalars *clip) { return (ZkIfFinite){clip->sums, clip->nsums}; }
+static ZkIfSound sums_of(const ZxScalars *clip) {
+  return (ZkIfSound){clip->sums, clip->nsums, clip->divisors, clip->ndivisors};
+}
 
 static void cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
                        float *w, float *m, float *v, uint16_t *w16) {

@@ -17,13 +17,16 @@
 
 /* What an update has to do with the step's scalars: gradients, whose squared norm is `squares`, are scaled to
  * a norm of at most `most` (0: not); `lost` becomes 1 if a parameter or a state is not finite afterwards.
- * Unless all of `nsums` sums are finite there is no update: parameters and states keep every bit. */
+ * There is no update, parameters and states keep every bit, unless all of `nsums` sums are finite, none of what
+ * losses are divided by is negative, and some of it is not 0. */
 typedef struct {
   const double *squares;
   float most;
   double *lost;
   const double *sums;
   int nsums;
+  const double *divisors;
+  int ndivisors; /* 0: nothing is asked of them */
 } ZxScalars;
 
 /* Every call but those that say so may only queue its work on the current stream, one for each of the plan's

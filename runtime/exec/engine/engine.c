@@ -155,8 +155,13 @@ void zx_engine_room(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   find_scalars(e);
   zx_find_stored(e);
-  e->clip =
-      (ZxScalars){e->sums.squares, (float)e->p->clip, e->sums.lost, e->sums.loss, (int)zp_step_sums(e->p)};
+  e->clip = (ZxScalars){.squares = e->sums.squares,
+                        .most = (float)e->p->clip,
+                        .lost = e->sums.lost,
+                        .sums = e->sums.loss,
+                        .nsums = (int)zp_step_sums(e->p),
+                        .divisors = e->sums.denominator,
+                        .ndivisors = (int)e->nlosses};
   e->held_at = ZB_NEWN(e->a, ZxHeldAt, most_held(e->st));
   e->done = ZB_NEWN(e->a, bool, g->ninstrs);
   e->request = ZB_NEWN(e->a, ZxRequest, g->ninstrs);

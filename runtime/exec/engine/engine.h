@@ -46,8 +46,11 @@ typedef struct {
   bool lost;           /* this rank's update left a parameter or a state that is not finite */
   bool unfed;          /* it failed for this rank's data */
 } ZxStep;
-/* The sum of the quotients. One of several losses is left out where its denominator is 0. */
+/* What a loss adds to the loss of a step: not a number where nothing of it is known, which the denominator 0
+ * says. The sum of them without these; not a number where nothing is known of any. */
+double zx_loss_part(double sum, double weight);
 double zx_loss(uint32_t n, const double *sum, const double *weight);
+bool zx_unknown(uint32_t n, const double *weight); /* nothing is known of any */
 /* One training step; step counts from 1. False with a message when the data are at fault. Of a plan that only
  * goes forward: its batch number `step`, which changes no parameter. */
 bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err);

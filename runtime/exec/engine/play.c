@@ -25,11 +25,19 @@ static void read_sums(ZxEngine *e) {
   e->out.lost = *s->lost > 0;
 }
 
+double zx_loss_part(double sum, double weight) { return weight == 0 && isfinite(sum) ? NAN : sum / weight; }
+
+bool zx_unknown(uint32_t n, const double *weight) {
+  for (uint32_t k = 0; k < n; k++)
+    if (weight[k] != 0) return false;
+  return true;
+}
+
 double zx_loss(uint32_t n, const double *sum, const double *weight) {
   double loss = 0;
   for (uint32_t k = 0; k < n; k++)
-    if (n == 1 || weight[k] != 0) loss += sum[k] / weight[k];
-  return loss;
+    if (weight[k] != 0 || !isfinite(sum[k])) loss += zx_loss_part(sum[k], weight[k]);
+  return zx_unknown(n, weight) ? NAN : loss;
 }
 
 /* All instructions in the order of the program, which is a part of one order of all ranks'

@@ -15,6 +15,11 @@ static bool say_text(const ZbText *t, ZbErr *err) {
   return zb_fail(err, NULL, "cannot write to the standard output: %s", strerror(errno));
 }
 
+static void put_loss(ZbText *t, bool unknown, double loss) {
+  if (unknown) zb_text_add(t, "  loss -");
+  else zb_text_add(t, "  loss %.4f", zb_plain_nan(loss));
+}
+
 /* " (main 3.1234, z 0.0182)", where there are several losses. */
 static void put_parts(ZbText *t, const ZxLossPart *part, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
@@ -30,7 +35,8 @@ static bool print_step(ZbText *t, const ZxMetrics *m, ZbErr *err) {
   int width = snprintf(NULL, 0, "%" PRId64, m->steps);
   char used[24], planned[24];
   t->len = 0;
-  zb_text_add(t, "step %*" PRId64 "/%" PRId64 "  loss %.4f", width, m->step, m->steps, zb_plain_nan(m->loss));
+  zb_text_add(t, "step %*" PRId64 "/%" PRId64, width, m->step, m->steps);
+  put_loss(t, m->unknown, m->loss);
   put_parts(t, m->part, m->nparts);
   if (!(m->grad_norm < 0)) zb_text_add(t, "  grad %.3g", zb_plain_nan(m->grad_norm));
   if (!(m->lr < 0)) zb_text_add(t, "  lr %.2e", m->lr);
@@ -53,9 +59,10 @@ bool zx_lines_eval(ZxLines *l, const ZxEvalMetrics *m, ZbErr *err) {
   t->len = 0;
   zb_text_add(t, "eval");
   if (m->steps) zb_text_add(t, " %*" PRId64 "/%" PRId64, width, m->step, m->steps);
-  zb_text_add(t, "  loss %.4f", zb_plain_nan(m->loss));
+  put_loss(t, m->unknown, m->loss);
   put_parts(t, m->part, m->nparts);
   if (!(m->perplexity < 0)) zb_text_add(t, "  perplexity %.5g", zb_plain_nan(m->perplexity));
+  if (m->unknown) zb_text_add(t, "  nothing is known");
   if (!(m->perplexity < 0)) zb_text_add(t, "  %.10g targets", m->tokens);
   zb_text_add(t, "  %.*f ms", m->ms < 10 ? 2 : m->ms < 100 ? 1 : 0, m->ms);
   if (m->steps && m->best_step >= 0) zb_text_add(t, "  best %.4f after step %" PRId64, m->best, m->best_step);
@@ -69,7 +76,8 @@ static void put_live(ZxLines *l, const ZxMetrics *m) {
   ZbText *t = &l->live;
   char left[24];
   t->len = 0;
-  zb_text_add(t, "step %" PRId64 "/%" PRId64 "  loss %.4f", m->step, m->steps, zb_plain_nan(m->loss));
+  zb_text_add(t, "step %" PRId64 "/%" PRId64, m->step, m->steps);
+  put_loss(t, m->unknown, m->loss);
   if (m->tokens_per_s >= 0) zb_text_add(t, "  %.0f tok/s", m->tokens_per_s);
   if (l->mean > 0)
     zb_text_add(t, "  %s left", zb_duration_text(left, l->mean * (double)(m->steps - m->step)));

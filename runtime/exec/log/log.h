@@ -15,13 +15,14 @@
 #define ZX_MOST_PARTS 17
 typedef struct {
   const char *name;
-  double value; /* not finite: nothing of it was known */
+  double value; /* not a number: nothing of it was known */
 } ZxLossPart;
 
 /* One step. What is negative (but the loss) was not measured and is left out; what is not finite is null in
  * metrics.jsonl. */
 typedef struct {
   int64_t step, steps;
+  bool unknown; /* nothing of its samples is known: there is no loss */
   double loss, grad_norm, lr, tokens, step_ms, predicted_ms, tokens_per_s, flops,
       peak_share; /* share of measured peak, 0..1 */
   /* Waiting in the step: of all ranks' time the share, which no rank's beginning before another's makes more than
@@ -43,6 +44,7 @@ typedef struct {
 typedef struct {
   int64_t step, steps; /* after which it is, of how many; steps 0: nothing is trained */
   int64_t batches;
+  bool unknown;            /* as above */
   double loss, perplexity; /* perplexity -1: it has none */
   double tokens, ms;       /* tokens: what the first loss is divided by */
   double best;             /* the lowest loss so far, ... */

@@ -118,6 +118,7 @@ static bool one_step(ZxRun *r, int64_t step) {
   double tokens = zx_tokens_per_step(r->plan), flops = r->plan->model_flops;
   ZxMetrics m = {.step = step,
                  .steps = r->o.steps,
+                 .unknown = zx_unknown(zg_losses(r->plan->graph), s.weight),
                  .loss = s.loss,
                  .grad_norm = s.grad_norm,
                  .lr = lr,
@@ -180,7 +181,7 @@ static bool save(ZxRun *r) {
 
 /* ---- evaluations ---- */
 /* `steps` 0: nothing is trained. */
-static void evaluate(ZxRun *r, int64_t step, int64_t steps) {
+static ZxEvalMetrics evaluate(ZxRun *r, int64_t step, int64_t steps) {
   ZbErr err = {0};
   ZxEvalMetrics m;
   draw(r);
@@ -189,18 +190,21 @@ static void evaluate(ZxRun *r, int64_t step, int64_t steps) {
   if (!ok) zx_die(r->c, "evaluation: %s%s%s", err.text, *err.help ? "; " : "", err.help);
   if (!r->rank) logged(r, zx_log_eval(r->log, &m, &err), step, &err);
   if (r->saves.c && m.best_step == step) zx_checkpoints_best(r->saves.c, &(ZxBest){r->o.eval, m.best, step});
+  return m;
 }
 
 bool zx_run_evaluate(ZxRun *r) {
-  evaluate(r, 0, 0);
+  ZxEvalMetrics m = evaluate(r, 0, 0);
   ZbErr err = {0};
   ZxPredict *predict = r->predict;
   r->predict = NULL;
   if (predict && !zx_run_agree(r, zx_predict_close(predict, &err), &err)) return false;
-  return r->eval.best_step >= 0 ||
-         (zb_fail(&err, "look at the targets, and at the weights",
-                  "the loss of %s is not finite, or nothing in it is known", zb_show(r->o.data)),
-          zx_run_refuse(r, &err));
+  if (r->eval.best_step >= 0) return true;
+  const char *data = zb_show(r->o.data);
+  if (m.unknown)
+    zb_fail(&err, "look at the targets", "nothing in %s is known: what is after `per` adds up to 0", data);
+  else zb_fail(&err, "look at the weights, and at the data", "the loss of %s is not finite", data);
+  return zx_run_refuse(r, &err);
 }
 
 /* After which steps. */

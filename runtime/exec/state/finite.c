@@ -60,25 +60,29 @@ static const char *loc_of_denominator(const ZxEngine *e, uint32_t loss) {
   return "the loss";
 }
 
-/* One of several losses may know nothing of a step; all of them together may not. The first that is wrong;
- * nlosses: none. */
-static uint32_t bad_weight(const ZxEngine *e, const ZxStep *s) {
-  bool any = false;
-  for (uint32_t k = 0; k < e->nlosses; k++) {
-    if (!(s->weight[k] >= 0 && isfinite(s->weight[k]))) return k;
-    any |= s->weight[k] > 0;
-  }
-  return any ? e->nlosses : 0;
+/* The first loss that is divided by what is negative or not finite; nlosses: none. */
+static uint32_t bad_divisor(const ZxEngine *e, const ZxStep *s) {
+  uint32_t k = 0;
+  while (k < e->nlosses && s->weight[k] >= 0 && isfinite(s->weight[k])) k++;
+  return k;
 }
 
-static void no_weight(const ZxEngine *e, const ZxStep *s, uint32_t loss, ZbErr *err) {
+/* loss: which of them; nlosses: all, and by 0. */
+static void say_divisor(const ZxEngine *e, const ZxStep *s, uint32_t loss, ZbErr *err) {
   const ZgGraph *g = e->p->graph;
-  zb_fail(
-      err, "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
-      "step %" PRId64 ": the loss%s%s is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
-      " samples of the step; it must be positive",
-      e->step, g->nlosses ? " " : "", g->nlosses ? g->losses[loss].name : "", zb_plain_nan(s->weight[loss]),
-      loc_of_denominator(e, loss), e->p->global_batch);
+  bool zero = loss == e->nlosses;
+  const char *name = zero || !g->nlosses ? NULL : g->losses[loss].name;
+  zb_fail(err,
+          zero ? "look at the targets, or `bind` a larger batch"
+               : "look at the data and at what is after `per`: it must add up to more than 0",
+          "step %" PRId64 ": %s%s%s divided by %g, the sum of what is after `per` (%s) over the %" PRId64
+          " samples of the step, so nothing is updated",
+          e->step,
+          zero && loss > 1 ? "all losses are"
+          : name           ? "the loss "
+                           : "the loss is",
+          name ? name : "", name ? " is" : "", zero ? 0 : zb_plain_nan(s->weight[loss]),
+          loc_of_denominator(e, zero ? 0 : loss), e->p->global_batch);
 }
 
 /* Collective: "; the first NaN is made by `exp` at model.zug:31 in FWD(mb 3)", by playing the step again. */
@@ -121,8 +125,9 @@ static void lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
 }
 
 ZxSoundness zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err) {
-  uint32_t bad = bad_weight(e, s);
-  if (bad < e->nlosses) return no_weight(e, s, bad, err), ZX_BROKEN;
+  uint32_t bad = bad_divisor(e, s);
+  if (bad < e->nlosses) return say_divisor(e, s, bad, err), ZX_SKIPPED;
+  if (zx_unknown(e->nlosses, s->weight)) return say_divisor(e, s, e->nlosses, err), ZX_UNKNOWN;
   if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return not_finite(e, s, err), ZX_SKIPPED;
   return s->lost ? lost(e, s, err), ZX_BROKEN : ZX_SOUND;
 }

@@ -43,10 +43,10 @@ ZxPredict *zx_predict_open(ZxEngine *e, const char *path, uint64_t samples, ZbEr
 bool zx_predict_close(ZxPredict *t, ZbErr *err);
 void zx_predict_abandon(ZxPredict *t); /* nothing is left; NULL is allowed */
 
-/* What a step has come to: all is well; its loss or its gradients are not finite, so that nothing was updated
- * and the run could go on; it has no loss, for want of a positive denominator, or parameters or states are
- * not finite any more. */
-typedef enum { ZX_SOUND, ZX_SKIPPED, ZX_BROKEN } ZxSoundness;
+/* What a step has come to: all is well; nothing of its samples is known, or its loss or its gradients are not
+ * finite or what a loss is divided by is negative: nothing was updated and the run could go on; parameters or
+ * states are not finite any more. */
+typedef enum { ZX_SOUND, ZX_UNKNOWN, ZX_SKIPPED, ZX_BROKEN } ZxSoundness;
 /* Collective, after a step, with `lost` if it is so on any rank. What is not well is said in `err`, the same
  * on all ranks. */
 ZxSoundness zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);

@@ -22,7 +22,7 @@ Test(cpu, clipping) {
   const ZxDeviceTable *d = &zx_device_cpu;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     double lost = 0;
-    ZxScalars s = {&cases[i].squares, cases[i].most, &lost, cases[i].sums, 2};
+    ZxScalars s = {&cases[i].squares, cases[i].most, &lost, cases[i].sums, 2, NULL, 0};
     float g[] = {0.25f, 0.25f}, w[] = {1, 1};
     d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, &s, 1, g, w, NULL, NULL);
     cr_expect_float_eq(w[0], cases[i].left, 1e-6, "%zu: %g", i, (double)w[0]);
@@ -34,6 +34,26 @@ Test(cpu, clipping) {
     d->muon_momentum(&env, &(ZkMuon){.momentum = 0.5f}, &s, 1, g, m, u);
     cr_expect_float_eq(u[0], i < 6 ? 1 - cases[i].left : 0, 1e-6, "%zu: %g", i, (double)u[0]);
     cr_expect(u[1] == 7);
+  }
+}
+
+/* Nor is there an update by what losses are divided by: some is negative, or nothing is known. */
+Test(cpu, divisors) {
+  static const struct {
+    double x[2];
+    int n;
+    bool updates;
+  } cases[] = {{{0, 0}, 0, true}, {{2, 0}, 1, true},  {{0, 2}, 1, false},  {{0, 2}, 2, true},
+               {{2, 0}, 2, true}, {{0, 0}, 2, false}, {{2, -1}, 2, false}, {{-1, 2}, 2, false}};
+  const ZxDeviceTable *d = &zx_device_cpu;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double lost = 0, sum = 1, squares = 1;
+    ZxScalars s = {&squares, 0, &lost, &sum, 1, cases[i].x, cases[i].n};
+    float g = 0.25f, w = 1, a = 3;
+    d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, &s, 1, &g, &w, NULL, NULL);
+    d->average(&env, &s, 1, 0.5f, &g, &a);
+    cr_expect(w == (cases[i].updates ? 0.75f : 1) && a == (cases[i].updates ? 1.625f : 3) && lost == 0, "%zu",
+              i);
   }
 }
 
@@ -63,7 +83,7 @@ Test(cpu, what_is_lost) {
       double squares = 1, sum = how == 2 ? NAN : 1, lost = 0;
       float g[N] = {0}, w[N] = {0};
       if (how) w[N - 1] = INFINITY;
-      update(which, &(ZxScalars){&squares, 0, &lost, &sum, 1}, g, w);
+      update(which, &(ZxScalars){&squares, 0, &lost, &sum, 1, NULL, 0}, g, w);
       cr_expect_eq(lost, how == 1, "%d, %d: %g", which, how, lost);
       if (how == 2) cr_expect_eq(w[N - 1], INFINITY);
     }
@@ -75,7 +95,7 @@ Test(cpu, every_optimizer_clips) {
   const double squares = 4, sum = 1;
   const float half = (float)(1 / (2 + 1e-6));
   double lost = 0;
-  const ZxScalars s = {&squares, 1, &lost, &sum, 1};
+  const ZxScalars s = {&squares, 1, &lost, &sum, 1, NULL, 0};
   const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};
   const ZkSgd sgd = {.lr = 1, .times = 1, .momentum = 0.5f};
   const ZkLion lion = {.lr = 0.5f, .b1 = 0.5f, .b2 = 0.25f, .times = 1};

@@ -196,6 +196,25 @@ Test(evaluate, aux_by_itself) {
   cr_expect(m.part[0].value == 2 && m.part[1].value == 0.375 && m.loss == 2.375);
 }
 
+/* Data of which nothing is known have no loss, so not the best one. One loss of several may know nothing. */
+Test(evaluate, unknown) {
+  static const double none[][5] = {{0, 0, 0, 0, 0.5}, {7, 0, 0, 0, 0.25}},
+                      second[][5] = {{7, 1, 0, 1, 0}, {0, 5, 0, 3, 0}};
+  ZxEngine e = engine();
+  for (uint32_t n = 0; n < 3; n += 2) {
+    graph.losses = losses, graph.nlosses = n;
+    e.nlosses = zg_losses(&graph);
+    ZxEval v = {.engine = &e, .plan = &plan, .batches = 2, .best_step = -1, .likelihood = true};
+    ZxEvalMetrics m = runs(&v, 2, none);
+    cr_expect(isnan(m.loss) && m.unknown && m.perplexity == -1 && m.tokens == 0 && m.best_step == -1);
+    for (uint32_t k = 0; k < m.nparts; k++) cr_expect(isnan(m.part[k].value));
+    if (!n) continue;
+    m = runs(&v, 3, second);
+    cr_expect(m.loss == 1.5 && !m.unknown && m.perplexity == -1 && m.best_step == 3);
+    cr_expect(isnan(m.part[0].value) && m.part[1].value == 1.5);
+  }
+}
+
 static bool cannot_finish(const ZkEnv *e, ZbErr *why) {
   return (void)e, zb_fail(why, NULL, "the device is gone");
 }

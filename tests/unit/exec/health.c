@@ -139,6 +139,33 @@ Test(health, on_nan) {
   for (int i = 0; i < 10; i++) cr_expect_not_null(skips(&skip, NULL, &err));
 }
 
+/* A run has as many such steps as its data, after every start. The notes about them grow slowly. */
+Test(health, unknown) {
+  ZxHealth h = {.on_nan = ZX_ON_NAN_FEW}, end = {.on_nan = ZX_ON_NAN_END};
+  ZbErr err;
+  int told = 0;
+  zb_fail(&err, NULL, "step 7 knows nothing");
+  for (int i = 1; i <= 1000; i++) {
+    ZbText note = {0};
+    cr_expect(zx_health_goes_on(&h, ZX_UNKNOWN, 7, NAN, NULL, &note, &err));
+    told += note.s != NULL;
+    if (i <= 3) cr_expect_str_eq(note.s, "step 7 knows nothing");
+    if (i == 512) cr_expect_str_eq(note.s, "step 7 knows nothing; these are 512 such steps in a row");
+    zb_text_free(&note);
+  }
+  cr_expect(told > 5 && told < 20, "%d notes", told);
+  cr_expect(!h.nloss && !h.skipped, "neither has it a loss, nor is it one that is not finite");
+  for (int i = 0; i < 2; i++) cr_expect_not_null(skips(&h, NULL, &err));
+  ZbText note = {0};
+  sound(&h);
+  zb_fail(&err, NULL, "step 9");
+  cr_expect(zx_health_goes_on(&h, ZX_UNKNOWN, 9, NAN, NULL, &note, &err));
+  cr_expect_str_eq(note.s, "step 9", "a row that begins anew");
+  cr_expect_not(zx_health_goes_on(&end, ZX_UNKNOWN, 9, NAN, "ckpt/x", &note, &err));
+  cr_expect_str_eq(err.text, "step 9; the run ends (--on-nan end); the last good checkpoint is ckpt/x");
+  zb_text_free(&note);
+}
+
 Test(health, what_is_broken_ends_the_run) {
   static const char *const want[] = {"the parameters are not finite",
                                      "the parameters are not finite; the last good checkpoint is ckpt/x"};

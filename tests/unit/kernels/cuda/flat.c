@@ -42,7 +42,7 @@ static double *number(double x) { return numbers(1, &x); }
 
 #define MARK 12345.0f
 #define ALWAYS                                                                                               \
-  (ZkIfFinite) { NULL, 0 }
+  (ZkIfSound) { NULL, 0, NULL, 0 }
 /* Memory for n floats, `shift` elements after a multiple of 16 bytes, and one more that nobody may touch. */
 typedef struct {
   float *x;
@@ -227,7 +227,7 @@ Test(flat, no_update) {
           v0 = normals(N, 0, 8, 0), g0 = normals(N, 0, 6, 0.5), w16 = halves(N, 0);
       double *sum = numbers(SUMS, (double[]){3, 0, 1e300, 7}), *lost = number(0);
       sum[at] += (double)bad[i];
-      ZkIfFinite sums = {sum, SUMS};
+      ZkIfSound sums = {sum, SUMS, NULL, 0};
       ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
       memset(w16.h, 0x5a, N * sizeof *w16.h);
       DO(zk_cuda_adamw(&env, &a, &sum[2], 1, N, g.x, w.x, m.x, v.x, w16.h, lost, true, sums));
@@ -242,6 +242,35 @@ Test(flat, no_update) {
       untouched = same(&w, &w0, N) && same(&m, &m0, N) && same(&g, &g0, N);
       cr_assert(untouched == (bad[i] != 0) && *lost == 0, "sgd, %g in sum %d", (double)bad[i], at);
     }
+}
+
+/* Nor is anything done by what losses are divided by. */
+Test(flat, divisors) {
+  static const struct {
+    double x[2];
+    int n;
+    bool updates;
+  } cases[] = {
+      {{0, 0}, 0, true}, {{0, 2}, 1, false}, {{0, 2}, 2, true}, {{0, 0}, 2, false}, {{2, -1}, 2, false}};
+  enum { N = 5 };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZkIfSound sums = {number(1), 1, numbers(2, cases[i].x), cases[i].n};
+    ZkAdamW adam = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
+    ZkSgd sgd = {.lr = 30, .momentum = 0.9f, .scale = 1};
+    ZkLion lion = {.lr = 0.1f, .b1 = 0.9f, .b2 = 0.75f, .scale = 1};
+    for (int which = 0; which < 5; which++) {
+      Mem g = normals(N, 0, 6, 0.5), w = normals(N, 0, 7, 1), m = normals(N, 0, 8, 0.1),
+          v = normals(N, 0, 9, 0), w0 = normals(N, 0, 7, 1), m0 = normals(N, 0, 8, 0.1);
+      switch (which) {
+      case 0: DO(zk_cuda_adamw(&env, &adam, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, NULL, false, sums)); break;
+      case 1: DO(zk_cuda_sgd(&env, &sgd, NULL, 0, N, g.x, w.x, m.x, NULL, NULL, false, sums)); break;
+      case 2: DO(zk_cuda_lion(&env, &lion, NULL, 0, N, g.x, w.x, m.x, NULL, NULL, false, sums)); break;
+      case 3: DO(zk_cuda_update(&env, &mixed, N, g.x, w.x, NULL, NULL, sums)); break;
+      default: DO(zk_cuda_average(&env, N, 0.7f, g.x, w.x, sums));
+      }
+      cr_assert_eq(same(&w, &w0, N) && same(&m, &m0, N), !cases[i].updates, "%d, case %zu", which, i);
+    }
+  }
 }
 
 Test(flat, adamw) {
@@ -282,7 +311,7 @@ Test(flat, update) {
     Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), w16 = halves(n, shift),
         w0 = normals(n, 0, 11, 1);
     double *lost = number(0), *sum = number(INFINITY);
-    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, lost, (ZkIfFinite){sum, 1}));
+    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, lost, (ZkIfSound){sum, 1, NULL, 0}));
     cr_assert(!memcmp(w.x, w0.x, (size_t)n * sizeof *w.x), "an update of a step that has none");
     DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, lost, ALWAYS));
     for (int64_t i = 0; i < n; i++) {
@@ -300,7 +329,7 @@ Test(flat, average) {
   EACH_LENGTH(n) {
     Mem w = normals(n, shift, 11, 1), a = normals(n, shift, 12, 1), a0 = normals(n, 0, 12, 1);
     double *sum = number(INFINITY);
-    DO(zk_cuda_average(&env, n, 0.7f, w.x, a.x, (ZkIfFinite){sum, 1}));
+    DO(zk_cuda_average(&env, n, 0.7f, w.x, a.x, (ZkIfSound){sum, 1, NULL, 0}));
     cr_assert(!memcmp(a.x, a0.x, (size_t)n * sizeof *a.x), "an average without an update");
     DO(zk_cuda_average(&env, n, 0.7f, w.x, a.x, ALWAYS));
     for (int64_t i = 0; i < n; i++) {
