@@ -104,8 +104,8 @@ void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n);
 /* As zk_cpu_adamw, zk_cpu_sgd and zk_cpu_lion, all in one pass. Unless `squares` is NULL, g is also scaled by
  * min(1, most / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it.
  * Unless `lost` is NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite.
- * `clear` leaves g zero. Nothing at all is done where one of n numbers, on the device, is not finite, or where
- * one of those that losses are divided by is negative, or all of them are 0. */
+ * `clear` leaves g zero. Nothing at all is done where one of n numbers, on the device, is not finite, where
+ * one of those that losses are divided by is negative, or where all of these are 0. */
 typedef struct {
   const double *x;
   int n; /* may be 0 */
@@ -125,6 +125,9 @@ void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float 
 void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a, ZkIfSound sums);
 /* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */
 void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add);
+/* Adds to *sum, which may be pinned memory of the host's, a number made of these bytes, their places and
+ * `salt`: another one if one bit is another. It depends on nothing else. */
+void zk_cuda_digest(const ZkEnv *env, const void *p, size_t bytes, uint64_t salt, uint64_t *sum);
 void zk_cuda_add_scalar(const ZkEnv *env, const float *x, double *sum); /* *sum += *x */
 void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y);   /* *y = 1 / *x; 0 unless *x > 0 */
 void zk_cuda_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */

@@ -357,6 +357,51 @@ extern "C" void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, doubl
   ZK_LAUNCH(cu, NULL, sumsq_join, 1, THREADS, 0, cu->parts, parts, sum, add);
 }
 
+/* ---- digest -------------------------------------------------------------------------------------------- */
+/* Word i of eight bytes; behind the end are zeros. */
+ZK_DEVICE uint64_t word_at(const unsigned char *p, int64_t bytes, bool wide, int64_t i) {
+  if (wide && 8 * i + 8 <= bytes) return *(const uint64_t *)(const void *)(p + 8 * i);
+  uint64_t x = 0;
+  for (int k = 0; k < 8 && 8 * i + k < bytes; k++) x |= (uint64_t)p[8 * i + k] << 8 * k;
+  return x;
+}
+
+/* Mixes each word with its place by a bijection, so that a sum in any order depends on every bit of it. */
+static __global__ void __launch_bounds__(THREADS)
+    digest_parts(const unsigned char *p, int64_t bytes, bool wide, uint64_t salt, uint64_t *part) {
+  ZK_SHARED(uint64_t, across, [THREADS]);
+  int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, all = (int64_t)gridDim.x * THREADS;
+  uint64_t sum = 0;
+#pragma unroll 4
+  for (int64_t i = me; i < (bytes + 7) / 8; i += all) {
+    uint64_t x = word_at(p, bytes, wide, i) + salt + (uint64_t)(i + 1) * 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    sum += x ^ x >> 31;
+  }
+  across[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x) return;
+  for (int i = 1; i < THREADS; i++) sum += across[i];
+  part[blockIdx.x] = sum;
+}
+
+static __global__ void digest_join(const uint64_t *part, int parts, uint64_t *sum) {
+  uint64_t x = 0;
+  for (int i = 0; i < parts; i++) x += part[i];
+  *sum += x;
+}
+
+extern "C" void zk_cuda_digest(const ZkEnv *env, const void *p, size_t bytes, uint64_t salt, uint64_t *sum) {
+  ZkCuda *cu = zk_cu(env);
+  int64_t parts = zk_ceil_of((int64_t)bytes, 64 * THREADS);
+  if (parts > ZK_CUDA_PARTS) parts = ZK_CUDA_PARTS;
+  uint64_t *part = (uint64_t *)(void *)cu->parts;
+  ZK_LAUNCH(cu, NULL, digest_parts, (unsigned)parts, THREADS, 0, (const unsigned char *)p, (int64_t)bytes,
+            (uintptr_t)p % 8 == 0, salt, part);
+  ZK_LAUNCH(cu, NULL, digest_join, 1, 1, 0, part, (int)parts, sum);
+}
+
 static __global__ void add_scalar(const float *x, double *sum) { *sum += (double)*x; }
 static __global__ void reciprocal(const double *x, float *y) { *y = *x > 0 ? (float)(1 / *x) : 0; }
 

@@ -354,6 +354,10 @@ WORK(add_scalar, const float *x; double *sum;
 WORK(reciprocal, const double *x; float *y;
      , reciprocal(&env, a->x, a->y), (const ZkEnv *env, const double *x, float *y), x, y)
 
+WORK(digest, const void *p; size_t n; uint64_t salt; uint64_t * sum;
+     , digest(&env, a->p, a->n, a->salt, a->sum),
+     (const ZkEnv *env, const void *p, size_t n, uint64_t salt, uint64_t *sum), p, n, salt, sum)
+
 static void *pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
   (void)env, (void)err;
   return calloc(1, bytes);
@@ -406,6 +410,7 @@ static const ZxDeviceTable threads = {
     .gather = gather,
     .add_scalar = add_scalar,
     .reciprocal = reciprocal,
+    .digest = digest,
     .pinned = pinned,
     .unpin = unpin,
     .upload = copy,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <xxhash.h>
 
 static bool cpu_open(ZkEnv *env, int node_rank, ZbErr *err) {
   (void)node_rank;
@@ -173,6 +174,26 @@ static void cpu_reciprocal(const ZkEnv *env, const double *x, float *y) {
   *y = *x > 0 ? (float)(1 / *x) : 0;
 }
 
+/* By pieces, so that it does not depend on the number of threads; the order of a sum does not matter. */
+enum { HASHED = 256 << 10 };
+typedef struct {
+  const char *p;
+  size_t bytes;
+  uint64_t salt, *sum;
+} Hash;
+static void hash_part(void *arg, int part, int parts) {
+  const Hash *h = arg;
+  uint64_t sum = 0;
+  for (size_t i = (size_t)part, at; (at = i * HASHED) < h->bytes; i += (size_t)parts)
+    sum += XXH3_64bits_withSeed(h->p + at, h->bytes - at < HASHED ? h->bytes - at : HASHED, h->salt + i);
+  __atomic_fetch_add(h->sum, sum, __ATOMIC_RELAXED);
+}
+static void cpu_digest(const ZkEnv *env, const void *p, size_t bytes, uint64_t salt, uint64_t *sum) {
+  Hash h = {p, bytes, salt, sum};
+  if (env->pool && bytes > HASHED) zk_pool_run(env->pool, hash_part, &h);
+  else hash_part(&h, 0, 1);
+}
+
 /* ---- memory that the device can reach is the host's, as all of it ---- */
 static void *cpu_pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
   char text[24];
@@ -228,6 +249,7 @@ const ZxDeviceTable zx_device_cpu = {
     .gather = cpu_gather,
     .add_scalar = cpu_add_scalar,
     .reciprocal = cpu_reciprocal,
+    .digest = cpu_digest,
     .pinned = cpu_pinned,
     .unpin = cpu_unpin,
     .upload = cpu_copy,

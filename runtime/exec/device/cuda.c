@@ -267,6 +267,11 @@ static void cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum)
   zk_cuda_sumsq(env, n, x, sum, true);
 }
 
+static void cuda_digest(const ZkEnv *env, const void *p, size_t bytes, uint64_t salt, uint64_t *sum) {
+  on_compute(env);
+  if (bytes) zk_cuda_digest(env, p, bytes, salt, sum);
+}
+
 /* ---- streams and events ---- */
 static bool cuda_events(ZkEnv *env, uint32_t n, ZbErr *err) {
   ZxCuda *d = zx_cuda(env);
@@ -467,6 +472,7 @@ const ZxDeviceTable zx_device_cuda = {
     .gather = zk_cuda_gather_rows,
     .add_scalar = zk_cuda_add_scalar,
     .reciprocal = zk_cuda_reciprocal,
+    .digest = cuda_digest,
     .pinned = cuda_pinned,
     .unpin = cuda_unpin,
     .upload = cuda_upload,

@@ -17,8 +17,8 @@
 
 /* What an update has to do with the step's scalars: gradients, whose squared norm is `squares`, are scaled to
  * a norm of at most `most` (0: not); `lost` becomes 1 if a parameter or a state is not finite afterwards.
- * There is no update, parameters and states keep every bit, unless all of `nsums` sums are finite, none of what
- * losses are divided by is negative, and some of it is not 0. */
+ * There is no update, and parameters and states keep every bit, unless all of `nsums` sums are finite, no
+ * divisor of a loss is negative, and one of them is not 0. */
 typedef struct {
   const double *squares;
   float most;
@@ -117,6 +117,9 @@ typedef struct {
   void (*from_bf16)(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
   void (*add_scalar)(const ZkEnv *env, const float *x, double *sum); /* sum += x */
   void (*reciprocal)(const ZkEnv *env, const double *x, float *y);   /* y = 1/x, 0 where x is not positive */
+  /* Adds to *sum, in memory of `pinned`, a number made of these bytes and `salt`: the same on all ranks of a
+   * run if the bytes are the same, another one if one bit is another. */
+  void (*digest)(const ZkEnv *env, const void *p, size_t bytes, uint64_t salt, uint64_t *sum);
 
   /* ---- streams and events 0..n-1, which are made once ---- */
   bool (*events)(ZkEnv *env, uint32_t n, ZbErr *err);

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -35,6 +36,29 @@ Test(cpu, clipping) {
     cr_expect_float_eq(u[0], i < 6 ? 1 - cases[i].left : 0, 1e-6, "%zu: %g", i, (double)u[0]);
     cr_expect(u[1] == 7);
   }
+}
+
+/* As many threads as may be say the same, of each bit. */
+Test(cpu, digest) {
+  enum { BYTES = 700000 };
+  char *p = calloc(1, BYTES);
+  ZkEnv one = {.pool = zk_pool_new(1)}, three = {.pool = zk_pool_new(3)};
+  for (int i = 0; i < BYTES; i++) p[i] = (char)(i * 7 + i / 999);
+  uint64_t of[3] = {0};
+  zx_device_cpu.digest(&one, p, BYTES, 1, &of[0]);
+  zx_device_cpu.digest(&three, p, BYTES, 1, &of[1]);
+  zx_device_cpu.digest(&three, p, BYTES, 2, &of[2]);
+  cr_expect(of[0] == of[1] && of[0] != of[2]);
+  for (int at = 0; at < BYTES; at += 99991) {
+    uint64_t other = 0;
+    p[at] ^= 16;
+    zx_device_cpu.digest(&three, p, BYTES, 1, &other);
+    p[at] ^= 16;
+    cr_expect_neq(other, of[0], "a bit of byte %d", at);
+  }
+  zk_pool_free(one.pool);
+  zk_pool_free(three.pool);
+  free(p);
 }
 
 /* Nor is there an update by what losses are divided by: some is negative, or nothing is known. */

@@ -141,6 +141,34 @@ Test(flat, scalars) {
   cr_assert(*sum == 1.5 && y[0] == 0.25f && y[1] == 0 && y[2] == 0);
 }
 
+/* Every bit counts, wherever it is, and so does its place; how the memory is aligned does not. */
+static uint64_t digest_of(const void *p, size_t bytes, uint64_t salt) {
+  uint64_t *sum = keep(sizeof *sum);
+  *sum = 5;
+  DO(zk_cuda_digest(&env, p, bytes, salt, sum));
+  return *sum - 5;
+}
+Test(flat, digest) {
+  static const size_t sizes[] = {1, 2, 7, 8, 9, 64, 1001, 16384, 40002};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    size_t n = sizes[i];
+    unsigned char *p = keep(n + 8), *shifted = keep(n + 8);
+    for (size_t k = 0; k < n; k++) p[k] = shifted[k + 3] = (unsigned char)(k * k + 7 * k);
+    uint64_t whole = digest_of(p, n, 1);
+    cr_expect(whole == digest_of(shifted + 3, n, 1) && whole != digest_of(p, n, 2), "%zu bytes", n);
+    for (size_t at = 0; at < n; at += n / 3 + 1) {
+      p[at] ^= (unsigned char)(1 << at % 8);
+      cr_expect_neq(whole, digest_of(p, n, 1), "%zu bytes: a bit of number %zu", n, at);
+      p[at] ^= (unsigned char)(1 << at % 8);
+    }
+    p[n] = 77;
+    cr_expect_eq(whole, digest_of(p, n, 1), "%zu bytes: what is behind them", n);
+    if (n < 64) continue;
+    memcpy(p + 8, shifted + 3, 8), memcpy(p, shifted + 3 + 8, 8);
+    cr_expect_neq(whole, digest_of(p, n, 1), "%zu bytes: two words in each other's place", n);
+  }
+}
+
 Test(flat, axpy_and_zero) {
   EACH_LENGTH(n) {
     Mem x = normals(n, shift, 4, 1), y = normals(n, shift, 5, 1), old = normals(n, 0, 5, 1);
