@@ -16,6 +16,7 @@ libplan_a_SOURCES = \
   runtime/plan/groups.c \
   runtime/plan/muon.c \
   runtime/plan/rate.c \
+  runtime/plan/alike.c \
   runtime/plan/select.c \
   runtime/plan/chunk.c \
   runtime/plan/slots.c \

@@ -6,6 +6,7 @@
  * slots.c      how many rows of experts a round has, and how many rounds there are
  * zigzag.c     which parts of an axis a rank has
  * rate.c       learning rates
+ * alike.c      what ranks hold alike
  * chunk.c      logits in chunks of rows
  * muon.c       the matrices that Muon orthogonalises, and who does it
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
@@ -815,6 +816,38 @@ bool zp_order_ranks(const ZpMesh *m, ZbArena *a, const int *node, int *order);
 /* Lines on which dims are inside nodes in that order, which ranks are where, and why it is not better. One
  * node: none. */
 void zp_show_nodes(const ZpMesh *m, ZbArena *a, const int *node, const int *order, ZbText *out);
+
+/* ---- alike.c: what ranks hold alike, bit for bit, between steps ---------------------------------------- */
+/* A kind of groups of ranks: the members of one differ along `dims` alone, and for a tied bucket are on any
+ * of its stages. tied: of p->tied; ZP_NONE: members are on one stage. */
+typedef struct {
+  ZpDims dims;
+  uint32_t tied;
+} ZpAlike;
+/* Returns the kinds whose groups have more than one rank. */
+ZpAlike *zp_alike(const ZpPlan *p, ZbArena *a, uint32_t *n);
+/* Returns the kind of group that holds a held bucket alike; ZP_NONE: no other rank holds it. */
+uint32_t zp_alike_which(const ZpPlan *p, const ZpAlike *list, uint32_t n, const ZpStageBucket *h);
+/* Returns how many ranks a group has; its member i, of the group that `rank` is in, -1: it is in none. */
+int64_t zp_alike_size(const ZpPlan *p, const ZpAlike *k);
+int64_t zp_alike_member(const ZpPlan *p, const ZpAlike *k, int64_t rank, int64_t i);
+/* Returns whether members of a group say different numbers, said[rank * stride]. If so, raises odd[rank] (odd
+ * may be NULL): a rank differs from more than half of its group, or there is no such half. */
+typedef enum { ZP_EVEN, ZP_ODD_OR_NOT, ZP_ODD } ZpOdd;
+bool zp_alike_odd(const ZpPlan *p, const ZpAlike *k, const uint64_t *said, uint32_t stride, ZpOdd *odd);
+/* Returns the end of the parts of which a bucket's elements are stored, from *first on. Parts above 0 are
+ * states, by their number. */
+enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
+int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
+/* Lists what a rank of a stage holds alike in groups of kind `which`, by parameter and part, in one order on
+ * all members. Returns how many there are; out may be NULL. */
+typedef struct {
+  const ZpStageBucket *held;
+  const ZpSlice *slice;
+  int part;
+} ZpAlikeItem;
+uint32_t zp_alike_items(const ZpPlan *p, uint32_t stage, const ZpAlike *list, uint32_t n, uint32_t which,
+                        ZpAlikeItem *out);
 
 /* ---- digest.c ------------------------------------------------------------------------------------------ */
 /* Digests of everything in a plan that no engine has touched, a part at a time: "stage 0's instructions". */

@@ -3,6 +3,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-plan
 TESTS += tests/unit/test-plan
 tests_unit_test_plan_SOURCES = \
+  tests/unit/plan/alike.c \
   tests/unit/plan/broken.c \
   tests/unit/plan/broken.h \
   tests/unit/plan/check.c \
