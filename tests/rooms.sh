@@ -98,7 +98,7 @@ floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_s
   zckpt_weights.c zckpt.c
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
 floors run agree.c machine.c inputs.c start.c train.c
-floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c writer.c checkpoints.c resume.c
+floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in a few files.

@@ -107,6 +107,8 @@ libexec_a_SOURCES = \
   runtime/exec/state/checkpoints.c \
   runtime/exec/state/checkpoints.h \
   runtime/exec/state/finite.c \
+  runtime/exec/state/alike.c \
+  runtime/exec/state/alike.h \
   runtime/exec/state/init.c \
   runtime/exec/state/resume.c \
   runtime/exec/state/load.c \

@@ -66,9 +66,15 @@ const char zx_usage[] =
     "  --time-limit D       stop so early that all is written D after the start: 90s, 10m, 3h50m\n"
     "  --on-nan WORD        a step whose loss or gradients are not finite updates nothing. The run goes on, "
     "and ends\n"
-    "                       after 3 such steps in a row; end: at the first; skip: it goes on in any case. After a "
+    "                       after 3 such steps in a row; end: at the first; skip: it goes on in any case. "
+    "After a "
     "step\n"
     "                       that knows no target it goes on, too, but with end\n"
+    "  --compare-every N    compare what ranks must hold alike, bit for bit, after every N steps (default "
+    "100; 0: "
+    "never)\n"
+    "                       and before every checkpoint; where they differ the run ends, and that is not "
+    "written\n"
     "  --hang-after D       end the run when a rank has not got on for so long, with all that waits for it\n"
     "                       (default 10m; 0s: never). The start and the first step do not count\n"
     "  --dry-run            make and show the plan, and stop; of a GPU also what it does in slower ways, and "
@@ -161,6 +167,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     DRY,
     TIME_LIMIT,
     ON_NAN,
+    COMPARE_EVERY,
     HANG_AFTER,
     HELP,
     CKPT,
@@ -199,6 +206,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"dry-run", 0, NULL, DRY},
                                        {"time-limit", 1, NULL, TIME_LIMIT},
                                        {"on-nan", 1, NULL, ON_NAN},
+                                       {"compare-every", 1, NULL, COMPARE_EVERY},
                                        {"hang-after", 1, NULL, HANG_AFTER},
                                        {"help", 0, NULL, HELP},
                                        {"ckpt", 1, NULL, CKPT},
@@ -218,6 +226,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   *o = (ZxOptions){.steps = -1,
                    .seed = 1,
                    .threads = 1,
+                   .compare_every = 100,
                    .hang_after = 600,
                    .ckpt_seconds = 30 * 60,
                    .ckpt_file_size = 4000000000};
@@ -268,6 +277,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       good = !strcmp(optarg, "end") || !strcmp(optarg, "skip");
       o->on_nan = !strcmp(optarg, "end") ? ZX_ON_NAN_END : ZX_ON_NAN_SKIP;
       break;
+    case COMPARE_EVERY: good = number(optarg, 0, &o->compare_every); break;
     case HANG_AFTER: good = zb_duration(optarg, &o->hang_after); break;
     case TIME_LIMIT: good = duration(optarg, &o->time_limit); break;
     case EVAL: o->eval = optarg; break;
@@ -346,6 +356,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--threads", "%d", o->threads);
   zx_fact(f, ZX_OPTIONS, "--hang-after", "%.0f s", o->hang_after);
   zx_fact(f, ZX_OPTIONS, "--on-nan", "%s", on_nan[o->on_nan]);
+  zx_fact(f, ZX_OPTIONS, "--compare-every", "%" PRId64, o->compare_every);
   zx_fact(f, ZX_OPTIONS, "--time-limit", "%.0f s", o->time_limit);
   zx_fact(f, ZX_OPTIONS, "--times", "%s", no_yes[o->times]);
   zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);

@@ -25,6 +25,7 @@ typedef struct {
   int64_t ckpt_steps, ckpt_keep, ckpt_file_size;
   double ckpt_seconds;
   bool ckpt_fail_ends, resume;
+  int64_t compare_every; /* steps after which replicas are compared; 0: never, at no checkpoint either */
   double time_limit, hang_after; /* seconds; 0: none */
   ZxOnNan on_nan;
   ZkDebug debug;

@@ -168,10 +168,12 @@ static bool take(ZxSaves *s, const ZxCheckpointReport *r) {
   return r->news != ZX_CKPT_FAILED;
 }
 
-static void begin(ZxSaves *s, int64_t step) {
+static bool begin(ZxSaves *s, int64_t step) {
+  if (s->before && !s->before(s->run, step)) return false;
   s->begun = step;
   s->since = zb_now();
   zx_checkpoints_begin(s->c, step);
+  return true;
 }
 
 /* By rank 0's clock, where that counts. */
@@ -191,16 +193,24 @@ bool zx_saves_step(ZxSaves *s, int64_t step, const double flags[ZX_SAVES_FLAGS])
   /* One that could not be begun in time, because another was still written, is begun as soon as that is done. */
   int64_t every = s->o->ckpt_steps;
   bool due = flags[2] > 0 || (every && step / every > s->begun / every);
-  if (due && !zx_checkpoints_busy(s->c)) begin(s, step);
-  return true;
+  return !due || zx_checkpoints_busy(s->c) || begin(s, step);
+}
+
+static ZxCheckpointReport settle(ZxSaves *s) {
+  ZxCheckpointReport r = zx_checkpoints_wait(s->c);
+  take(s, &r);
+  return r;
+}
+
+void zx_saves_settle(ZxSaves *s) {
+  if (s->c) settle(s);
 }
 
 bool zx_saves_end(ZxSaves *s, int64_t step) {
   if (!s->c) return true;
-  ZxCheckpointReport r = zx_checkpoints_wait(s->c);
-  take(s, &r);
+  ZxCheckpointReport r = settle(s);
   if (s->begun == step && r.news != ZX_CKPT_FAILED) return true;
-  begin(s, step);
+  if (!begin(s, step)) return false;
   r = zx_checkpoints_wait(s->c);
   return take(s, &r);
 }

@@ -28,13 +28,19 @@ typedef struct {
   double seconds;   /* that the latest one took, or 0 */
   double since;     /* the last one was begun, or the run */
   int64_t begun;    /* the step of that; before the first: of the checkpoint that was resumed, or 0 */
+  /* Collective, called before a checkpoint is begun. False: it is not begun, and the run is to end. May be
+   * NULL. */
+  bool (*before)(void *run, int64_t step);
+  void *run;
 } ZxSaves;
 /* What the step's reduction of maxima has of this rank's. */
 enum { ZX_SAVES_FLAGS = 3 };
 void zx_saves_flags(const ZxSaves *s, double flags[ZX_SAVES_FLAGS]);
-/* Collective, after a step from which the run can go on, with the maxima over all ranks. False: a checkpoint
- * failed and the run is to end. */
+/* Collective, after a step from which the run can go on, with the maxima over all ranks. False: the run is to
+ * end, since a checkpoint failed or `before` said so. */
 bool zx_saves_step(ZxSaves *s, int64_t step, const double flags[ZX_SAVES_FLAGS]);
+/* Collective: waits for the one that is being written, if there is. */
+void zx_saves_settle(ZxSaves *s);
 /* Collective, after the last step of a run that ends well: its checkpoint is complete when this returns true. */
 bool zx_saves_end(ZxSaves *s, int64_t step);
 

@@ -154,6 +154,7 @@ int main(int argc, char **argv) {
   zx_trace_close(r.trace);
   zx_checkpoints_close(r.saves.c);
   zx_predict_abandon(r.predict);
+  zx_alike_close(r.alike);
   zx_engine_free(r.eval_engine);
   zx_engine_free(r.engine);
   if (r.opened) r.o.device->close(&r.env);

@@ -4,13 +4,16 @@
 
 #include <string.h>
 
-bool zx_run_refuse(ZxRun *r, const ZbErr *err) {
+static bool end(ZxRun *r, const ZbErr *err, int code) {
   if (r->rank == 0)
     fprintf(stderr, "zrun: error: %s\n%s%s%s", err->text, *err->help ? "  help: " : "", err->help,
             *err->help ? "\n" : "");
-  r->failed = ZX_EXIT_MISTAKE;
+  r->failed = code;
   return false;
 }
+
+bool zx_run_refuse(ZxRun *r, const ZbErr *err) { return end(r, err, ZX_EXIT_MISTAKE); }
+bool zx_run_fail(ZxRun *r, const ZbErr *err) { return end(r, err, ZX_EXIT_FAILED); }
 
 int zx_run_lowest(ZxRun *r, bool mine) { return (int)zx_lowest(r->c, mine ? r->rank : -1); }
 

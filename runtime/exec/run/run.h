@@ -20,6 +20,7 @@
 #include "runtime/exec/options.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
+#include "runtime/exec/state/alike.h"
 #include "runtime/exec/stop.h"
 #include "runtime/exec/trace.h"
 #include "runtime/plan/time/time.h"
@@ -62,6 +63,8 @@ typedef struct {
   int64_t before;
   ZxSaves saves;
   ZxHealth health;
+  ZxAlike *alike;   /* NULL: replicas are not compared */
+  int64_t compared; /* the last step after which they were; -1: none */
   ZxStop stop;
   bool log_waits; /* a part of the log could not be written yet */
   int stopping;   /* why all ranks stop after this step (zx_stop_why); 0: they go on */
@@ -71,6 +74,8 @@ typedef struct {
 /* ---- agree.c ------------------------------------------------------------------------------------------- */
 /* Says a mistake that every rank sees alike, and has the run end with its code. Returns false. */
 bool zx_run_refuse(ZxRun *r, const ZbErr *err);
+/* The same of what is no mistake: it may go better another time. */
+bool zx_run_fail(ZxRun *r, const ZbErr *err);
 /* The lowest rank for which `mine` is true, on all ranks; -1: none. */
 int zx_run_lowest(ZxRun *r, bool mine);
 /* Whether all ranks are `ok`. The lowest that knows why one is not says it. */

@@ -210,6 +210,14 @@ static bool open_checkpoints(ZxRun *r) {
   return zx_run_accept(r, r->saves.c, &err);
 }
 
+static bool open_compare(ZxRun *r) {
+  ZbErr err = {0};
+  r->compared = -1;
+  if (r->o.evaluates || !r->o.compare_every) return true;
+  r->alike = zx_alike_open(r->engine, &err);
+  return zx_run_agree(r, r->alike, &err);
+}
+
 /* The first step of a run sets up much. */
 static bool open_trace(ZxRun *r) {
   ZbErr err = {0};
@@ -268,7 +276,7 @@ bool zx_run_start(ZxRun *r) {
   r->epochs = zx_epochs_new(r->a, r->data, zx_sample_values(r->plan), r->plan->global_batch);
   if (!zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err))
     return false;
-  if (!begin_parameters(r) || !open_checkpoints(r)) return false;
+  if (!begin_parameters(r) || !open_checkpoints(r) || !open_compare(r)) return false;
   if (r->o.save && !zx_run_accept(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
   tell_ways(r);

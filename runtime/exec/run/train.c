@@ -78,8 +78,23 @@ static bool sound(ZxRun *r, int64_t step, const ZxStep *s) {
   return zx_run_refuse(r, &err);
 }
 
+/* Compares replicas, once a step. A checkpoint that is still being written is of a step after which they were
+ * alike: it is completed before the run ends. */
+static bool compare(void *run, int64_t step) {
+  ZxRun *r = run;
+  ZbErr err = {0};
+  if (!r->alike || r->compared == step) return true;
+  r->compared = step;
+  if (zx_alike(r->alike, step, &err)) return true;
+  zx_saves_settle(&r->saves);
+  if (r->saves.good) zb_fail_more(&err, "; the last good checkpoint is %s", zb_show(r->saves.good));
+  return zx_run_fail(r, &err);
+}
+
 static bool go_on(ZxRun *r, int64_t step, const ZxStep *s, const double saves[ZX_SAVES_FLAGS]) {
-  if (!sound(r, step, s) || !zx_saves_step(&r->saves, step, saves)) return false;
+  int64_t every = r->o.compare_every;
+  if (!sound(r, step, s) || (every && step % every == 0 && !compare(r, step))) return false;
+  if (!zx_saves_step(&r->saves, step, saves)) return false;
   if (r->saves.seconds > 0) zx_stop_saved(&r->stop, r->saves.seconds);
   return true;
 }
@@ -174,9 +189,9 @@ static void conclude(ZxRun *r) {
   if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
 }
 
-static bool save(ZxRun *r) {
+static bool save(ZxRun *r, int64_t step) {
   ZbErr err = {0};
-  return !r->o.save || zx_run_agree(r, zx_engine_save(r->engine, &err), &err);
+  return !r->o.save || (compare(r, step) && zx_run_agree(r, zx_engine_save(r->engine, &err), &err));
 }
 
 /* ---- evaluations ---- */
@@ -245,13 +260,15 @@ static bool write_trace(ZxRun *r, int64_t step) {
 
 static bool stop(ZxRun *r, int64_t step) {
   conclude(r);
-  if (!write_trace(r, step) || !zx_saves_end(&r->saves, step) || !save(r)) return false;
+  if (!write_trace(r, step) || !zx_saves_end(&r->saves, step) || !save(r, step)) return false;
   say_stop(r, zb_printf(r->a, "after step %" PRId64, step));
   return true;
 }
 
 /* ---- all of it ---- */
 bool zx_run_train(ZxRun *r) {
+  r->saves.before = compare;
+  r->saves.run = r;
   if (stop_at_once(r)) return true;
   for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
     if (!one_step(r, step)) return false;
@@ -266,5 +283,6 @@ bool zx_run_train(ZxRun *r) {
   }
   r->stopping = 0; /* there is nothing to come again for */
   conclude(r);
-  return zx_saves_end(&r->saves, r->before < r->o.steps ? r->o.steps : r->before) && save(r);
+  int64_t last = r->before < r->o.steps ? r->o.steps : r->before;
+  return zx_saves_end(&r->saves, last) && save(r, last);
 }

@@ -13,6 +13,11 @@ static const char *const *names_of(const ZpOptimizer *o) {
                               : sgd; /* Lion has the first of these; Muon as SGD */
 }
 
+const char *zx_state_name(const ZpPlan *p, const ZpBucket *k, int state) {
+  bool average = p->average > 0 && state == zp_states(p, k);
+  return average ? "average" : names_of(&p->optimizers[k->optimizer])[state - 1];
+}
+
 static uint32_t bit_of(const char *state, const char **name, uint32_t *n) {
   uint32_t k = 0;
   while (k < *n && strcmp(name[k], state)) k++;

@@ -19,6 +19,8 @@ typedef struct {
   uint32_t npieces;
   bool has_frozen; /* of what does not change the copy is there */
 } ZxSnapshot;
+/* What files call state 1, 2, ... of a bucket's elements: "exp_avg". */
+const char *zx_state_name(const ZpPlan *p, const ZpBucket *k, int state);
 /* The contents of this run's checkpoints. */
 bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err);
 /* The tensor of an iteration of a parameter: its values (state 0), or state 1, 2, ... */

@@ -4,6 +4,7 @@
  * load.c        parameters from weights files, under whatever names
  * save.c        parameters to one
  * finite.c      whether a run can go on from a step
+ * alike.c       whether replicas hold the same (alike.h)
  * predict.c     outputs of the model, to a file
  * slices.c      what these have in common: where a rank's values are in the whole model (slices.h)
  * checkpoints.h everything a run needs to go on: snapshot.c, writer.c, checkpoints.c, resume.c

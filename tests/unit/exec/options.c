@@ -178,6 +178,7 @@ Test(options, each_by_itself) {
                {"--hang-after 90s", "--hang-after: 600 s -> 90 s", true},
                {"--on-nan end", "--on-nan: not given -> end", false},
                {"--on-nan skip", "--on-nan: not given -> skip", false},
+               {"--compare-every 0", "--compare-every: 100 -> 0", false},
                {"--time-limit 2h", "--time-limit: 0 s -> 7200 s", false},
                {"--times", "--times: no -> yes", false},
                {"--dry-run", "--dry-run: no -> yes", true},
@@ -266,11 +267,12 @@ Test(options, what_is_missing) {
   }
   for (const char *const *line =
            (const char *const[]){
-               "--steps 1 --on-nan x", "--steps 1 --ckpt-fail x", "--steps 1 --ckpt-keep 0",
-               "--steps 1 --ckpt-keep 2147483647", "--steps 1 --ckpt-every 0", "--steps 1 --print-every 0",
-               "--steps 1 --eval-batches 0", "--steps 1 --eval-every 0",
-               "--steps 1 --trace t --trace-steps 5-4", "--steps 1 --trace t --trace-steps 0-3",
-               "--steps 1 --trace t --trace-steps 5-", "--steps 1 --trace t --trace-steps -5",
+               "--steps 1 --on-nan x", "--steps 1 --compare-every -1", "--steps 1 --compare-every x",
+               "--steps 1 --ckpt-fail x", "--steps 1 --ckpt-keep 0", "--steps 1 --ckpt-keep 2147483647",
+               "--steps 1 --ckpt-every 0", "--steps 1 --print-every 0", "--steps 1 --eval-batches 0",
+               "--steps 1 --eval-every 0", "--steps 1 --trace t --trace-steps 5-4",
+               "--steps 1 --trace t --trace-steps 0-3", "--steps 1 --trace t --trace-steps 5-",
+               "--steps 1 --trace t --trace-steps -5",
                "--steps 1 --trace t --trace-steps 1111111111111111111111111-5", NULL};
        *line; line++) {
     char all[128];

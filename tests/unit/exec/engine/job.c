@@ -1,5 +1,6 @@
 /* See job.h. */
 #include "tests/unit/exec/engine/job.h"
+#include "runtime/exec/state/alike.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -192,9 +193,17 @@ void job_save(Player *p) {
   p->ok = zx_engine_reserve(p->e, path, &p->err) && zx_engine_save(p->e, &p->err);
 }
 
+/* Whatever is trained: replicas hold the same. */
+static void compare(Player *p) {
+  ZxAlike *x = zx_alike_open(p->e, &p->err);
+  p->ok = x && zx_alike(x, p->job->steps, &p->err);
+  zx_alike_close(x);
+}
+
 void job_train(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
   job_steps(p, 1, p->job->steps);
+  if (p->ok) compare(p);
   job_save(p);
 }
 

@@ -7,6 +7,7 @@ tests_unit_test_engine_SOURCES = \
   tests/mpi/device_threads.c tests/mpi/device_threads.h \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/exec/scratch.c tests/unit/exec/scratch.h \
+  tests/unit/exec/engine/alike.c \
   tests/unit/exec/engine/checkpoints.c \
   tests/unit/exec/engine/devices.c \
   tests/unit/exec/engine/inputs.c \
