@@ -117,27 +117,40 @@ endif
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-format tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
   tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub tests/fuzz/fuzz-metrics tests/fuzz/fuzz-text \
-  tests/fuzz/fuzz-documents tests/fuzz/fuzz-megatron
+  tests/fuzz/fuzz-documents tests/fuzz/fuzz-megatron tests/fuzz/fuzz-table tests/fuzz/fuzz-config tests/fuzz/fuzz-trace \
+  tests/fuzz/fuzz-hosts
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
 tests_fuzz_fuzz_lang_LDADD = $(libs_compiler)
 tests_fuzz_fuzz_format_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_format.c
 tests_fuzz_fuzz_format_LDADD = $(libs_compiler)
-tests_fuzz_fuzz_zsg_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_zsg.c
+tests_fuzz_fuzz_config_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_config.c
+tests_fuzz_fuzz_config_LDADD = $(libs_compiler)
+tests_fuzz_fuzz_trace_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_trace.c
+tests_fuzz_fuzz_trace_LDADD = libcompiler.a $(libs_plan)
+tests_fuzz_fuzz_zsg_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_zsg.c tests/fuzz/mend.h \
+  tests/fuzz/mend_zsg.c
 tests_fuzz_fuzz_zsg_LDADD = $(libs_graph)
-tests_fuzz_fuzz_data_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_data.c
+tests_fuzz_fuzz_data_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_data.c tests/fuzz/mend.h \
+  tests/fuzz/mend_data.c
 tests_fuzz_fuzz_data_LDADD = $(libs_exec)
-tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_manifest.c
-tests_fuzz_fuzz_manifest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_manifest.c tests/fuzz/mend.h \
+  tests/fuzz/mend_manifest.c runtime/exec/ckpt/zckpt_read.c runtime/exec/ckpt/zckpt_verify.c
+tests_fuzz_fuzz_manifest_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
 tests_fuzz_fuzz_manifest_LDADD = $(libs_exec)
 tests_fuzz_fuzz_documents_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_documents.c
+tests_fuzz_fuzz_documents_CPPFLAGS = $(AM_CPPFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
 tests_fuzz_fuzz_documents_LDADD = $(libs_zdata)
-tests_fuzz_fuzz_megatron_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_megatron.c
+tests_fuzz_fuzz_megatron_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_megatron.c tests/fuzz/mend.h
 tests_fuzz_fuzz_megatron_LDADD = $(libs_zdata)
-tests_fuzz_fuzz_weights_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_weights.c
+tests_fuzz_fuzz_table_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_table.c
+tests_fuzz_fuzz_table_LDADD = $(libs_zdata)
+tests_fuzz_fuzz_weights_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_weights.c tests/fuzz/mend.h \
+  tests/fuzz/mend_weights.c
 tests_fuzz_fuzz_weights_LDADD = $(libs_exec)
-tests_fuzz_fuzz_hub_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_hub.c
+tests_fuzz_fuzz_hub_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_hub.c tests/fuzz/mend.h \
+  tests/fuzz/mend_weights.c
 tests_fuzz_fuzz_hub_LDADD = $(libs_exec)
 tests_fuzz_fuzz_metrics_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_metrics.c
 tests_fuzz_fuzz_metrics_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
@@ -145,6 +158,8 @@ tests_fuzz_fuzz_metrics_LDADD = $(libs_zlog)
 EXTRA_DIST += tests/fuzz/text
 tests_fuzz_fuzz_text_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_text.c
 tests_fuzz_fuzz_text_LDADD = $(libs_text)
+tests_fuzz_fuzz_hosts_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_hosts.c
+tests_fuzz_fuzz_hosts_LDADD = libkeep.a $(libs_base)
 CLEANFILES += $(fuzz_programs)
 
 .PHONY: fuzz check-unit

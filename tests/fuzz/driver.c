@@ -5,7 +5,8 @@
  *
  * Stops after N mutations (default: no limit) or S seconds (default 2), whichever is first. On a crash it
  * prints the number of the input (--only I repeats it alone) and leaves its bytes in crash-I.bin. A target
- * knows nothing of this file: it links with libFuzzer as well. */
+ * knows nothing of this file: it links with libFuzzer as well, and its own way to mutate (mend.h) is called
+ * as that calls it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,9 @@
 #include "base/base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t most);
+/* A target's own, if it has one. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed) __attribute__((weak));
 
 enum { INPUT_LIMIT = 64 << 10, INPUT_SECONDS = 20 };
 
@@ -111,8 +115,8 @@ static uint64_t edge_value(Dice *d) {
   return edges[draw(d, sizeof edges / sizeof *edges)] + draw(d, 2);
 }
 
-/* Changes `x` (n bytes, room for INPUT_LIMIT) once; returns the new size. */
-static size_t mutate_once(Dice *d, uint8_t *x, size_t n, const Seed *other) {
+/* Changes `x` (n bytes, room for `most`) once; returns the new size. */
+static size_t mutate_once(Dice *d, uint8_t *x, size_t n, size_t most, const Seed *other) {
   size_t at = draw(d, n), len = 1 + draw(d, draw(d, 4) ? 8 : 256);
   if (len > n - at) len = n - at;
   switch (draw(d, 8)) {
@@ -132,13 +136,13 @@ static size_t mutate_once(Dice *d, uint8_t *x, size_t n, const Seed *other) {
   case 3: /* cut the end off */ return at;
   case 4: /* remove a piece */ memmove(x + at, x + at + len, n - at - len); return n - len;
   case 5: /* double a piece */
-    if (n + len > INPUT_LIMIT) return n;
+    if (n + len > most) return n;
     memmove(x + at + len, x + at, n - at);
     return n + len;
   case 6: { /* a piece of another input goes in between */
     size_t from = draw(d, other->n);
     if (len > other->n - from) len = other->n - from;
-    if (n + len > INPUT_LIMIT) return n;
+    if (n + len > most) return n;
     memmove(x + at + len, x + at, n - at);
     memcpy(x + at, other->data + from, len);
     return n + len;
@@ -154,13 +158,28 @@ static size_t mutate_once(Dice *d, uint8_t *x, size_t n, const Seed *other) {
   }
 }
 
-static size_t mutate(uint64_t seed, uint64_t number, const Seed *seeds, size_t nseeds, uint8_t *x) {
-  Dice d = {seed, number, 0};
-  const Seed *s = &seeds[draw(&d, nseeds)];
-  memcpy(x, s->data, s->n);
-  size_t n = s->n;
-  for (uint64_t k = 1 + draw(&d, 4); k; k--) n = mutate_once(&d, x, n, &seeds[draw(&d, nseeds)]);
+/* What LLVMFuzzerMutate draws from, as libFuzzer's keeps it: of the input that is being made. */
+static struct {
+  Dice dice;
+  const Seed *seeds;
+  size_t nseeds;
+} drawing;
+
+size_t LLVMFuzzerMutate(uint8_t *x, size_t n, size_t most) {
+  Dice *d = &drawing.dice;
+  for (uint64_t k = 1 + draw(d, 4); k; k--)
+    n = mutate_once(d, x, n, most, &drawing.seeds[draw(d, drawing.nseeds)]);
   return n;
+}
+
+static size_t mutate(uint64_t seed, uint64_t number, const Seed *seeds, size_t nseeds, uint8_t *x) {
+  drawing.dice = (Dice){seed, number, 0};
+  drawing.seeds = seeds;
+  drawing.nseeds = nseeds;
+  const Seed *s = &seeds[draw(&drawing.dice, nseeds)];
+  memcpy(x, s->data, s->n);
+  if (!LLVMFuzzerCustomMutator) return LLVMFuzzerMutate(x, s->n, INPUT_LIMIT);
+  return LLVMFuzzerCustomMutator(x, s->n, INPUT_LIMIT, (unsigned)draw(&drawing.dice, UINT32_MAX));
 }
 
 /* ---- corpus ---- */
@@ -250,7 +269,7 @@ int main(int argc, char **argv) {
   int code = 1;
   if (read_corpus(a, o.corpus, &seeds, &nseeds)) {
     uint64_t ran = fuzz(&o, seeds, nseeds);
-    printf("fuzz: %" PRIu64 " inputs from %zu files, seed %" PRIu64 "\n", ran, nseeds, o.seed);
+    fprintf(stderr, "fuzz: %" PRIu64 " inputs from %zu files, seed %" PRIu64 "\n", ran, nseeds, o.seed);
     code = 0;
   }
   zb_arena_free(a);

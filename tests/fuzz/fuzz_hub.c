@@ -3,12 +3,32 @@
  * config.json. */
 #define _GNU_SOURCE
 #include "runtime/exec/hub/hub.h"
+#include "tests/fuzz/mend.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* Mends the shards where they are. */
+static size_t mend(uint8_t *x, size_t n, size_t most) {
+  uint8_t *mark = memmem(x, n, "\n#\n", 3);
+  size_t at = mark ? (size_t)(mark - x) + 3 : n;
+  for (int i = 0; i < 2 && at < n; i++) {
+    static uint8_t rest[1 << 20];
+    uint8_t *end = i ? NULL : memmem(x + at, n - at, "\n#\n", 3);
+    size_t size = end ? (size_t)(end - x) - at : n - at, more = n - at - size;
+    if (more > sizeof rest || more > most - at) return n;
+    memcpy(rest, x + at + size, more);
+    size = fuzz_mend_weights(x + at, size, most - at - more);
+    memcpy(x + at + size, rest, more);
+    n = at + size + more;
+    at += size + 3;
+  }
+  return n;
+}
+FUZZ_MENDED_BY(mend)
 
 static const char *const names[] = {"model.safetensors.index.json", "a.safetensors", "b.safetensors"};
 static char folder[] = "fuzz-hub-XXXXXX";

@@ -1,11 +1,13 @@
 /* Fuzz target: any bytes as a safetensors file. What opens must be found or refused by name, and read. */
 #define _GNU_SOURCE
 #include "runtime/exec/ckpt/weights.h"
+#include "tests/fuzz/mend.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+FUZZ_MENDED_BY(fuzz_mend_weights)
 
 static void read_tensors(const ZxWeights *w) {
   static const ZxTensorInfo wanted[] = {

@@ -93,6 +93,8 @@ typedef struct {
 bool zx_manifest_write(const ZxManifest *m, const char *dir, ZbErr *err);
 /* Reads dir/manifest.json: NULL with a message if it is not there, altered, or of another version. */
 ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err);
+/* Puts the checksum of a manifest's text into it; false: it has no place for one. */
+bool zx_manifest_seal(char *text, size_t n);
 /* The value of a fact, or NULL. */
 const char *zx_manifest_fact(const ZxManifest *m, const char *kind, const char *name);
 

@@ -1,6 +1,7 @@
 /* manifest.json: what a checkpoint is of, and what its files must be. Where each tensor lies follows from the
  * list of parameters (contents.c); it is written down all the same, for people and other programs, in the
  * indices. */
+#define _GNU_SOURCE
 #include "runtime/exec/ckpt/ckpt.h"
 
 #include <cjson/cJSON.h>
@@ -96,6 +97,21 @@ static void put_manifest(ZbText *t, const ZxManifest *m) {
   zb_text_add(t, "}\n");
 }
 
+/* Returns where the digits of the checksum are in text[0..n), or NULL. */
+static char *sum_in(char *text, size_t n) {
+  char *at = memmem(text, n, sum_key, strlen(sum_key));
+  return at && n - (size_t)(at - text) >= strlen(sum_key) + 16 ? at + strlen(sum_key) : NULL;
+}
+
+bool zx_manifest_seal(char *text, size_t n) {
+  char *at = sum_in(text, n), digits[17];
+  if (!at) return false;
+  memcpy(at, none, 16);
+  snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)XXH3_64bits(text, n));
+  memcpy(at, digits, 16);
+  return true;
+}
+
 static bool write_synced(const char *dir, const char *name, const ZbText *t, ZbErr *err) {
   ZbText path = {0};
   zb_text_add(&path, "%s/%s", dir, name);
@@ -136,10 +152,7 @@ bool zx_manifest_write(const ZxManifest *m, const char *dir, ZbErr *err) {
     return false;
   ZbText t = {0};
   put_manifest(&t, m);
-  char *at = strstr(t.s, sum_key) + strlen(sum_key), digits[17];
-  snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)XXH3_64bits(t.s, t.len));
-  memcpy(at, digits, 16);
-  bool ok = write_synced(dir, "manifest.json", &t, err);
+  bool ok = zx_manifest_seal(t.s, t.len) && write_synced(dir, "manifest.json", &t, err);
   zb_text_free(&t);
   return ok;
 }
@@ -284,17 +297,14 @@ static bool get_all(const Reader *r, const cJSON *root, ZxManifest *m) {
 
 /* The checksum is of the text with zeros in its place. */
 static bool check_sum(const Reader *r, char *text, size_t n, uint64_t *sum) {
-  char *at = strstr(text, sum_key);
-  char digits[17] = "";
-  if (!at || n - (size_t)(at - text) < strlen(sum_key) + 16) return altered(r, "it has no checksum");
-  at += strlen(sum_key);
-  memcpy(digits, at, 16);
-  memcpy(at, none, 16);
-  *sum = XXH3_64bits(text, n);
-  char want[17];
-  snprintf(want, sizeof want, "%016" PRIx64, *sum);
-  return !strcmp(digits, want) ||
-         altered(r, zb_printf(r->a, "its checksum is %s, and it says %s", want, zb_show(digits)));
+  char *at = sum_in(text, n), said[17] = "", want[17] = "";
+  if (!at) return altered(r, "it has no checksum");
+  memcpy(said, at, 16);
+  zx_manifest_seal(text, n);
+  memcpy(want, at, 16);
+  *sum = strtoull(want, NULL, 16);
+  return !strcmp(said, want) ||
+         altered(r, zb_printf(r->a, "its checksum is %s, and it says %s", want, zb_show(said)));
 }
 
 ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err) {
