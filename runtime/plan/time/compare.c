@@ -48,21 +48,28 @@ static bool read_event(ZbArena *a, const char *line, Event *e) {
   long long process, step;
   double ts, dur;
   int at = 0;
-  if (sscanf(line, form, category, &process, &ts, &dur, &at) < 4 || !at || process < 0) return false;
+  if (sscanf(line, form, category, &process, &ts, &dur, &at) < 4 || !at) return false;
+  if (process < 0 || process > INT32_MAX || !isfinite(ts) || !isfinite(dur)) return false;
   const char *name = line + at, *end = strchr(name, '"'), *args = end ? strstr(end, "\"step\":") : NULL;
   if (!args || sscanf(args, "\"step\":%lld", &step) != 1) return false;
   *e = (Event){kind_of(a, category, name, (size_t)(end - name)), process, step, ts * 1e-6, dur * 1e-6};
   return true;
 }
 
+/* Each line is looked at by itself: sscanf takes as long as all that is left of a text. */
 static Events read_events(ZbArena *a, const char *text) {
   Events all = {0};
-  for (const char *line = text; line && *line; line = (line = strchr(line, '\n')) ? line + 1 : NULL) {
+  ZbText line = {0};
+  for (const char *at = text; at && *at; at = (at = strchr(at, '\n')) ? at + 1 : NULL) {
     Event e;
-    if (*line != '{' || !read_event(a, line, &e)) continue;
+    if (*at != '{') continue;
+    line.len = 0;
+    zb_text_put(&line, at, strcspn(at, "\n"));
+    if (!read_event(a, line.s, &e)) continue;
     ZB_PUSH(a, all.at, all.n, e);
     if (e.process >= all.processes) all.processes = e.process + 1;
   }
+  zb_text_free(&line);
   return all;
 }
 
@@ -74,33 +81,59 @@ typedef struct {
   double times[2];
 } Row;
 
-static Row *row_of(ZbArena *a, Row **rows, uint32_t *n, uint32_t stage, const char *what) {
-  for (uint32_t i = 0; i < *n; i++)
-    if ((*rows)[i].stage == stage && !strcmp((*rows)[i].what, what)) return &(*rows)[i];
+typedef struct {
+  Row *at;
+  uint32_t n;
+  ZbNames names; /* of each: its stage and what it is */
+} Rows;
+
+static Row *row_of(ZbArena *a, Rows *rows, uint32_t stage, const char *what) {
+  const char *name = zb_printf(a, "%u %s", stage, what);
+  uint32_t i = zb_names_find(&rows->names, name);
+  if (i != ZB_NO_NAME) return &rows->at[i];
   Row r = {.stage = stage, .what = what};
-  ZB_PUSH(a, *rows, *n, r);
-  return &(*rows)[*n - 1];
+  ZB_PUSH(a, rows->at, rows->n, r);
+  return &rows->at[zb_names_add(a, &rows->names, name)];
 }
 
-static uint32_t steps_in(ZbArena *a, const Events *e) {
-  int64_t *seen = NULL;
+typedef struct {
+  int64_t step;
+  double begin, end; /* of its first slice, of its last */
+} Step;
+
+static int by_step(const void *a, const void *b) {
+  const Step *x = a, *y = b;
+  return x->step < y->step ? -1 : x->step > y->step;
+}
+
+/* The steps that there are, in their order. */
+static uint32_t steps_in(ZbArena *a, const Events *e, Step **out) {
+  Step *s = ZB_NEWN(a, Step, e->n + 1);
   uint32_t n = 0;
+  for (size_t i = 0; i < e->n; i++)
+    s[i] = (Step){e->at[i].step, e->at[i].begin, e->at[i].begin + e->at[i].seconds};
+  qsort(s, e->n, sizeof *s, by_step);
   for (size_t i = 0; i < e->n; i++) {
-    bool had = false;
-    for (uint32_t k = n; k-- > 0 && !had;) had = seen[k] == e->at[i].step;
-    if (!had) ZB_PUSH(a, seen, n, e->at[i].step);
+    if (!n || s[n - 1].step != s[i].step) {
+      s[n++] = s[i];
+      continue;
+    }
+    s[n - 1].begin = fmin(s[n - 1].begin, s[i].begin);
+    s[n - 1].end = fmax(s[n - 1].end, s[i].end);
   }
+  *out = s;
   return n;
 }
 
 /* Adds the slices of the first rank of each stage, divided by the steps that there are. */
-static void add(const ZpPlan *p, ZbArena *a, const Events *e, int which, Row **rows, uint32_t *n) {
-  double each = 1 / (double)steps_in(a, e);
+static void add(const ZpPlan *p, ZbArena *a, const Events *e, int which, Rows *rows) {
+  Step *steps;
+  double each = 1 / (double)steps_in(a, e, &steps);
   for (size_t i = 0; i < e->n; i++) {
     int64_t rank = e->at[i].process - (which ? 0 : p->mesh.nranks);
     uint32_t stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, rank, p->mesh.pipe);
     if (rank != (p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, stage))) continue;
-    Row *r = row_of(a, rows, n, stage, e->at[i].what);
+    Row *r = row_of(a, rows, stage, e->at[i].what);
     r->seconds[which] += e->at[i].seconds * each;
     r->times[which] += each;
   }
@@ -115,23 +148,10 @@ static int farthest_first(const void *a, const void *b) {
 
 /* From the first slice of a step to the end of its last, in the mean of the steps. */
 static double step_seconds(ZbArena *a, const Events *e) {
+  Step *steps;
   double sum = 0;
-  uint32_t n = steps_in(a, e);
-  int64_t *done = NULL;
-  uint32_t ndone = 0;
-  for (size_t i = 0; i < e->n; i++) {
-    bool had = false;
-    for (uint32_t k = ndone; k-- > 0 && !had;) had = done[k] == e->at[i].step;
-    if (had) continue;
-    double from = INFINITY, to = 0;
-    for (size_t k = 0; k < e->n; k++) {
-      if (e->at[k].step != e->at[i].step) continue;
-      from = fmin(from, e->at[k].begin);
-      to = fmax(to, e->at[k].begin + e->at[k].seconds);
-    }
-    sum += to - from;
-    ZB_PUSH(a, done, ndone, e->at[i].step);
-  }
+  uint32_t n = steps_in(a, e, &steps);
+  for (uint32_t i = 0; i < n; i++) sum += steps[i].end - steps[i].begin;
   return sum / n;
 }
 
@@ -171,12 +191,11 @@ bool zp_compare(const ZpPlan *p, const ZpTime *t, const char *trace, ZbText *out
     for (size_t i = 0; i < measured.n; i++) first = fmin(first, measured.at[i].begin);
     predicted_events(p, t, first, &events);
     Events predicted = read_events(a, events.s);
-    Row *rows = NULL;
-    uint32_t n = 0;
-    add(p, a, &predicted, 0, &rows, &n);
-    add(p, a, &measured, 1, &rows, &n);
-    qsort(rows, n, sizeof *rows, farthest_first);
-    show(rows, n, t->seconds, step_seconds(a, &measured), out);
+    Rows rows = {0};
+    add(p, a, &predicted, 0, &rows);
+    add(p, a, &measured, 1, &rows);
+    qsort(rows.at, rows.n, sizeof *rows.at, farthest_first);
+    show(rows.at, rows.n, t->seconds, step_seconds(a, &measured), out);
     zb_text_put(both, trace, (size_t)(tail - trace));
     zb_text_add(both, ",\n");
     zb_text_put(both, events.s, events.len);
