@@ -1,8 +1,6 @@
 /* Added tokens: cut out of a text whole, before the model sees it. */
 #include "runtime/text/json.h"
 
-enum { ADDED_LIMIT = 1 << 10 }; /* bytes of one: a text is looked through this often at most */
-
 /* ---- reading ---- */
 static bool read_one(ZtTokenizer *t, const cJSON *x, uint32_t *next, ZbErr *err) {
   static const char part[] = "added_tokens";
@@ -17,9 +15,9 @@ static bool read_one(ZtTokenizer *t, const cJSON *x, uint32_t *next, ZbErr *err)
       !zt_json_bool(part, x, "special", ZT_MUST, &a.special, err))
     return false;
   a.n = (uint32_t)strlen(a.s);
-  if (!a.n || a.n > ADDED_LIMIT)
+  if (!a.n || a.n > ZT_ADDED_LIMIT)
     return zb_fail(err, NULL, "%s: the one with id %u has %u bytes; it has 1 to %d", part, id, a.n,
-                   ADDED_LIMIT);
+                   ZT_ADDED_LIMIT);
   a.id = zt_table_find(&t->model.vocab, a.s, a.n);
   if (a.id == ZT_NONE) a.id = zt_table_find(&t->added_ids, a.s, a.n);
   if (a.id == ZT_NONE) a.id = (*next)++;
@@ -93,6 +91,8 @@ const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, bool spec
     if (a->left && b < done) b = done; /* the one before has taken it */
     if (a->left)
       while (b > done && is(ZT_SET_white_space, s, zt_char_before(s, b))) b = zt_char_before(s, b);
+    if (a->right && e < done)
+      e = done; /* it lies in white space that the one before has taken, and knows the end of */
     if (a->right)
       while (e < n && is(ZT_SET_white_space, s, e)) e += zt_char_bytes((uint8_t)s[e]);
     if (b >= e) continue;

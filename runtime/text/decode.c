@@ -150,6 +150,7 @@ static bool replace(ZtCoder *c, const ZtDec *d, const ZtRow *in, ZtRow *out, ZbE
       put(out, s + at, begin - at);
       put(out, d->text, d->text_n);
       at = end;
+      if (!zt_may_grow(c, out->bytes.len)) return false;
     }
     if (found < 0) return false;
     put(out, s + at, n - at);
@@ -258,6 +259,8 @@ bool zt_decode(ZtCoder *c, const uint32_t *id, size_t n, unsigned flags, ZbText 
     else put(in, t->token[id[i]].s, t->token[id[i]].n);
     end_token(in);
   }
+  c->err = err;
+  zt_grow_from(c, in->bytes.len);
   for (uint32_t i = 0; i < t->ndec; i++) {
     if (!one(c, &t->dec[i], in, to, err)) return false;
     ZtRow *other = in;

@@ -78,6 +78,29 @@ bool zt_word(ZtCoder *c, const char *s, size_t n) {
   return true;
 }
 
+/* ---- how far a text may grow ---- */
+void zt_grow_from(ZtCoder *c, size_t n) {
+  c->given = n;
+  zt_matcher_begin(c->matcher, ZT_SECONDS + 1e-6 * ZT_SECONDS_A_MB * (double)n);
+  c->room = ZT_GROWTH * n + ZT_GROWTH_MORE;
+}
+
+bool zt_may_grow(ZtCoder *c, size_t n) {
+  static const size_t at_once = UINT32_MAX / 2;
+  size_t all = ZT_GROWTH * c->given + ZT_GROWTH_MORE;
+  if (n <= c->room && n <= at_once) return true;
+  return zb_fail(c->err, "is it a tokenizer for this text?",
+                 "a text of %zu bytes grows beyond %zu bytes in the tokenizer; %d times as many, and %d "
+                 "more, are the limit",
+                 c->given, n <= c->room ? at_once : all, ZT_GROWTH, ZT_GROWTH_MORE);
+}
+
+bool zt_grow(ZtCoder *c, size_t n) {
+  if (!zt_may_grow(c, n)) return false;
+  c->room -= n;
+  return true;
+}
+
 /* ---- the text ---- */
 /* A piece between added tokens of the raw text. */
 static bool piece(ZtCoder *c, const char *s, size_t n, bool first) {
@@ -113,6 +136,7 @@ bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *ou
   c->out = out;
   c->err = err;
   c->flags = flags;
+  zt_grow_from(c, n);
   if (zt_utf8_valid(text, n) < n) {
     c->repaired.len = 0;
     zt_utf8_repair(text, n, &c->repaired);

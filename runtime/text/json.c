@@ -58,18 +58,20 @@ bool zt_json_pattern(ZtTokenizer *t, const char *part, const cJSON *o, const ZtP
 }
 
 static bool sequence(ZtTokenizer *t, const char *what, const cJSON *o, const char *list, ZtJsonPart *one,
-                     int depth, ZbErr *err) {
+                     int depth, uint32_t *count, ZbErr *err) {
   const char *type = NULL;
   if (!zt_json_text(t, what, o, "type", ZT_MUST, &type, err)) return false;
+  if (++*count > ZT_PARTS) return zb_fail(err, NULL, "%s: it has more than %d parts", what, ZT_PARTS);
   if (strcmp(type, "Sequence")) return one(t, o, type, err);
   if (depth == 16) return zb_fail(err, NULL, "%s: Sequences are nested too deeply", what);
   const cJSON *parts = zt_json(o, list), *x;
   if (!cJSON_IsArray(parts)) return zb_fail(err, NULL, "%s Sequence: `%s` is no list", what, list);
-  cJSON_ArrayForEach(x, parts) if (!sequence(t, what, x, list, one, depth + 1, err)) return false;
+  cJSON_ArrayForEach(x, parts) if (!sequence(t, what, x, list, one, depth + 1, count, err)) return false;
   return true;
 }
 
 bool zt_json_sequence(ZtTokenizer *t, const char *what, const cJSON *o, const char *list, ZtJsonPart *one,
                       ZbErr *err) {
-  return !o || sequence(t, what, o, list, one, 0, err);
+  uint32_t count = 0;
+  return !o || sequence(t, what, o, list, one, 0, &count, err);
 }

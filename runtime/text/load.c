@@ -20,11 +20,19 @@ static bool index_added(ZtTokenizer *t, ZbErr *err) {
   ZtCoder *c = zt_coder_new(t);
   c->err = err;
   bool ok = true;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < t->nadded; i++) bytes += t->added[i].n;
+  zt_grow_from(c, bytes);
   for (uint32_t i = 0; i < t->nadded && ok; i++) {
     ZtAdded *a = &t->added[i];
     const char *s = a->s;
     size_t n = a->n;
     if (a->normalized) ok = zt_normalize(c, a->s, a->n, &s, &n);
+    if (!ok) break;
+    if (n > ZT_ADDED_LIMIT)
+      ok = zb_fail(err, NULL,
+                   "added_tokens: the one with id %u has %zu bytes when it is normalized; it has %d at most",
+                   a->id, n, ZT_ADDED_LIMIT);
     if (!ok) break;
     a->matched = zb_strndup(t->arena, s, n);
     a->matched_n = (uint32_t)n;

@@ -91,7 +91,12 @@ static bool read_scores(ZtTokenizer *t, const cJSON *vocab, ZbErr *err) {
 
 bool zt_model_trie(ZtTokenizer *t, ZbErr *err) {
   uint64_t bytes = 0;
-  for (uint32_t id = 0; id < t->size; id++) bytes += t->token[id].n;
+  for (uint32_t id = 0; id < t->size; id++) {
+    bytes += t->token[id].n;
+    if (t->token[id].n > ZT_TOKEN_LIMIT)
+      return zb_fail(err, NULL, "model: the token with id %u has %u bytes; one of %s has %d at most", id,
+                     t->token[id].n, t->model.kind == ZT_UNIGRAM ? "Unigram" : "WordPiece", ZT_TOKEN_LIMIT);
+  }
   if (!zt_trie_init(t->arena, &t->model.trie, bytes, err)) return false;
   for (uint32_t id = 0; id < t->size; id++) zt_trie_add(&t->model.trie, t->token[id].s, t->token[id].n, id);
   return true;

@@ -107,6 +107,7 @@ static bool replace(ZtCoder *c, const ZtNorm *m, const char *s, size_t n, ZbText
     zb_text_put(out, s + at, begin - at);
     zb_text_put(out, m->text, m->text_n);
     at = end;
+    if (!zt_may_grow(c, out->len)) return false;
   }
   zb_text_put(out, s + at, n - at);
   return !found;
@@ -163,13 +164,11 @@ bool zt_normalize(ZtCoder *c, const char *s, size_t n, const char **out, size_t 
     ZbText *to = &c->norm[i % 2];
     to->len = 0;
     zb_text_put(to, "", 0);
-    if (!one(c, &c->t->norm[i], s, n, to)) return false;
-    if (to->len > UINT32_MAX / 2)
-      return zb_fail(c->err, NULL, "a text has %zu bytes when it is normalized", to->len);
+    if (!one(c, &c->t->norm[i], s, n, to) || !zt_may_grow(c, to->len)) return false;
     s = to->s;
     n = to->len;
   }
   *out = s;
   *out_n = n;
-  return true;
+  return !c->t->nnorm || zt_grow(c, n);
 }

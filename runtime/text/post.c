@@ -15,17 +15,22 @@ static bool add_special(ZtTokenizer *t, const cJSON *o, const char *name, List *
     if (!cJSON_IsNumber(x) || !(x->valuedouble >= 0 && x->valuedouble < t->size))
       return zb_fail(err, NULL, "%s: an id of %s is none of the tokenizer's %u", part, zb_show(name),
                      t->size);
+    if (to->n == ZT_PARTS)
+      return zb_fail(err, NULL, "%s: more than %d tokens go around a text", part, ZT_PARTS);
     ZB_PUSH(t->arena, to->id, to->n, (uint32_t)x->valuedouble);
   }
   return true;
 }
 
 /* Puts a processor's tokens around those of the ones before it. */
-static void surround(ZtTokenizer *t, List before, List after) {
+static bool surround(ZtTokenizer *t, const char *part, List before, List after, ZbErr *err) {
+  if (t->nbefore + t->nafter + before.n + after.n > ZT_PARTS)
+    return zb_fail(err, NULL, "%s: more than %d tokens go around a text", part, ZT_PARTS);
   for (uint32_t i = 0; i < t->nbefore; i++) ZB_PUSH(t->arena, before.id, before.n, t->before[i]);
   for (uint32_t i = 0; i < after.n; i++) ZB_PUSH(t->arena, t->after, t->nafter, after.id[i]);
   t->before = before.id;
   t->nbefore = before.n;
+  return true;
 }
 
 static bool read_template(ZtTokenizer *t, const cJSON *o, ZbErr *err) {
@@ -34,6 +39,8 @@ static bool read_template(ZtTokenizer *t, const cJSON *o, ZbErr *err) {
   List around[2] = {0};
   int texts = 0;
   if (!cJSON_IsArray(single)) return zb_fail(err, NULL, "%s: `single` is no list", part);
+  if (cJSON_GetArraySize(single) > ZT_PARTS)
+    return zb_fail(err, NULL, "%s: `single` has more than %d parts", part, ZT_PARTS);
   cJSON_ArrayForEach(x, single) {
     const cJSON *special = zt_json(x, "SpecialToken"), *text = zt_json(x, "Sequence");
     const char *id = NULL;
@@ -44,8 +51,7 @@ static bool read_template(ZtTokenizer *t, const cJSON *o, ZbErr *err) {
       return zb_fail(err, NULL, "%s: `single` has not the text A, once", part);
   }
   if (!texts) return zb_fail(err, NULL, "%s: `single` has not the text A, once", part);
-  surround(t, around[0], around[1]);
-  return true;
+  return surround(t, part, around[0], around[1], err);
 }
 
 /* RobertaProcessing and BertProcessing: {"cls": ["<s>", 0], "sep": ["</s>", 2]} */
@@ -59,8 +65,7 @@ static bool read_pair(ZtTokenizer *t, const cJSON *o, const char *type, ZbErr *e
       return zb_fail(err, NULL, "post_processor %s: `%s` is not a token and its id", type, keys[i]);
     ZB_PUSH(t->arena, around[i].id, around[i].n, (uint32_t)id->valuedouble);
   }
-  surround(t, around[0], around[1]);
-  return true;
+  return surround(t, type, around[0], around[1], err);
 }
 
 static bool read_one(ZtTokenizer *t, const cJSON *o, const char *type, ZbErr *err) {

@@ -95,6 +95,7 @@ bool zt_precompiled(ZtCoder *c, const ZtNorm *m, const char *s, size_t n, ZbText
     if ((uint8_t)s[begin] < 0x80 && s[begin] != '\r' && begin + 1 < n && (uint8_t)s[begin + 1] < 0x80) {
       cluster(m, s + begin, 1, out);
       begin++;
+      if (!zt_may_grow(c, out->len)) return false;
       continue;
     }
     size_t from = begin;
@@ -103,6 +104,7 @@ bool zt_precompiled(ZtCoder *c, const ZtNorm *m, const char *s, size_t n, ZbText
     if (!found || begin != from) ZB_BUG("\\X does not match at byte %zu of %zu", from, n);
     cluster(m, s + begin, end - begin, out);
     begin = end;
+    if (!zt_may_grow(c, out->len)) return false;
   }
   return true;
 }

@@ -187,6 +187,7 @@ static bool bytes_level(Parts *x, const ZtPre *p, ZbText *to, size_t n) {
     zb_text_put(to, " ", 1);
     zb_text_put(to, x->s, n++);
     x->s = to->s;
+    if (!zt_grow(c, n)) return false;
   }
   if (!p->map) return p->pattern ? by_pattern(x, p->pattern, n) : zt_word(c, x->s, n);
   ZbText mapped = {0}; /* of one word; this is the rare case that something comes after ByteLevel */
@@ -199,7 +200,9 @@ static bool bytes_level(Parts *x, const ZtPre *p, ZbText *to, size_t n) {
       size_t from = i ? begin : at, till = i ? end : begin;
       mapped.len = 0;
       for (size_t k = from; k < till; k++) zt_text_char(&mapped, zt_byte_char((uint8_t)x->s[k]));
-      if (till > from && !zt_pretokenize(c, x->next, mapped.s, mapped.len, x->first && !from)) found = -1;
+      if (till > from &&
+          !(zt_grow(c, mapped.len) && zt_pretokenize(c, x->next, mapped.s, mapped.len, x->first && !from)))
+        found = -1;
     }
     at = last = end;
   }
@@ -219,6 +222,7 @@ static bool metaspace(Parts *x, const ZtPre *p, ZbText *to, size_t n) {
     if (end < n) zb_text_put(to, p->blank, p->blank_n);
   }
   x->s = to->s;
+  if (!zt_grow(x->c, to->len)) return false;
   if (!p->split) return give(x, 0, to->len);
   x->behavior = ZT_MERGED_WITH_NEXT;
   size_t at = 0;

@@ -21,6 +21,7 @@
 #include <pcre2.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <time.h>
 
 enum { PATTERN_LIMIT = 1 << 16 };
 
@@ -34,6 +35,8 @@ struct ZtMatcher {
   pcre2_match_data *data;
   pcre2_match_context *context;
   pcre2_jit_stack *stack;
+  double seconds, until; /* given; of this thread's processor time, 0: no limit */
+  uint32_t calls;        /* the clock is looked at now and then only */
 };
 
 /* ---- translation ---- */
@@ -369,9 +372,10 @@ static pcre2_code *compile(const char *source, ZbErr *err) {
   if (!context) zb_out_of_memory(0);
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
   if (!unsupported)
-    out =
-        pcre2_compile((PCRE2_SPTR)text.s, text.len,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, context);
+    out = pcre2_compile((PCRE2_SPTR)text.s, text.len,
+                        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
+                            PCRE2_USE_OFFSET_LIMIT,
+                        &code, &at, context);
   pcre2_compile_context_free(context);
   zb_text_free(&text);
   if (unsupported)
@@ -410,9 +414,10 @@ void zt_patterns_close(ZtTokenizer *t) {
 
 /* ---- matching ---- */
 enum { STACK_FIRST = 32 << 10, STACK_LIMIT = 8 << 20, HEAP_LIMIT_KB = 1 << 20, TRIES = 10000000 };
+enum { REACH = 512 /* bytes */, CALLS = 1 << 10 /* between looks at the clock */ };
 
 ZtMatcher *zt_matcher_new(void) {
-  ZtMatcher *m = malloc(sizeof *m);
+  ZtMatcher *m = calloc(1, sizeof *m);
   if (!m) zb_out_of_memory(sizeof *m);
   m->data = pcre2_match_data_create(1, NULL);
   m->context = pcre2_match_context_create(NULL);
@@ -431,8 +436,52 @@ void zt_matcher_free(ZtMatcher *m) {
   free(m);
 }
 
+/* ---- time ----
+ * Backtracking is limited from each place on where a match may begin, and a match may look at all that follows:
+ * both can make the time grow with the square of a text. Nothing counts that, so the clock says when it is far
+ * too much. */
+static double processor_time(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void zt_matcher_begin(ZtMatcher *m, double seconds) {
+  m->seconds = seconds;
+  m->until = processor_time() + seconds;
+}
+
+static bool in_time(const ZtPattern *p, const ZtMatcher *m, ZbErr *err) {
+  return !m->until || processor_time() < m->until ||
+         zb_fail(err, "cut the text into shorter ones, if the pattern is right",
+                 "the tokenizer's regular expression %s is too slow for this text: it is not through after "
+                 "%.3g s",
+                 zb_show(p->text), m->seconds);
+}
+
 static int run(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, uint32_t options) {
   return pcre2_match(p->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | options, m->data, m->context);
+}
+
+/* A match that begins within `reach` bytes of `from`, or at any place (PCRE2_UNSET). */
+static int run_within(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t reach) {
+  pcre2_set_offset_limit(m->context, reach == PCRE2_UNSET ? reach : from + reach);
+  int rc = run(p, m, s, n, from, 0);
+  return rc == PCRE2_ERROR_JIT_STACKLIMIT ? run(p, m, s, n, from, PCRE2_NO_JIT) : rc;
+}
+
+/* The same at any place, with the clock looked at between reaches, each twice the one before it; *late:
+ * time is up. */
+static int run_in_time(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, bool *late,
+                       ZbErr *err) {
+  for (size_t reach = REACH;; reach *= 2) {
+    bool last = n - from <= reach;
+    int rc = run_within(p, m, s, n, from, last ? PCRE2_UNSET : reach);
+    if (rc != PCRE2_ERROR_NOMATCH || last) return rc;
+    if ((*late = !in_time(p, m, err))) return rc;
+    from += reach + 1;
+    while (from < n && ((uint8_t)s[from] & 0xc0) == 0x80) from++;
+  }
 }
 
 int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t from, size_t last,
@@ -450,8 +499,9 @@ int zt_match(const ZtPattern *p, ZtMatcher *m, const char *s, size_t n, size_t f
     pcre2_set_match_limit(m->context, limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit);
   }
   while (from <= n) {
-    int rc = run(p, m, s, n, from, 0);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = run(p, m, s, n, from, PCRE2_NO_JIT);
+    bool late = ++m->calls % CALLS == 0 && !in_time(p, m, err);
+    int rc = late ? 0 : run_in_time(p, m, s, n, from, &late, err);
+    if (late) return -1;
     if (rc == PCRE2_ERROR_NOMATCH) return 0;
     if (rc < 0) {
       PCRE2_UCHAR why[128] = "";

@@ -100,6 +100,7 @@ extern const char zt_gpt2_pattern[];      /* the one of ByteLevel (pretokenize.c
 void zt_patterns_close(ZtTokenizer *t);
 ZtMatcher *zt_matcher_new(void);
 void zt_matcher_free(ZtMatcher *m);
+void zt_matcher_begin(ZtMatcher *m, double seconds); /* of processor time, from now on */
 extern const char zt_cluster_pattern[]; /* the one of Precompiled (precompiled.c), which no file may have */
 #define ZT_FIRST_MATCH SIZE_MAX
 /* The first match in s[0..n) from byte `from` on: 1; 0: there is none; -1 with a message. It may be empty, but not where
@@ -187,6 +188,14 @@ typedef struct {
   uint32_t n, matched_n, id;
   bool special, normalized, single_word, left, right;
 } ZtAdded;
+enum {
+  /* Bytes of an added token, and of a token of Unigram or WordPiece: as many steps are made at each place
+   * of a text at most. */
+  ZT_ADDED_LIMIT = 1 << 10,
+  ZT_TOKEN_LIMIT = 1 << 10,
+  /* Normalizers, pre-tokenizers, decoders, and tokens that post-processors put around a text. */
+  ZT_PARTS = 256
+};
 /* Added tokens of one kind, raw or normalized, to be looked for. */
 typedef struct {
   uint32_t count;
@@ -270,6 +279,7 @@ typedef struct { /* tokens in a row, as texts: what a decoder takes and gives */
 
 struct ZtCoder {
   const ZtTokenizer *t;
+  size_t given, room; /* bytes of the text, and what may still be made of it: ZT_GROWTH */
   ZtMatcher *matcher;
   ZtStretch stretch;
   ZbText repaired, norm[2], *pre; /* pre: one for each pre-tokenizer */
@@ -292,6 +302,11 @@ struct ZtCoder {
 const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, bool special, const char *s, size_t n,
                              size_t done, size_t *from, size_t *begin, size_t *end);
 bool zt_sought_init(ZtTokenizer *t, bool normalized, ZbErr *err);
+/* encode.c: begins with a text of n bytes, which may grow within limits and take its time. */
+void zt_grow_from(ZtCoder *c, size_t n);
+/* Whether it may grow by n bytes; false with a message. zt_grow also counts them. */
+bool zt_may_grow(ZtCoder *c, size_t n);
+bool zt_grow(ZtCoder *c, size_t n);
 /* normalize.c: all normalizers over s[0..n); *out is s itself, or scratch of the coder until the next call.
  * */
 bool zt_normalize(ZtCoder *c, const char *s, size_t n, const char **out, size_t *out_n);

@@ -64,17 +64,27 @@ enum {
    * added and not special are still found. */
   ZT_SPECIAL_AS_TEXT = 2,
 };
-enum { ZT_TEXT_LIMIT = 1 << 30 }; /* bytes of a text */
+enum {
+  ZT_TEXT_LIMIT = 1 << 30, /* bytes of a text */
+  /* Normalizers, pre-tokenizers and decoders make at most so many times its bytes of it, and so many more: of
+   * NFKC eleven are enough. */
+  ZT_GROWTH = 64,
+  ZT_GROWTH_MORE = 64 << 10,
+  /* Processor time in which a text must be through the file's regular expressions. */
+  ZT_SECONDS = 10,
+  ZT_SECONDS_A_MB = 10
+};
 /* Appends the ids of text[0..n) to *out. Bytes that are no UTF-8 count as U+FFFD, one for each maximal part
  * of a character (zt_utf8_valid tells). What was appended before an error stays. Errors: a text above the
- * limit; a regular expression of the file that gives up on it. The time grows with n log n at most. */
+ * limit, or that grows beyond its own; a regular expression of the file that gives up on it, or is too
+ * slow. All else takes n log n. */
 bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *out, ZbErr *err);
 /* How many bytes of text[0..n) come before the first that is no UTF-8; n: it is valid. */
 size_t zt_utf8_valid(const char *text, size_t n);
 
 enum { ZT_SKIP_SPECIAL = 1 }; /* special tokens give no text */
 /* Appends the text of ids to *out; it is valid UTF-8. Ids that no token has are left out, as the library
- * does. Error: a regular expression of the file that gives up. */
+ * does. Errors: a regular expression of the file that gives up; a text that grows beyond the limit. */
 bool zt_decode(ZtCoder *c, const uint32_t *id, size_t n, unsigned flags, ZbText *out, ZbErr *err);
 
 /* ---- training ------------------------------------------------------------------------------------

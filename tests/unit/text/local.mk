@@ -3,6 +3,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-text
 TESTS += tests/unit/test-text
 tests_unit_test_text_SOURCES = \
+  tests/unit/text/bounds.c \
   tests/unit/text/broken.c \
   tests/unit/text/files.c \
   tests/unit/text/files.h \

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <time.h>
 
 static const struct {
   const char *pattern, *text, *matches; /* with | between */
@@ -110,6 +111,52 @@ Test(regex, gives_up) { /* instead of going on for ever */
   zt_matcher_free(m);
   zt_patterns_close(&t);
   zb_arena_free(t.arena);
+}
+
+/* Each place is looked at to the end, which no limit of backtracking counts. */
+Test(regex, too_slow) {
+  enum { N = 200000 };
+  char *text = malloc(N);
+  memset(text, 'a', N);
+  memcpy(text + N - 2, "-c", 2);
+  ZtTokenizer t = {.arena = zb_arena_new()};
+  ZtMatcher *m = zt_matcher_new();
+  ZbErr err;
+  size_t begin, end;
+  const ZtPattern *p = zt_pattern(&t, "(?:a|b)+?c", false, &err);
+  cr_assert(p, "%s", err.text);
+  zt_matcher_begin(m, 0.01);
+  clock_t from = clock();
+  cr_expect(zt_match(p, m, text, N, 0, ZT_FIRST_MATCH, &begin, &end, &err) < 0);
+  cr_expect(strstr(err.text, "(?:a|b)+?c is too slow for this text"), "%s", err.text);
+  cr_expect((double)(clock() - from) / CLOCKS_PER_SEC < 20, "it took all the time");
+  zt_matcher_free(m);
+  zt_patterns_close(&t);
+  zb_arena_free(t.arena);
+  free(text);
+}
+
+/* Places are looked at by stretches: a match is found wherever it begins. */
+Test(regex, far_away) {
+  enum { N = 20000 };
+  char *text = malloc(2 * N + 2);
+  ZtTokenizer t = {.arena = zb_arena_new()};
+  ZtMatcher *m = zt_matcher_new();
+  ZbErr err;
+  const ZtPattern *p = zt_pattern(&t, "(?<=\303\251)xy|\303\251$", false, &err);
+  cr_assert(p, "%s", err.text);
+  for (size_t i = 0; i < 2 * N; i += 2) memcpy(text + i, "\303\251", 2);
+  for (size_t at = 2; at < 2 * N; at += at < 3000 ? 2 : 822) {
+    size_t begin = 0, end = 0;
+    memcpy(text + at, "xy", 2);
+    int found = zt_match(p, m, text, 2 * N, 0, ZT_FIRST_MATCH, &begin, &end, &err);
+    cr_assert(found == 1 && begin == at && end == at + 2, "at %zu: %d, %zu to %zu", at, found, begin, end);
+    memcpy(text + at, "\303\251", 2);
+  }
+  zt_matcher_free(m);
+  zt_patterns_close(&t);
+  zb_arena_free(t.arena);
+  free(text);
 }
 
 /* What needs more stack than the compiled program has is matched without it: a step back for each of many
