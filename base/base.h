@@ -156,9 +156,9 @@ size_t zb_utf8(char out[4], uint32_t c);
  * so a value must have `sparse` bytes of text on average, some thousands of values apart. NULL with a message
  * that begins with "it". Where memory ends, so does the program: that says nothing about the text. */
 struct cJSON *zb_json_parse(const char *text, size_t n, size_t sparse, ZbErr *err);
-/* `sparse` of files of weights and of their lists, each value of which has a name or stands beside one; and of
- * all others. */
-enum { ZB_JSON_NAMED = 6, ZB_JSON_ANY = 2 };
+/* `sparse` of files of weights, of their lists and of configs, each value of which has a name or stands beside
+ * one; of tokenizers, where three may stand in ["a",-1],; and of all others, which are short. */
+enum { ZB_JSON_NAMED = 6, ZB_JSON_TOKENS = 3, ZB_JSON_ANY = 2 };
 /* Whether s ends with `end`, and is longer. */
 bool zb_ends(const char *s, const char *end);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */

@@ -76,7 +76,7 @@ bool config_open(Elab *e) {
     zl_report_unread(e->diags, ZL_Z1009, ZL_NOWHERE, &err);
     return false;
   }
-  cJSON *json = zb_json_parse(text, n, ZB_JSON_ANY, &err);
+  cJSON *json = zb_json_parse(text, n, ZB_JSON_NAMED, &err);
   if (!cJSON_IsObject(json)) {
     not_json(e, path, text, n, json ? "it is not a JSON object" : err.text);
     cJSON_Delete(json);

@@ -105,8 +105,10 @@ static cJSON *parse(const char *json, size_t n, ZbErr *err) {
     zb_fail(err, NULL, "it has the character U+0000, which is not supported");
     return NULL;
   }
-  cJSON *root = zb_json_parse(json, n, ZB_JSON_ANY, err);
-  if (root) zb_json_digits(root, json); /* of scores every digit counts */
+  cJSON *root = zb_json_parse(json, n, ZB_JSON_TOKENS, err);
+  bool scores = cJSON_IsArray(zt_json(zt_json(root, "model"), "vocab"));
+  if (scores)
+    zb_json_digits(root, json); /* of scores every digit counts; the text ends with a brace, not with a NUL */
   return root;
 }
 

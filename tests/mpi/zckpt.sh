@@ -164,6 +164,9 @@ index 's/"weight_map":{/"weight_map":7,"map":{/' &&
 index "s/\"wpe\":\"[^\"]*\"/&,&/" && wrong "$bad/model.safetensors.index.json: 'wpe' stands where"
 index 's/"}}$/","more":"x"}}/' && wrong "$bad/model.safetensors.index.json: tensor 'more' is none of this checkpoint's"
 index 's/}$//' && wrong "$bad/model.safetensors.index.json: it is not JSON"
+index 's/"total_size":/&1/' && wrong "$bad/model.safetensors.index.json: byte 26 is not as it was written"
+broken && head -c 99999 /dev/zero >>$bad/model.safetensors.index.json &&
+  wrong "$bad/model.safetensors.index.json has [0-9]* bytes; at most [0-9]* are read"
 broken && rm $bad/optimizer.safetensors.index.json && wrong "cannot open $bad/optimizer.safetensors.index.json"
 broken && mv $bad broken/step-00000006 && bad=broken/step-00000006 &&
   wrong "$bad is by its manifest the checkpoint of step 5: a copy, or renamed"

@@ -91,6 +91,10 @@ typedef struct {
 } ZxManifest;
 /* Writes the indices and then manifest.json into `dir`, and syncs them. */
 bool zx_manifest_write(const ZxManifest *m, const char *dir, ZbErr *err);
+/* Adds the text of an index, as other programs know it: which file a parameter is in, or a state; and its file's
+ * name. */
+void zx_ckpt_index(const ZxContents *c, bool states, ZbText *t);
+extern const char *const zx_ckpt_index_name[2];
 /* Reads dir/manifest.json: NULL with a message if it is not there, altered, or of another version. */
 ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err);
 /* Puts the checksum of a manifest's text into it; false: it has no place for one. */

@@ -15,6 +15,8 @@
 #include <xxhash.h>
 
 enum { VERSION = 1, LIMIT = 1 << 28 /* bytes of a manifest */ };
+const char *const zx_ckpt_index_name[2] = {"model.safetensors.index.json",
+                                           "optimizer.safetensors.index.json"};
 static const char none[] = "0000000000000000", sum_key[] = "\"checksum\":\"";
 
 /* ---- writing ---- */
@@ -124,31 +126,38 @@ static bool write_synced(const char *dir, const char *name, const ZbText *t, ZbE
   return ok;
 }
 
-/* As other programs know it: which file a tensor is in. Of files from..to-1. */
-static bool write_index(const ZxContents *c, uint32_t from, uint32_t to, const char *dir, const char *name,
-                        ZbErr *err) {
-  ZbText t = {0};
+/* How many files have parameters; those behind them have states. */
+static uint32_t models_of(const ZxContents *c) {
+  uint32_t n = 0;
+  while (n < c->nfiles && c->files[n].first < c->nparams) n++;
+  return n;
+}
+
+void zx_ckpt_index(const ZxContents *c, bool states, ZbText *t) {
+  uint32_t models = models_of(c);
+  uint32_t from = states ? models : 0, to = states ? c->nfiles : models;
   uint64_t bytes = 0;
   for (uint32_t f = from; f < to; f++) bytes += c->files[f].bytes - c->files[f].head_bytes;
-  zb_text_add(&t, "{\"metadata\":{\"total_size\":%" PRIu64 "},\n\"weight_map\":{", bytes);
+  zb_text_add(t, "{\"metadata\":{\"total_size\":%" PRIu64 "},\n\"weight_map\":{", bytes);
   for (uint32_t f = from; f < to; f++)
     for (uint32_t i = c->files[f].first; i < c->files[f].first + c->files[f].n; i++) {
-      zb_text_add(&t, "%s\n  ", i > c->files[from].first ? "," : "");
-      put_member(&t, c->tensors[i].info.path, c->files[f].name);
+      zb_text_add(t, "%s\n  ", i > c->files[from].first ? "," : "");
+      put_member(t, c->tensors[i].info.path, c->files[f].name);
     }
-  zb_text_add(&t, "}}\n");
-  bool ok = write_synced(dir, name, &t, err);
+  zb_text_add(t, "}}\n");
+}
+
+static bool write_index(const ZxContents *c, bool states, const char *dir, ZbErr *err) {
+  ZbText t = {0};
+  zx_ckpt_index(c, states, &t);
+  bool ok = write_synced(dir, zx_ckpt_index_name[states], &t, err);
   zb_text_free(&t);
   return ok;
 }
 
 bool zx_manifest_write(const ZxManifest *m, const char *dir, ZbErr *err) {
   const ZxContents *c = &m->c;
-  uint32_t models = 0;
-  while (models < c->nfiles && c->files[models].first < c->nparams) models++;
-  if (!write_index(c, 0, models, dir, "model.safetensors.index.json", err) ||
-      (models < c->nfiles &&
-       !write_index(c, models, c->nfiles, dir, "optimizer.safetensors.index.json", err)))
+  if (!write_index(c, false, dir, err) || (models_of(c) < c->nfiles && !write_index(c, true, dir, err)))
     return false;
   ZbText t = {0};
   put_manifest(&t, m);

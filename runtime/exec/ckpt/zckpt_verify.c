@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TOLD = 8 /* tensors of a file that are named */, INDEX_LIMIT = 1 << 28 /* bytes */ };
+enum { TOLD = 8 /* tensors of a file that are named */, INDEX_MORE = 4 << 10 /* bytes */ };
 
 typedef struct {
   ZsCkpt k;
@@ -52,8 +52,7 @@ static bool is_copy(const char *path, const ZxCkptFile *f) {
 }
 
 static bool is_known(const ZxContents *c, const char *name) {
-  static const char *const others[] = {".", "..", "manifest.json", "model.safetensors.index.json",
-                                       "optimizer.safetensors.index.json"};
+  const char *const others[] = {".", "..", "manifest.json", zx_ckpt_index_name[0], zx_ckpt_index_name[1]};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (!strcmp(name, others[i])) return true;
   for (uint32_t i = 0; i < c->nfiles; i++)
@@ -85,7 +84,7 @@ static void verify_others(Verify *v) {
 }
 
 /* ---- indices ---- */
-/* Of tensors from..to-1: all must be there, in their files, and no others. */
+/* Of tensors from..to-1: the first that is not in its place, with its file. */
 static bool check_map(const Verify *v, const char *name, const cJSON *map, uint32_t from, uint32_t to,
                       ZbErr *err) {
   const ZxContents *c = &v->k.m->c;
@@ -104,16 +103,33 @@ static bool check_map(const Verify *v, const char *name, const cJSON *map, uint3
                        zb_show(x->string));
 }
 
-static void verify_index(Verify *v, const char *name, uint32_t from, uint32_t to) {
-  const char *path = zb_printf(v->a, "%s/%s", v->k.dir, name);
-  ZbErr err = {0};
-  size_t n;
-  char *text = zb_read_file(v->a, path, INDEX_LIMIT, &n, &err);
+/* Says what of the text differs: a tensor, if that is what does. */
+static bool say_difference(const Verify *v, const char *path, bool states, const char *text, size_t n,
+                           const ZbText *want, ZbErr *err) {
+  const ZxContents *c = &v->k.m->c;
+  uint32_t from = states ? c->nparams : 0, to = states ? c->ntensors : c->nparams;
   ZbErr why;
-  cJSON *root = text ? zb_json_parse(text, n, ZB_JSON_NAMED, &why) : NULL;
-  bool ok = text && (root || zb_fail(&err, NULL, "%s: %s", zb_show(path), why.text));
-  ok = ok && check_map(v, path, cJSON_GetObjectItemCaseSensitive(root, "weight_map"), from, to, &err);
+  cJSON *root = zb_json_parse(text, n, ZB_JSON_NAMED, &why);
+  if (!root) return zb_fail(err, NULL, "%s: %s", zb_show(path), why.text);
+  size_t at = 0;
+  while (at < n && at < want->len && text[at] == want->s[at]) at++;
+  if (check_map(v, path, cJSON_GetObjectItemCaseSensitive(root, "weight_map"), from, to, err))
+    zb_fail(err, NULL, "%s: byte %zu is not as it was written", zb_show(path), at);
   cJSON_Delete(root);
+  return false;
+}
+
+/* An index follows from the manifest: one that is longer by more than white space is not even read. */
+static void verify_index(Verify *v, bool states) {
+  const char *path = zb_printf(v->a, "%s/%s", v->k.dir, zx_ckpt_index_name[states]);
+  ZbErr err = {0};
+  ZbText want = {0};
+  size_t n;
+  zx_ckpt_index(&v->k.m->c, states, &want);
+  char *text = zb_read_file(v->a, path, 2 * want.len + INDEX_MORE, &n, &err);
+  bool ok = text && ((n == want.len && !memcmp(text, want.s, n)) ||
+                     say_difference(v, path, states, text, n, &want, &err));
+  zb_text_free(&want);
   if (!ok) tell_wrong(v, &err);
 }
 
@@ -129,8 +145,8 @@ ZsEnd zs_verify(const ZsOptions *o, ZbArena *a, ZbErr *err) {
     tell_wrong(&v, &name);
   for (uint32_t i = 0; i < c->nfiles; i++) verify_file(&v, i);
   verify_others(&v);
-  verify_index(&v, "model.safetensors.index.json", 0, c->nparams);
-  if (c->ntensors > c->nparams) verify_index(&v, "optimizer.safetensors.index.json", c->nparams, c->ntensors);
+  verify_index(&v, false);
+  if (c->ntensors > c->nparams) verify_index(&v, true);
   zs_close(&v.k);
   char bytes[24];
   if (v.wrong) {

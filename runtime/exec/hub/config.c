@@ -11,7 +11,7 @@ static cJSON *parse(const char *text, const char *name, ZbErr *err) {
   uint32_t line;
   const char *word;
   ZbErr why;
-  cJSON *x = zb_json_parse(text, strlen(text), ZB_JSON_ANY, &why);
+  cJSON *x = zb_json_parse(text, strlen(text), ZB_JSON_NAMED, &why);
   if (x) zb_json_digits(x, text);
   else if ((word = zb_json_not_finite(text, strlen(text), &line)))
     zb_fail(err, "write 1e999 there, which every reader takes for infinity", "%s:%u: %s is no number of JSON",

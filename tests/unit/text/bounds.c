@@ -151,3 +151,8 @@ Test(bounds, white_space_behind_added_tokens) {
   zt_coder_free(c);
   zt_free(t);
 }
+
+/* A value takes some eighty bytes, so they are counted before. */
+Test(bounds, values) {
+  refused("{\"model\":{\"merges\":[", "1", 100000, "]}}", "values in 200022 bytes; at most");
+}
