@@ -2,8 +2,8 @@
  * different things is translated, or refused where it cannot be:
  *
  *   \s            \p{White_Space}: PCRE2's takes U+180E too
- *   \p{L} ...     and what the library's tables have more; so \d and \w. Properties of which there is no table are refused,
- *                 scripts among them
+ *   \p{L} ...     and what the library's tables have more; so \d and \w
+ *   \p{Han}       by tables of our own, as [[:alpha:]] and what is negated in a class; what has none is refused
  *   [[:punct:]]   by properties, where one is known to be the same
  *   \b            by \w as the library has it
  *   X{1,3}+       (?:X{1,3})+: possessive in PCRE2 only
@@ -68,6 +68,33 @@ static void put_class(Translation *x, bool negated, const char *properties, ZtSe
   if (!x->in_class) put(x, "]");
 }
 
+/* The characters of a set, or all others, by their ranges. */
+static void put_set_of(Translation *x, bool negated, ZtSet set) {
+  uint32_t n, next = 0;
+  const uint32_t *range = zt_ranges(set, &n);
+  if (!x->in_class) put(x, negated ? "[^" : "[");
+  bool others = negated && x->in_class;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!others) zb_text_add(x->out, "\\x{%X}-\\x{%X}", range[2 * i], range[2 * i + 1]);
+    else if (range[2 * i] > next) zb_text_add(x->out, "\\x{%X}-\\x{%X}", next, range[2 * i] - 1);
+    next = range[2 * i + 1] + 1;
+  }
+  if (others && next <= 0x10ffff) zb_text_add(x->out, "\\x{%X}-\\x{10FFFF}", next);
+  if (!x->in_class) put(x, "]");
+}
+
+/* Properties that are sets. */
+static const struct {
+  const char *name, *other;
+  ZtSet set;
+} tabled[] = {{"Alphabetic", "Alpha", ZT_SET_alpha},
+              {"Uppercase", "Upper", ZT_SET_upper},
+              {"Lowercase", "Lower", ZT_SET_lower},
+#define X(script) {#script, #script, ZT_SET_##script},
+              ZT_SCRIPTS(X)
+#undef X
+};
+
 /* Properties that are the same: `newer` has what PCRE2's tables lack, ZT_NSETS where they lack nothing. */
 typedef struct {
   const char *name, *other;
@@ -111,6 +138,12 @@ static const Property *property(const char *name) {
   return NULL;
 }
 
+static ZtSet tabled_set(const char *name) {
+  for (size_t i = 0; i < sizeof tabled / sizeof *tabled; i++)
+    if (same_name(tabled[i].name, name) || same_name(tabled[i].other, name)) return tabled[i].set;
+  return ZT_NSETS;
+}
+
 /* \p{NAME}, \P{NAME}, \p{^NAME}; s is behind the p. */
 static void put_property(Translation *x, bool negated) {
   char name[64], braces[80];
@@ -129,7 +162,14 @@ static void put_property(Translation *x, bool negated) {
   memcpy(name, s, n);
   name[n] = 0;
   const Property *p = property(name);
-  if (!p) x->unsupported = "such a property";
+  ZtSet set = tabled_set(name);
+  if (set < ZT_NSETS && x->folds) x->unsupported = "such a property in (?i";
+  else if (set < ZT_NSETS) {
+    put_set_of(x, negated, set);
+    return;
+  }
+  if (!p)
+    x->unsupported = "a property of which there is no table (there is one of usual categories and scripts)";
   else if (negated && x->in_class && p->newer < ZT_NSETS) x->unsupported = "a negated property in a class";
   else if (x->folds && p->name[0] == 'L' && p->name[1] && strchr("ult", p->name[1]))
     x->unsupported = "a case in (?i";
@@ -186,18 +226,18 @@ static void put_escape(Translation *x) {
   case 'P': put_property(x, negated); break;
   case 'd':
   case 'D':
-    if (negated && x->in_class) x->unsupported = "\\D in a class";
-    put_class(x, negated, "\\p{Nd}", ZT_SET_newer_Nd);
+    if (negated && x->in_class) put_set_of(x, true, ZT_SET_decimal);
+    else put_class(x, negated, "\\p{Nd}", ZT_SET_newer_Nd);
     break;
   case 'w':
   case 'W':
-    if (negated && x->in_class) x->unsupported = "\\W in a class";
-    put_class(x, negated, word_properties, ZT_SET_newer_w);
+    if (negated && x->in_class) put_set_of(x, true, ZT_SET_word_in_class);
+    else put_class(x, negated, word_properties, ZT_SET_newer_w);
     break;
   case 'h':
   case 'H':
-    if (negated && x->in_class) x->unsupported = "\\H in a class";
-    put_class(x, negated, "0-9A-Fa-f", ZT_NSETS);
+    if (negated && x->in_class) put(x, "\\x{0}-/:-@G-`g-\\x{10FFFF}");
+    else put_class(x, negated, "0-9A-Fa-f", ZT_NSETS);
     break;
   case 'b':
   case 'B':
@@ -237,7 +277,24 @@ static void put_posix(Translation *x) {
                {"space", "\\p{White_Space}", {ZT_NSETS, ZT_NSETS}},
                {"xdigit", "0-9A-Fa-f", {ZT_NSETS, ZT_NSETS}},
                {"word", word_properties, {ZT_SET_newer_w, ZT_NSETS}}};
-  const char *end = strstr(x->s, ":]");
+  static const struct {
+    const char *name, *properties;
+    ZtSet set;
+  } sets[] = {{"alpha", "", ZT_SET_alpha}, {"alnum", "\\p{Nd}", ZT_SET_alpha},
+              {"upper", "", ZT_SET_upper}, {"lower", "", ZT_SET_lower},
+              {"graph", "", ZT_SET_graph}, {"print", "\\p{Zs}", ZT_SET_graph}};
+  bool negated = x->s[2] == '^';
+  const char *end = strstr(x->s, ":]"), *name = x->s + 2 + negated;
+  for (size_t i = 0; end && i < sizeof sets / sizeof *sets; i++) {
+    size_t n = strlen(sets[i].name);
+    if ((size_t)(end - name) != n || memcmp(name, sets[i].name, n)) continue;
+    if (x->folds || (negated && *sets[i].properties)) break;
+    put(x, sets[i].properties);
+    if (!strcmp(sets[i].name, "alnum")) put_ranges(x, ZT_SET_newer_Nd);
+    put_set_of(x, negated, sets[i].set);
+    x->s = end + 2;
+    return;
+  }
   for (size_t i = 0; end && i < sizeof known / sizeof *known; i++) {
     size_t n = strlen(known[i].name);
     if ((size_t)(end - x->s) != n + 2 || memcmp(x->s + 2, known[i].name, n)) continue;

@@ -60,10 +60,16 @@ bool zt_starts(const char *s, size_t n, const char *with, size_t with_n);
 
 /* Sets of characters, by their names in unicode.txt. */
 /* clang-format off */
+#define ZT_SCRIPTS(X) \
+  X(Arabic) X(Armenian) X(Bengali) X(Bopomofo) X(Cyrillic) X(Devanagari) X(Ethiopic) X(Georgian) \
+  X(Greek) X(Gujarati) X(Gurmukhi) X(Han) X(Hangul) X(Hebrew) X(Hiragana) X(Kannada) X(Katakana) \
+  X(Khmer) X(Lao) X(Latin) X(Malayalam) X(Mongolian) X(Myanmar) X(Oriya) X(Sinhala) X(Tamil) X(Telugu) \
+  X(Thai) X(Tibetan)
 #define ZT_SETS(X) \
   X(white_space) X(numeric) X(punctuation) X(word) X(accent) X(bert_removed) X(bert_nonspacing) \
   X(newer_L) X(newer_N) X(newer_M) X(newer_Lu) X(newer_Ll) X(newer_Lm) X(newer_Lo) X(newer_P) X(newer_S) \
-  X(newer_Nd) X(newer_w)
+  X(newer_Nd) X(newer_w) X(alpha) X(upper) X(lower) X(graph) X(word_in_class) X(decimal) \
+  ZT_SCRIPTS(X)
 /* clang-format on */
 typedef enum {
 #define X(name) ZT_SET_##name,

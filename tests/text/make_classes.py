@@ -10,6 +10,11 @@ names = ["L", "M", "N", "P", "S", "Z", "Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl",
 classes = [r"\p{%s}" % n for n in names] + [r"\P{L}", r"\p{^N}", r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"\h", r"\H", r"\v", "."]
 classes += ["[[:%s:]]" % n for n in ["ascii", "blank", "cntrl", "digit", "punct", "space", "xdigit", "word"]]
 classes += [r"[^\s\p{L}\p{N}]", r"[\w-]", r"[^\w\s]", r"[^[:punct:]]", r"[\s\d_]", r"[^\r\n\p{L}\p{N}]", r"[\p{L}\p{M}]"]
+classes += ["[[:%s:]]" % n for n in ["alpha", "alnum", "upper", "lower", "graph", "print"]]
+classes += [r"\p{Alphabetic}", r"\p{Upper}", r"[\W]", r"[\D]", r"[\S]", r"[\H]", "[[:^alpha:]]", "[^[:alpha:]]", r"[^\W]", r"[^\D]"]
+scripts = """Arabic Armenian Bengali Bopomofo Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Han Hangul Hebrew Hiragana
+  Kannada Katakana Khmer Lao Latin Malayalam Mongolian Myanmar Oriya Sinhala Tamil Telugu Thai Tibetan"""
+classes += [r"\p{%s}" % n for n in scripts.split()]
 
 for c in classes:
     count = runs = 0

@@ -46,6 +46,13 @@ static const struct {
     {"(?i)k(?-i:S)", "KS ks kS", "KS|kS"},
     {"(?:(?i)a)a", "Aa AA", "Aa"},
     {"\\p{letter}+\\p{white space}", "ab 1 ", "ab "},
+    {"[\\D]+", "1a\331\243b2", "a|b"},
+    {"[^\\W_]+", "a_b!1", "a|b|1"},
+    {"\\p{Han}+|[\\p{Hiragana}a]+", "\346\274\242\345\255\227\343\201\213a b",
+     "\346\274\242\345\255\227|\343\201\213a"},
+    {"\\P{Han}+", "a\346\274\242b", "a|b"},
+    {"[[:alpha:]_]+", "\303\251_1b", "\303\251_|b"},
+    {"[[:^alpha:]]+", "a1 b", "1 "},
     {"[[:punct:]]+", "a$\342\202\254-b", "$\342\202\254-"},
     {"(?i:'S|'t)+", "it'S't", "'S't"},
     {"[]a]+", "x]a[", "]a"},
@@ -79,13 +86,13 @@ Test(regex, matches) {
 }
 
 Test(regex, refused) {
-  static const char *const refused[] = {"[a&&b]", "[a[bc]]", "[\\W]", "[\\D]", "[\\P{L}]", "(*UTF)a", "a(",
-                                        "\\p{}", "\\u12", "\\p{NoSuch}", "a\\", "\\p", "\\p{L",
+  static const char *const refused[] = {"[a&&b]", "[a[bc]]", "[\\P{L}]", "(*UTF)a", "a(", "\\p{}", "\\u12",
+                                        "\\p{NoSuch}", "a\\", "\\p", "\\p{L",
                                         /* what the two read otherwise, and no table tells how */
-                                        "\\p{Han}", "\\p{Greek}", "\\p{Alphabetic}", "\\p{Pd}", "\\p{Cn}",
-                                        "[[:alpha:]]", "[[:^punct:]]", "[[:upper:]]", "[[:graph:]]", "x\\X",
-                                        "\\G", "\\K", "(a)\\1", "(?<n>a)\\k<n>", "\\o{7}", "\\cA", "\\xE3",
-                                        "a{2}?", "(?x)a b", "(?~a)", "(?(1)a)", "(?P<n>a)", "(?R)",
+                                        "\\p{script=Han}", "\\p{Coptic}", "\\p{Pd}", "\\p{Cn}",
+                                        "[[:^alnum:]]", "[[:^punct:]]", "(?i:[[:upper:]])", "(?i:\\p{Greek})",
+                                        "x\\X", "\\G", "\\K", "(a)\\1", "(?<n>a)\\k<n>", "\\o{7}", "\\cA",
+                                        "\\xE3", "a{2}?", "(?x)a b", "(?~a)", "(?(1)a)", "(?P<n>a)", "(?R)",
                                         "(?i)stra\303\237e", "(?i)strasse", "(?i:Fi)", "(?i:\\p{Lu})"};
   ZtTokenizer t = {.arena = zb_arena_new()};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
