@@ -47,13 +47,13 @@ echo "$calls" | grep -E "^($proofs) " | grep -vE " ($proofs|mesh\.o|words\.o)\$"
 exec=runtime/exec
 wall $exec/comm "base/.*|kernels/kernels\.h|$exec/comm/.*"
 wall $exec/data "base/.*|$exec/data/.*"
-wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same)\.h|$exec/device/.*"
+wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same|watch)\.h|$exec/device/.*"
 engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/(plan\.h|[a-z]*\.def)'
 engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
 wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
-wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|$exec/(comm/(comm|same)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
+wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
 wall $exec 'base/.*|graph/(graph|attend)\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|time/time\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
@@ -89,7 +89,7 @@ floors() {
     case " $* " in *" ${f##*/} "*) ;; *) echo "$f is on no floor: see tests/rooms.sh"; broken=1 ;; esac
   done
 }
-floors comm say.c post.c reap.c watch.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
+floors comm say.c post.c reap.c vigil.c watch.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
 floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
 floors engine buffers.c cut.c narrow.c exchange.c stall.c trace.c queues.c ring.c views.c halo.c collective.c rows.c profile.c nan.c node.c feed.c grads.c optimizer.c muon.c compute.c play.c \
   ways.c capture.c setup.c engine.c beside.c

@@ -57,6 +57,7 @@ libexec_a_SOURCES = \
   runtime/exec/comm/self.c \
   runtime/exec/comm/shm.c \
   runtime/exec/comm/shm.h \
+  runtime/exec/comm/vigil.c \
   runtime/exec/comm/wait.c \
   runtime/exec/comm/watch.c \
   runtime/exec/comm/watch.h \

@@ -11,7 +11,8 @@
 const char zx_usage[] =
     "usage: zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
     "       zrun eval GRAPH.zsg --recipe FILE:NAME --data FILE.bin --init FILE [options]\n"
-    "       zrun calibrate -o FILE.zug [--threads T]     measures this machine: a cluster for plans\n"
+    "       zrun calibrate -o FILE.zug [--threads T] [--hang-after D]     measures this machine: a cluster "
+    "for plans\n"
     "One rank is started like this, N by `mpirun -np N zrun ...`.\n"
     "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it; of FILE:A,B,C the "
     "first\n"
@@ -76,7 +77,7 @@ const char zx_usage[] =
     "                       and before every checkpoint; where they differ the run ends, and that is not "
     "written\n"
     "  --hang-after D       end the run when a rank has not got on for so long, with all that waits for it\n"
-    "                       (default 10m; 0s: never). The start and the first step do not count\n"
+    "                       (default 10m; 0s: never); while it starts and ends six times as long, up to 10m\n"
     "  --dry-run            make and show the plan, and stop; of a GPU also what it does in slower ways, and "
     "why\n"
     "  --repeatable         the same bits in every run on a GPU: of the algorithms of libraries, among which "
@@ -140,94 +141,97 @@ static void help_elsewhere(const char *option, ZbErr *err) {
     if (zl_same_word(rows[i].word, word)) snprintf(err->help, sizeof err->help, "%s", rows[i].help);
 }
 
+enum {
+  RECIPE = 256,
+  DATA,
+  STEPS,
+  SEED,
+  ORDER,
+  INIT,
+  NAMES,
+  INIT_PARTIAL,
+  SAVE,
+  LOG,
+  PRINT_EVERY,
+  QUIET,
+  REPEATABLE,
+  DEBUG_SETTING,
+  EXACT,
+  TRACE,
+  TRACE_STEPS,
+  THREADS,
+  DEVICE,
+  CLUSTER,
+  TIMES,
+  DRY,
+  TIME_LIMIT,
+  ON_NAN,
+  COMPARE_EVERY,
+  HANG_AFTER,
+  HELP,
+  CKPT,
+  CKPT_EVERY,
+  CKPT_KEEP,
+  CKPT_FILE_SIZE,
+  CKPT_FAIL,
+  RESUME,
+  RESUME_FROM,
+  EVAL,
+  EVAL_EVERY,
+  EVAL_BATCHES,
+  PREDICT
+};
+static const struct option list[] = {{"recipe", 1, NULL, RECIPE},
+                                     {"data", 1, NULL, DATA},
+                                     {"steps", 1, NULL, STEPS},
+                                     {"seed", 1, NULL, SEED},
+                                     {"order", 1, NULL, ORDER},
+                                     {"init", 1, NULL, INIT},
+                                     {"names", 1, NULL, NAMES},
+                                     {"init-partial", 0, NULL, INIT_PARTIAL},
+                                     {"save", 1, NULL, SAVE},
+                                     {"log", 1, NULL, LOG},
+                                     {"print-every", 1, NULL, PRINT_EVERY},
+                                     {"quiet", 0, NULL, QUIET},
+                                     {"repeatable", 0, NULL, REPEATABLE},
+                                     {"debug", 1, NULL, DEBUG_SETTING},
+                                     {"exact", 0, NULL, EXACT},
+                                     {"trace", 1, NULL, TRACE},
+                                     {"trace-steps", 1, NULL, TRACE_STEPS},
+                                     {"threads", 1, NULL, THREADS},
+                                     {"device", 1, NULL, DEVICE},
+                                     {"cluster", 1, NULL, CLUSTER},
+                                     {"times", 0, NULL, TIMES},
+                                     {"dry-run", 0, NULL, DRY},
+                                     {"time-limit", 1, NULL, TIME_LIMIT},
+                                     {"on-nan", 1, NULL, ON_NAN},
+                                     {"compare-every", 1, NULL, COMPARE_EVERY},
+                                     {"hang-after", 1, NULL, HANG_AFTER},
+                                     {"help", 0, NULL, HELP},
+                                     {"ckpt", 1, NULL, CKPT},
+                                     {"ckpt-every", 1, NULL, CKPT_EVERY},
+                                     {"ckpt-keep", 1, NULL, CKPT_KEEP},
+                                     {"ckpt-file-size", 1, NULL, CKPT_FILE_SIZE},
+                                     {"ckpt-fail", 1, NULL, CKPT_FAIL},
+                                     {"resume", 0, NULL, RESUME},
+                                     {"resume-from", 1, NULL, RESUME_FROM},
+                                     {"eval", 1, NULL, EVAL},
+                                     {"eval-every", 1, NULL, EVAL_EVERY},
+                                     {"eval-batches", 1, NULL, EVAL_BATCHES},
+                                     {"predict", 1, NULL, PREDICT},
+                                     {NULL, 0, NULL, 0}};
+
+enum { HANG_AFTER_S = 600 };
+
 /* What is added here is added to zx_option_facts. */
 bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
-  enum {
-    RECIPE = 256,
-    DATA,
-    STEPS,
-    SEED,
-    ORDER,
-    INIT,
-    NAMES,
-    INIT_PARTIAL,
-    SAVE,
-    LOG,
-    PRINT_EVERY,
-    QUIET,
-    REPEATABLE,
-    DEBUG_SETTING,
-    EXACT,
-    TRACE,
-    TRACE_STEPS,
-    THREADS,
-    DEVICE,
-    CLUSTER,
-    TIMES,
-    DRY,
-    TIME_LIMIT,
-    ON_NAN,
-    COMPARE_EVERY,
-    HANG_AFTER,
-    HELP,
-    CKPT,
-    CKPT_EVERY,
-    CKPT_KEEP,
-    CKPT_FILE_SIZE,
-    CKPT_FAIL,
-    RESUME,
-    RESUME_FROM,
-    EVAL,
-    EVAL_EVERY,
-    EVAL_BATCHES,
-    PREDICT
-  };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE},
-                                       {"data", 1, NULL, DATA},
-                                       {"steps", 1, NULL, STEPS},
-                                       {"seed", 1, NULL, SEED},
-                                       {"order", 1, NULL, ORDER},
-                                       {"init", 1, NULL, INIT},
-                                       {"names", 1, NULL, NAMES},
-                                       {"init-partial", 0, NULL, INIT_PARTIAL},
-                                       {"save", 1, NULL, SAVE},
-                                       {"log", 1, NULL, LOG},
-                                       {"print-every", 1, NULL, PRINT_EVERY},
-                                       {"quiet", 0, NULL, QUIET},
-                                       {"repeatable", 0, NULL, REPEATABLE},
-                                       {"debug", 1, NULL, DEBUG_SETTING},
-                                       {"exact", 0, NULL, EXACT},
-                                       {"trace", 1, NULL, TRACE},
-                                       {"trace-steps", 1, NULL, TRACE_STEPS},
-                                       {"threads", 1, NULL, THREADS},
-                                       {"device", 1, NULL, DEVICE},
-                                       {"cluster", 1, NULL, CLUSTER},
-                                       {"times", 0, NULL, TIMES},
-                                       {"dry-run", 0, NULL, DRY},
-                                       {"time-limit", 1, NULL, TIME_LIMIT},
-                                       {"on-nan", 1, NULL, ON_NAN},
-                                       {"compare-every", 1, NULL, COMPARE_EVERY},
-                                       {"hang-after", 1, NULL, HANG_AFTER},
-                                       {"help", 0, NULL, HELP},
-                                       {"ckpt", 1, NULL, CKPT},
-                                       {"ckpt-every", 1, NULL, CKPT_EVERY},
-                                       {"ckpt-keep", 1, NULL, CKPT_KEEP},
-                                       {"ckpt-file-size", 1, NULL, CKPT_FILE_SIZE},
-                                       {"ckpt-fail", 1, NULL, CKPT_FAIL},
-                                       {"resume", 0, NULL, RESUME},
-                                       {"resume-from", 1, NULL, RESUME_FROM},
-                                       {"eval", 1, NULL, EVAL},
-                                       {"eval-every", 1, NULL, EVAL_EVERY},
-                                       {"eval-batches", 1, NULL, EVAL_BATCHES},
-                                       {"predict", 1, NULL, PREDICT},
-                                       {NULL, 0, NULL, 0}};
   const char *device = NULL;
   const char *train_only = NULL; /* an option that `eval` does not have */
   *o = (ZxOptions){.steps = -1,
                    .seed = 1,
                    .threads = 1,
                    .compare_every = 100,
-                   .hang_after = 600,
+                   .hang_after = HANG_AFTER_S,
                    .ckpt_seconds = 30 * 60,
                    .ckpt_file_size = 4000000000};
   optind = 0;
@@ -389,6 +393,17 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   }
   zx_fact(f, ZX_OPTIONS, "--exact", "%s", no_yes[o->exact]);
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
+}
+
+double zx_hang_after(ZbArena *a, int argc, char **argv) {
+  char **copy = ZB_NEWN(a, char *, argc + 1); /* whose order changes */
+  double limit = HANG_AFTER_S, given;
+  memcpy(copy, argv, (size_t)argc * sizeof *copy);
+  optind = 0;
+  opterr = 0;
+  for (int k; (k = getopt_long(argc, copy, ":I:h", list, NULL)) != -1;)
+    if (k == HANG_AFTER && zb_duration(optarg, &given)) limit = given;
+  return limit;
 }
 
 bool zx_auto_cluster(const ZxOptions *o) { return o->cluster && !strcmp(o->cluster, "auto"); }

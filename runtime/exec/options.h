@@ -43,6 +43,8 @@ extern const char zx_usage[];
 bool zx_asks_help(int argc, char **argv);
 /* False if they are wrong; as `who` it says why, and NULL says nothing. */
 bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who);
+/* --hang-after, before anything else is looked at; where it is wrong or missing, the default. */
+double zx_hang_after(ZbArena *a, int argc, char **argv);
 /* `--cluster auto`: ranks make it together, while a file's each reads. */
 bool zx_auto_cluster(const ZxOptions *o);
 /* What must be the same on all ranks. */

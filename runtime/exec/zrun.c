@@ -73,6 +73,7 @@ static const char *command_line(ZbArena *a, int argc, char **argv) {
 }
 
 static int run(ZxRun *r, int argc, char **argv) {
+  zx_watch_phase("comparing programs and options");
   bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate"),
        version = argc == 2 && !strcmp(argv[1], "--version");
   if (!same_program(r, help, version, calibrate)) return ZX_EXIT_MISTAKE;
@@ -86,6 +87,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   r->failed = ZX_EXIT_MISTAKE;
   if (!zx_run_same_options(r) || !zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
   r->failed = ZX_EXIT_FAILED;
+  zx_watch_phase("making ready");
   zx_run_place(r);
   zx_run_bind(r);
   r->health.on_nan = r->o.on_nan;
@@ -137,6 +139,15 @@ static ZxComm *open_world(const ZxLaunch *l, int *argc, char ***argv) {
   return c;
 }
 
+/* Begins the watch: a rank that never comes to where MPI begins would hold up all others, and mpirun as well. */
+static bool watched(const ZxLaunch *l, double limit) {
+  ZbErr err = {0};
+  int rank = l->rank > 0 ? l->rank : 0;
+  if (zx_watch_start(rank, limit, ZX_EXIT_HANGS, &err)) return true;
+  zx_say(rank, "error: %s; %s", err.text, err.help);
+  return false;
+}
+
 int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
   if (!launch.alone) zb_bug_rank(launch.rank);
@@ -146,10 +157,13 @@ int main(int argc, char **argv) {
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
   zx_stop_on_signals(); /* also while ranks wait for each other to start */
+  if (!watched(&launch, zx_hang_after(r.a, argc, argv))) return ZX_EXIT_FAILED;
   r.c = open_world(&launch, &argc, &argv);
   if (!r.c) return ZX_EXIT_FAILED;
+  zx_watch_meet(r.c);
   r.rank = r.c->t->rank(r.c);
   int code = after_output(run(&r, argc, argv), r.rank);
+  zx_watch_phase("the end");
   zx_log_close(r.log);
   zx_trace_close(r.trace);
   zx_checkpoints_close(r.saves.c);

@@ -71,6 +71,16 @@ begin launcher $MPIRUN -np 4 $four
 kill -STOP "$(rank_pid 3)" $job
 gone 137 # killed, since it does not even hear that its ranks end
 
+# ---- a rank that never comes to MPI_Init: six times the limit, and it need not be known who that is ----
+name=early start=$(date +%s)
+$MPIRUN -np 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || kill -STOP $$; exec "$@"' sh zrun train gpt2.zsg \
+  --recipe recipes.zug:one --data text.bin --steps 1 --hang-after 1s >early.out 2>&1
+code=$? took=$(($(date +%s) - start))
+[ $code -eq 69 ] || { cat early.out; fail "early: code $code"; }
+[ $took -ge 6 ] && [ $took -le 15 ] || fail "early: ended after $took s"
+cp early.out said.txt
+said '^\[rank 0\] error: waits in MPI_Init .*: the run ends'
+
 # ---- what goes on is left alone, however short the time ----
 ok timeout 60 $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 3000 --hang-after 2s --save w.safetensors
 ok timeout 60 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --hang-after 0s

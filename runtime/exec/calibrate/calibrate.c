@@ -1,6 +1,7 @@
 /* The command: what is measured, in order, and the file that says it. */
 #include "runtime/exec/calibrate/calibrate.h"
 #include "runtime/exec/comm/same.h"
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/exit.h"
 
@@ -22,12 +23,17 @@ static bool threads(const char *text, int *out) {
 }
 
 static bool parse(int argc, char **argv, Options *o, ZbErr *err) {
-  static const struct option list[] = {{"threads", 1, NULL, 't'}, {NULL, 0, NULL, 0}};
+  static const struct option list[] = {
+      {"threads", 1, NULL, 't'}, {"hang-after", 1, NULL, 'h'}, {NULL, 0, NULL, 0}};
+  double limit; /* zx_hang_after has taken it */
   *o = (Options){.threads = 1};
   optind = 2;
   opterr = 0;
   for (int k; (k = getopt_long(argc, argv, ":o:", list, NULL)) != -1;) {
     if (k == 'o') o->out = optarg;
+    else if (k == 'h' && !zb_duration(optarg, &limit))
+      return zb_fail(err, "10m, 90s; 0s: never", "wrong value `%s` for --hang-after", zb_show(optarg));
+    else if (k == 'h') continue;
     else if (k != 't') return zb_option_failed(k, argv, list, err), false;
     else if (!threads(optarg, &o->threads)) return zb_fail(err, "", "--threads takes 1 to 1024");
   }
@@ -156,6 +162,7 @@ static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
 int zx_calibrate(ZxComm *c, int argc, char **argv) {
   ZbErr err = {0};
   Options o;
+  zx_watch_phase("measuring");
   ZkEnv env = {.pool = NULL};
   ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = &zx_device_cpu, .env = &env};
   bool given = take_options(c, argc, argv, m.a, &o), opened = false, ok = false;

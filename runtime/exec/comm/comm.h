@@ -9,7 +9,7 @@
  * combine.c      the arithmetic of reductions
  * launch.c       what a launcher says of this process
  * wait.c         waits that poll: how they pause, and what is said when one lasts
- * watch.c        a thread that ends a run that hangs (watch.h), with post.c and reap.c
+ * watch.c        a thread that ends a run that hangs (watch.h), with vigil.c, post.c and reap.c
  * agree.c        whether all ranks are content
  * same.c         whether all ranks were given the same (same.h)
  * say.c          what a single rank says, and the end of a job

@@ -50,8 +50,10 @@ static void mpi_free(ZxComm *c) {
   for (int32_t i = 0; i < m->nop; i++)
     if (m->op[i].kind != FREE) ZB_BUG("rank %d ends while its %s is open", m->rank, m->op[i].what);
   zx_mpi_meet(m, m->group[0].comm, "the end");
+  zx_watch_waits("MPI_Finalize");
   zx_mpi_free_groups(m);
   MPI_Finalize();
+  zx_watch_moved();
   free(m->group);
   free(m->node);
   free(m->op);
@@ -116,7 +118,9 @@ static int init(int *argc, char ***argv, const ZxLaunch *l, int *got) {
     sigaction(SIGALRM, &act, &before);
     alarm(SLOW_START);
   }
+  zx_watch_waits("MPI_Init for ranks that have not called it: not started, stopped, or on a node cut off");
   int rc = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, got);
+  zx_watch_moved();
   if (speaks) {
     alarm(0);
     sigaction(SIGALRM, &before, NULL);

@@ -1,5 +1,6 @@
 /* Groups over MPI: who is on which node, and the window that members of one node share. */
 #include "runtime/exec/comm/mpi.h"
+#include "runtime/exec/comm/watch.h"
 
 #include <stdlib.h>
 
@@ -71,9 +72,12 @@ ZxGroup zx_mpi_split(ZxComm *c, int color) {
   Mpi *m = zx_mpi(c);
   MPI_Comm comm;
   zx_mpi_meet(m, m->group[0].comm, "making a group");
+  zx_watch_waits("making a group");
   int rc = MPI_Comm_split(m->world, color < 0 ? MPI_UNDEFINED : color, m->rank, &comm);
   zx_mpi_check(m, rc, "split", 0, -1);
-  return comm == MPI_COMM_NULL ? -1 : group_add(m, comm);
+  ZxGroup made = comm == MPI_COMM_NULL ? -1 : group_add(m, comm);
+  zx_watch_moved();
+  return made;
 }
 
 static void group_free(Group *g) {
@@ -89,10 +93,12 @@ static void group_free(Group *g) {
 
 void zx_mpi_open_world(Mpi *m) {
   MPI_Comm_rank(m->world, &m->rank);
+  zx_watch_waits("finding who is on which node");
   find_nodes(m);
   MPI_Comm world; /* a copy: reductions' tags must not meet those of send and recv */
   zx_mpi_check(m, MPI_Comm_dup(m->world, &world), "duplicate", 0, -1);
   group_add(m, world);
+  zx_watch_moved();
 }
 
 void zx_mpi_reorder(ZxComm *c, const int *order) {
@@ -101,6 +107,7 @@ void zx_mpi_reorder(ZxComm *c, const int *order) {
   int now = 0;
   ZB_ASSERT(m->ngroup == 1 && !m->busy);
   while (order[now] != m->rank) now++;
+  zx_watch_waits("putting ranks in another order");
   zx_mpi_check(m, MPI_Comm_split(m->world, 0, now, &world), "split", 0, -1);
   zx_mpi_check(m, MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN), "error handler", 0, -1);
   group_free(&m->group[--m->ngroup]);

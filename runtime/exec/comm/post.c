@@ -1,9 +1,10 @@
-/* What ranks that hang tell rank 0: datagrams to every address of its node, of which any will do. Nobody
- * waits for them and nothing is lost with them; rank 0 itself says what it has not heard of. */
+/* What ranks tell rank 0, and what it answers: datagrams to every address of its node, of which any will do.
+ * Nobody waits for them and nothing is lost with them; rank 0 itself says what it has not heard of. */
 #include "runtime/exec/comm/watch.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <math.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,11 @@ typedef struct {
   uint32_t address[ADDRESSES], n;
   uint16_t port, pad[3];
 } Box; /* as others know it */
+
+typedef struct {
+  uint64_t job;
+  double age; /* of the latest that any rank got done */
+} Answer;
 
 struct ZxPostbox {
   int rank, size, socket; /* does not block; -1: there is none */
@@ -81,20 +87,38 @@ void zx_postbox_free(ZxPostbox *b) {
   free(b);
 }
 
+/* What a rank that gets on has said before is true no more. */
 static bool take(ZxPostbox *b, const ZxPost *p) {
   if (p->rank < 0 || p->rank >= b->size) return false;
   b->of[p->rank] = *p;
   b->of[p->rank].text[ZX_POST_TEXT - 1] = 0;
-  b->heard[p->rank] = true;
+  b->heard[p->rank] = p->speaks || p->hangs;
   return p->hangs;
 }
 
-bool zx_post_receive(ZxPostbox *b) {
+static ZxNews receive_posts(ZxPostbox *b, double age) {
   ZxPost p;
-  bool hangs = false;
-  while (b->socket >= 0 && recv(b->socket, &p, sizeof p, 0) >= 0)
-    if (p.job == b->box.job) hangs |= take(b, &p);
-  return hangs;
+  ZxNews news = {false, INFINITY};
+  struct sockaddr_in from;
+  socklen_t n = sizeof from;
+  for (ssize_t got; (got = recvfrom(b->socket, &p, sizeof p, 0, (struct sockaddr *)&from, &n)) >= 0;
+       n = sizeof from) {
+    if (got != sizeof p || p.job != b->box.job) continue;
+    news.hangs |= take(b, &p);
+    if (p.age >= 0 && p.age < news.age) news.age = p.age;
+    Answer answer = {b->box.job, news.age < age ? news.age : age};
+    sendto(b->socket, &answer, sizeof answer, 0, (struct sockaddr *)&from, n);
+  }
+  return news;
+}
+
+ZxNews zx_post_receive(ZxPostbox *b, double age) {
+  Answer a;
+  ZxNews news = {false, INFINITY};
+  if (b->socket >= 0 && b->rank == 0) return receive_posts(b, age);
+  for (ssize_t got; b->socket >= 0 && (got = recv(b->socket, &a, sizeof a, 0)) >= 0;)
+    if (got == sizeof a && a.job == b->box.job && a.age >= 0 && a.age < news.age) news.age = a.age;
+  return news;
 }
 
 bool zx_post_complete(const ZxPostbox *b) {

@@ -41,6 +41,7 @@
  * times in a ring of N, up to 2^-9 of the partial sum each, where MPI's rounds once. A maximum drops a NaN
  * that only one member has, unlike MPI's: what follows (a shift before exp) meets that NaN again. */
 #include "runtime/exec/comm/same.h"
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/device/cuda.h"
 
 #include <nccl.h>
@@ -124,6 +125,7 @@ static ncclResult_t outcome(Nccl *n, ncclComm_t comm) {
     if (zx_pause(&w, NULL) == ZX_STALLS)
       zx_say(n->rank, "note: has waited %.0f s for other ranks in NCCL", zx_stall_after());
   }
+  zx_watch_moved();
   return state;
 }
 

@@ -1,4 +1,5 @@
 /* What a run is given, and whether all ranks were given the same. */
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/hub/hub.h"
 #include "runtime/exec/recipe.h"
 #include "runtime/exec/run/run.h"
@@ -80,6 +81,7 @@ bool zx_run_read(ZxRun *r) {
   ZbErr err = {0};
   ZbText note = {0};
   ZxFacts f = {.a = r->a};
+  zx_watch_phase("opening files");
   r->graph = zg_read_file(r->a, r->o.graph, &err);
   if (!zx_run_accept(r, r->graph, &err) || !zx_run_agree_diags(r, read_recipe(r, &err)) ||
       !zx_run_accept(r, r->recipe, &err))
@@ -117,6 +119,7 @@ static bool make_eval_plan(ZxRun *r, ZpOptions po) {
 
 bool zx_run_plan(ZxRun *r) {
   ZxFacts f = {.a = r->a};
+  zx_watch_phase("planning");
   const ZxDeviceTable *d = r->o.device;
   ZpOptions po = {.scratch = d->scratch,
                   .threads = r->o.threads,
@@ -161,6 +164,7 @@ void zx_run_place(ZxRun *r) {
   zb_text_free(&t);
   if (!other) return;
   r->c->t->reorder(r->c, order);
+  zx_watch_meet(r->c);
   r->rank = r->c->t->rank(r->c);
   zb_bug_rank(r->rank);
 }

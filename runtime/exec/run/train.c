@@ -209,6 +209,7 @@ static ZxEvalMetrics evaluate(ZxRun *r, int64_t step, int64_t steps) {
 }
 
 bool zx_run_evaluate(ZxRun *r) {
+  zx_watch_phase("the evaluation");
   ZxEvalMetrics m = evaluate(r, 0, 0);
   ZbErr err = {0};
   ZxPredict *predict = r->predict;
@@ -258,8 +259,13 @@ static bool write_trace(ZxRun *r, int64_t step) {
   return zx_run_agree(r, ok, &err);
 }
 
-static bool stop(ZxRun *r, int64_t step) {
+static void end_steps(ZxRun *r) {
+  zx_watch_phase("writing what is left to write");
   conclude(r);
+}
+
+static bool stop(ZxRun *r, int64_t step) {
+  end_steps(r);
   if (!write_trace(r, step) || !zx_saves_end(&r->saves, step) || !save(r, step)) return false;
   say_stop(r, zb_printf(r->a, "after step %" PRId64, step));
   return true;
@@ -269,6 +275,7 @@ static bool stop(ZxRun *r, int64_t step) {
 bool zx_run_train(ZxRun *r) {
   r->saves.before = compare;
   r->saves.run = r;
+  zx_watch_phase(""); /* the first step sets up much, and so does measuring */
   if (stop_at_once(r)) return true;
   for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
     if (!one_step(r, step)) return false;
@@ -276,13 +283,13 @@ bool zx_run_train(ZxRun *r) {
     if (step == r->before + 1) {
       r->peak = measure_peak(r); /* not before: the first step should come soon */
       begin_times(r);
-      zx_watch_begin(); /* the first step sets up much, and so does measuring */
+      zx_watch_phase(NULL);
     }
     if (step == r->o.trace_to && !write_trace(r, step)) return false;
     if (evaluates_after(r, step)) evaluate(r, step, r->o.steps);
   }
   r->stopping = 0; /* there is nothing to come again for */
-  conclude(r);
+  end_steps(r);
   int64_t last = r->before < r->o.steps ? r->o.steps : r->before;
   return zx_saves_end(&r->saves, last) && save(r, last);
 }

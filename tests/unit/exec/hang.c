@@ -131,11 +131,11 @@ typedef struct {
 static bool hears(ZxPostbox *to, ZxPostbox **from, const Told *told, int n) {
   bool hangs = false;
   for (int i = 0; i < n; i++) {
-    ZxPost p = {.rank = told[i].rank, .hangs = told[i].hangs, .stands = told[i].stands};
+    ZxPost p = {.rank = told[i].rank, .hangs = told[i].hangs, .stands = told[i].stands, .speaks = true};
     snprintf(p.text, sizeof p.text, "%s", told[i].text);
     zx_post_send(from[told[i].rank], &p);
   }
-  for (int tries = 0; tries < 50; tries++, usleep(1000)) hangs |= zx_post_receive(to);
+  for (int tries = 0; tries < 50; tries++, usleep(1000)) hangs |= zx_post_receive(to, 0).hangs;
   return hangs;
 }
 
@@ -250,9 +250,11 @@ enum {
   PAUSES,
   SAYS_WAITS,
   WAITS,
+  WAITS_IN_PHASE,
+  WAITS_BEFORE_IT_MEETS,
   ENDED,
   HAS_NO_LIMIT = ENDED,
-  NEVER_BEGINS,
+  WORKS_IN_PHASE,
   MOVES,
   MOVES_IN_PAUSES,
   WAITS_SHORTLY,
@@ -265,13 +267,14 @@ static void do_watched(int how) {
   zx_watch_where(how == WITHOUT_WHERE ? NULL : where, "FWD");
   zx_watch_step(how == WITHOUT_STEP ? 0 : 12);
   if (how != WITHOUT_INSTR) zx_watch_instr(7);
-  if (how != NEVER_BEGINS) zx_watch_begin();
+  bool slow = how == WORKS_IN_PHASE || how == WAITS_IN_PHASE || how == WAITS_BEFORE_IT_MEETS;
+  zx_watch_phase(slow ? "planning" : NULL);
   if (how == SAYS_PAUSES) zx_watch_pauses();
-  if (how == SAYS_WAITS) zx_watch_waits("x of rank 3");
+  if (how == SAYS_WAITS || (slow && how != WORKS_IN_PHASE)) zx_watch_waits("x of rank 3");
   if (how == IS_OVER) zx_watch_close();
   tests_left = how == HAS_WAITED ? 3 : 1000000;
   if (how == HAS_WAITED || how == WAITS) zx_wait(&comm, 3);
-  for (int i = 0; i < 100; i++) {
+  for (int i = 0; i < (how == WORKS_IN_PHASE ? 300 : 100); i++) {
     if (how == MOVES) zx_watch_moved();
     moves += how == MOVES_IN_PAUSES;
     tests_left = 3;
@@ -289,7 +292,8 @@ static pid_t begin_watched(int how, int *said) {
   if (child == 0) {
     ZbErr err;
     dup2(p[1], STDERR_FILENO);
-    if (!zx_watch_open(zx_comm_self(), how == HAS_NO_LIMIT ? 0 : 0.4, 9, &err)) _exit(77);
+    if (!zx_watch_start(0, how == HAS_NO_LIMIT ? 0 : 0.4, 9, &err)) _exit(77);
+    if (how != WAITS_BEFORE_IT_MEETS) zx_watch_meet(zx_comm_self());
     do_watched(how);
     if (how >= ENDED) _exit(3);
     for (;;) pause();
@@ -319,7 +323,9 @@ Test(hang, the_watchdog) {
                                           [SAYS_PAUSES] = "waits in step 12: FWD 7",
                                           [PAUSES] = "waits in step 12: FWD 7",
                                           [SAYS_WAITS] = "waits in x of rank 3",
-                                          [WAITS] = "waits in request 3"};
+                                          [WAITS] = "waits in request 3",
+                                          [WAITS_IN_PHASE] = "waits in planning: x of rank 3",
+                                          [WAITS_BEFORE_IT_MEETS] = "waits in planning: x of rank 3"};
   static const char *const why[] = {
       "held up by rank 0, which waits for nobody",
       "all ranks wait for each other: messages between them are lost or held up"};
@@ -337,6 +343,7 @@ Test(hang, the_watchdog) {
              how == WAITS ? "[rank 0] note: has waited 0 s for request 3\n" : "", text[how]);
     cr_expect(!strncmp(said, want, strlen(want)), "%s", said);
     cr_expect(strstr(said, "s: the run ends (--hang-after)\n"), "%s", said);
+    if (how == WAITS_BEFORE_IT_MEETS) continue;
     snprintf(want, sizeof want,
              "\n[rank 0] error: the run hangs; where its ranks are:\n"
              "[rank 0]   rank 0 (%s): %s\n[rank 0] error: %s\n",
@@ -352,8 +359,9 @@ Test(hang, a_run_that_is_done_does_not_wait) {
   ZbErr err;
   double start = zb_now();
   for (int i = 0; i < TIMES; i++) {
-    cr_assert(zx_watch_open(zx_comm_self(), 60, 1, &err));
-    zx_watch_begin();
+    cr_assert(zx_watch_start(0, 60, 1, &err));
+    zx_watch_meet(zx_comm_self());
+    zx_watch_phase(NULL);
     usleep(1000); /* it sleeps by now */
     zx_watch_close();
   }
@@ -364,9 +372,9 @@ Test(hang, patience_is_half_of_the_limit) {
   ZbErr err;
   patience = 30;
   cr_expect_eq(zx_stall_after(), 30);
-  cr_assert(zx_watch_open(zx_comm_self(), 40, 1, &err));
-  cr_expect_eq(zx_stall_after(), 30);
-  zx_watch_begin();
+  cr_assert(zx_watch_start(0, 40, 1, &err));
+  cr_expect_eq(zx_stall_after(), 30, "of six times the limit");
+  zx_watch_phase(NULL);
   cr_expect_eq(zx_stall_after(), 20);
   patience = 15;
   cr_expect_eq(zx_stall_after(), 15);

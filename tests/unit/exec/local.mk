@@ -47,6 +47,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/threads.c \
   tests/unit/exec/threads.h \
   tests/unit/exec/trace.c \
+  tests/unit/exec/vigil.c \
   tests/unit/exec/weights.c
 tests_unit_test_exec_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 tests_unit_test_exec_CFLAGS = $(unit_cflags)

@@ -243,6 +243,31 @@ Test(options, each_by_itself) {
   zb_arena_free(a);
 }
 
+/* Before MPI is there, and whatever else is wrong; arguments stay in their order. */
+Test(options, hang_after_alone) {
+  static const struct {
+    const char *argv[8];
+    double limit;
+  } cases[] = {{{"zrun", "train", "g.zsg"}, 600},
+               {{"zrun", "train", "g.zsg", "--hang-after", "5s"}, 5},
+               {{"zrun", "--hang-after=2m", "eval", "g.zsg"}, 120},
+               {{"zrun", "eval", "--hang-a", "0s"}, 0},
+               {{"zrun", "eval", "--log", "--hang-after", "7s"}, 600},
+               {{"zrun", "train", "--wrong", "--steps", "x", "--hang-after", "7s"}, 7},
+               {{"zrun", "train", "--hang-after", "5"}, 600},
+               {{"zrun", "train", "--hang-after"}, 600},
+               {{"zrun", "calibrate", "-o", "f", "--hang-after", "1h"}, 3600}};
+  ZbArena *a = zb_arena_new();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *argv[8];
+    int argc = 0;
+    for (; argc < 8 && cases[i].argv[argc]; argc++) argv[argc] = zb_strdup(a, cases[i].argv[argc]);
+    cr_expect_eq(zx_hang_after(a, argc, argv), cases[i].limit, "%zu", i);
+    for (int k = 0; k < argc; k++) cr_expect_str_eq(argv[k], cases[i].argv[k]);
+  }
+  zb_arena_free(a);
+}
+
 /* What one option wants of others. */
 Test(options, what_is_missing) {
   static const char *const cases[][2] = {

@@ -9,6 +9,7 @@
 #include <criterion/redirect.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <math.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -33,7 +34,7 @@ static bool is_heard_of(int rank) {
   const ZxPost p = {.rank = rank, .hangs = true, .text = "waits"};
   bool heard = false;
   zx_post_send(box[rank], &p);
-  for (int tries = 0; !heard && tries < 2000; tries++, usleep(1000)) heard = zx_post_receive(box[0]);
+  for (int tries = 0; !heard && tries < 2000; tries++, usleep(1000)) heard = zx_post_receive(box[0], 0).hangs;
   return heard;
 }
 
@@ -80,12 +81,12 @@ Test(post, strangers) {
   a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   cr_assert_eq(sendto(out, &p, sizeof p, 0, (struct sockaddr *)&a, sizeof a), sizeof p);
   for (int tries = 0; tries < 50; tries++, usleep(100))
-    cr_expect(!zx_post_receive(box[0]), "who does not know the job");
+    cr_expect(!zx_post_receive(box[0], 0).hangs, "who does not know the job");
   for (int tries = 0; !heard && tries < 20; tries++) { /* both may be under way for some time */
     cr_assert_eq(sendto(out, "", 0, 0, (struct sockaddr *)&a, sizeof a), 0);
     zx_post_send(box[1], &p);
-    heard = zx_post_receive(box[0]);
-    for (int rest = 0; rest < 20; rest++, usleep(100)) zx_post_receive(box[0]);
+    heard = zx_post_receive(box[0], 0).hangs;
+    for (int rest = 0; rest < 20; rest++, usleep(100)) zx_post_receive(box[0], 0);
   }
   cr_expect(heard);
   close(out);
@@ -131,6 +132,47 @@ Test(post, by_all_addresses) {
   zx_post_send(box[0], &(ZxPost){.rank = 0, .hangs = true});
   cr_expect(recv(0, &a, sizeof a, MSG_DONTWAIT) < 0, "and no more: rank 0 keeps its own");
   freeifaddrs(all);
+  closes(2);
+}
+
+static double heard_age(ZxPostbox *b, double own) {
+  ZxNews news = {false, INFINITY};
+  for (int tries = 0; isinf(news.age) && tries < 2000; tries++, usleep(1000)) news = zx_post_receive(b, own);
+  return news.age;
+}
+
+/* Rank 0 learns when others got something done, and answers when any rank did. */
+Test(post, ages) {
+  together(RANKS, opens);
+  cr_expect(isinf(zx_post_receive(box[0], 0).age) && isinf(zx_post_receive(box[1], 0).age), "nobody speaks");
+  zx_post_send(box[1], &(ZxPost){.rank = 1, .age = 7});
+  cr_expect_eq(heard_age(box[0], 3), 7);
+  cr_expect_eq(heard_age(box[1], 0), 3);
+  zx_post_send(box[1], &(ZxPost){.rank = 1, .age = 2});
+  cr_expect_eq(heard_age(box[0], 3), 2);
+  cr_expect_eq(heard_age(box[1], 0), 2);
+  cr_expect(isinf(zx_post_receive(box[2], 0).age), "who says nothing is not answered");
+  zx_post_send(box[1], &(ZxPost){.rank = 1, .age = NAN});
+  zx_post_send(box[2], &(ZxPost){.rank = 2, .age = 5});
+  cr_expect_eq(heard_age(box[0], INFINITY), 5);
+  closes(RANKS);
+}
+
+/* A rank that gets on, and then stops, has not said where it is. */
+Test(post, what_was_said_before_it_got_on) {
+  char said[2000] = "";
+  cr_redirect_stderr();
+  together(2, opens);
+  zx_post_send(box[0], &(ZxPost){.rank = 0, .hangs = true, .text = "waits in x"});
+  zx_post_send(box[1], &(ZxPost){.rank = 1, .speaks = true, .text = "waits in y"});
+  heard_age(box[0], 0);
+  zx_post_send(box[1], &(ZxPost){.rank = 1, .age = 1});
+  heard_age(box[0], 0);
+  zx_post_report(box[0]);
+  fflush(stderr);
+  said[fread(said, 1, sizeof said - 1, cr_get_redirected_stderr())] = 0;
+  cr_expect(strstr(said, "waits in x") && !strstr(said, "waits in y"), "%s", said);
+  cr_expect(strstr(said, "held up by rank 1: stopped or dead, or cut off"), "%s", said);
   closes(2);
 }
 

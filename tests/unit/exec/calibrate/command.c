@@ -195,6 +195,7 @@ Test(command, options) {
   MISTAKE("--threads takes 1 to 1024", "-o", "here.zug", "--threads", "");
   MISTAKE("--threads takes 1 to 1024", "-o", "here.zug", "--threads", "2x");
   MISTAKE("--threads takes 1 to 1024", "-o", "here.zug", "--threads", "-1");
+  MISTAKE("wrong value `5` for --hang-after; 10m, 90s; 0s: never", "-o", "here.zug", "--hang-after", "5");
   MISTAKE("calibrate wants -o FILE, and nothing else; zrun calibrate -o here.zug", "--threads", "2");
   MISTAKE("calibrate wants -o FILE, and nothing else; zrun calibrate -o here.zug", "-o", "here.zug", "x");
   MISTAKE("calibrate wants -o FILE, and nothing else; zrun calibrate -o here.zug", "--threads", "1", "-o",
