@@ -128,6 +128,12 @@ typedef struct {
   double cpu; /* seconds, of all its threads */
 } ZbProcess;
 bool zb_process(long pid, ZbProcess *out); /* proc(5); false: there is none */
+typedef struct {
+  uint32_t n;     /* at least 1 */
+  uint64_t which; /* a digest: the same CPUs, the same number */
+} ZbCpus;
+/* The CPUs on which this process may run, as whoever started it has said. */
+ZbCpus zb_cpus(void);
 
 /* ---- growable text ------------------------------------------------------------------------------ */
 typedef struct {

@@ -1,8 +1,10 @@
 /* What the system says of a process. See base.h. */
-#define _GNU_SOURCE /* pthread_setattr_default_np */
+#define _GNU_SOURCE /* pthread_setattr_default_np, sched_getaffinity */
 #include "base/base.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -21,6 +23,24 @@ bool zb_process(long pid, ZbProcess *out) {
     return false;
   out->cpu = (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
   return true;
+}
+
+ZbCpus zb_cpus(void) {
+  enum { MOST = 1 << 20 };
+  ZbCpus c = {1, 0};
+  for (int most = 1024; most <= MOST; most *= 4) {
+    size_t bytes = CPU_ALLOC_SIZE(most);
+    cpu_set_t *set = CPU_ALLOC(most);
+    if (!set) zb_out_of_memory(bytes);
+    CPU_ZERO_S(bytes, set);
+    bool ok = sched_getaffinity(0, bytes, set) == 0;
+    if (ok) c.n = (uint32_t)CPU_COUNT_S(bytes, set);
+    for (int i = 0; ok && i < most; i++)
+      if (CPU_ISSET_S((size_t)i, bytes, set)) c.which = zb_random_u64(c.which, 0, (uint64_t)i);
+    CPU_FREE(set);
+    if (ok || errno != EINVAL) break; /* the kernel's sets are larger */
+  }
+  return c;
 }
 
 void zb_raise_stack(void) {

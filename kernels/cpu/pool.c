@@ -1,9 +1,7 @@
 /* The threads of one rank. A worker waits for the next job by looking at a counter for a moment and then
  * sleeps on a condition, so that an idle pool costs nothing; with more threads than cores it sleeps at
  * once. */
-#define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -63,18 +61,13 @@ static void *work(void *arg) {
   }
 }
 
-static int cores(void) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 ZkPool *zk_pool_new(int threads) {
   ZB_ASSERT(threads >= 1);
   openblas_set_num_threads(1); /* products are split here: two pools would fight over the cores */
   ZkPool *p = calloc(1, sizeof *p);
   ZB_ASSERT(p != NULL);
   p->threads = threads;
-  p->spins = threads <= cores() ? SPINS : 0;
+  p->spins = (uint32_t)threads <= zb_cpus().n ? SPINS : 0;
   pthread_mutex_init(&p->lock, NULL);
   pthread_cond_init(&p->start, NULL);
   pthread_cond_init(&p->done, NULL);

@@ -77,7 +77,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate"),
        version = argc == 2 && !strcmp(argv[1], "--version");
   if (!same_program(r, help, version, calibrate)) return ZX_EXIT_MISTAKE;
-  if (!help && calibrate) return zx_calibrate(r->c, argc, argv);
+  if (!help && calibrate) return zx_calibrate(r->c, argc, argv, zx_run_note_threads);
   if (version && r->rank == 0) zb_tells_version(argc, argv, "zrun");
   if (version) return ZX_EXIT_DONE;
   if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
@@ -90,6 +90,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   zx_watch_phase("making ready");
   zx_run_place(r);
   zx_run_bind(r);
+  if (r->o.device->host) zx_run_note_threads(r->c, r->o.threads);
   r->health.on_nan = r->o.on_nan;
   r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save || r->o.ckpt);
   bool ok =

@@ -7,6 +7,20 @@ int zm_numa_of(uint32_t numa, int64_t ranks, int64_t rank) {
   return (int)(rank / (ranks / numa));
 }
 
+void zm_show_turns(int threads, int64_t ranks, ZbCpus cpus, bool launched, ZbText *out) {
+  int64_t each = (int64_t)cpus.n / ranks;
+  if (threads < 2 || threads * ranks <= cpus.n) return;
+  if (ranks > 1)
+    zb_text_add(out, "note: %lld ranks with %d threads each (--threads) take turns on %u CPU%s",
+                (long long)ranks, threads, cpus.n, cpus.n > 1 ? "s" : "");
+  else
+    zb_text_add(out, "note: %d threads (--threads) take turns on %u CPU%s, all that %s", threads, cpus.n,
+                cpus.n > 1 ? "s" : "", launched ? "a rank is bound to" : "this process may use");
+  zb_text_add(out, ": give --threads %lld", (long long)(each > 1 ? each : 1));
+  if (launched && ranks == 1) zb_text_add(out, ", or ranks more CPUs, as by `mpirun --bind-to none`");
+  zb_text_add(out, "\n");
+}
+
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 

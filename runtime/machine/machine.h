@@ -3,7 +3,7 @@
  *
  * look.c     what there is
  * cluster.c  that as a cluster of the language, and in words
- * bind.c     a process kept on a part of it */
+ * bind.c     a process kept on a part of it, and threads that must share what there is of it */
 #ifndef ZUG_MACHINE_H
 #define ZUG_MACHINE_H
 
@@ -40,5 +40,8 @@ int zm_numa_of(uint32_t numa, int64_t ranks, int64_t rank);
 /* Keeps this process on that node's cores, if it may use all of the machine's now: whoever started it has bound it to
  * none. Returns how many cores these are; 0: nothing was done. */
 uint32_t zm_bind(int64_t ranks, int64_t rank);
+/* Adds a note where `ranks` ranks of `threads` threads each have no more than these CPUs together. launched: by
+ * mpirun or the like, which may have bound them. */
+void zm_show_turns(int threads, int64_t ranks, ZbCpus cpus, bool launched, ZbText *out);
 
 #endif

@@ -1,9 +1,7 @@
 /* zdata pack: texts, or ids that a tokenizer made, become one stream of tokens. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "runtime/zdata/zdata.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <string.h>
 
 /* ---- ids as they are ---- */
@@ -108,9 +106,7 @@ static bool end_of_tokens(Pack *k, ZbErr *err) {
 }
 
 static bool choose_threads(Pack *k, ZbErr *err) {
-  cpu_set_t cores;
-  uint64_t n = 1;
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0) n = (uint64_t)CPU_COUNT(&cores);
+  uint64_t n = zb_cpus().n;
   if (n > ZD_THREADS) n = ZD_THREADS;
   if (k->o->threads && (!zd_whole(k->o->threads, 1, &n) || n > ZD_THREADS))
     return zb_fail(err, "1 to 1024", "--threads cannot be '%s'", zb_show(k->o->threads));

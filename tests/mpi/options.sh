@@ -66,6 +66,18 @@ alike threads single
 run threads_all all 4 --steps 20 --threads 2
 alike threads_all single
 
+# ---- more threads than CPUs are said, once for all ranks ----
+one=$(taskset -pc $$ | sed 's/.*: //; s/[,-].*//') turns='take turns on 1 CPU'
+for np in 1 4; do
+  recipe=$([ $np = 1 ] && echo one || echo all)
+  taskset -c "$one" $(on $np) zrun train gpt2.zsg --recipe recipes.zug:"$recipe" -I shared --data text.bin --steps 1 --threads 3 --quiet >turns.txt 2>&1 ||
+    { cat turns.txt; fail "no run on one CPU"; }
+  [ "$(grep -c "$turns" turns.txt)" -eq 1 ] || { cat turns.txt; fail "$np ranks on one CPU"; }
+  [ $np = 1 ] || continue
+  ok taskset -c "$one" zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 1
+  grep "$turns" out.txt && fail "one thread takes no turns"
+done
+
 # ---- a log is written anew; one line a step; all ranks' classes ----
 run first all 4 --steps 3
 [ "$(wc -l <first/metrics.jsonl)" -eq 3 ] || fail "the log is not written anew"

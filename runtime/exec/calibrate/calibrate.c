@@ -159,7 +159,7 @@ static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
   return zx_agree(m->c, ok);
 }
 
-int zx_calibrate(ZxComm *c, int argc, char **argv) {
+int zx_calibrate(ZxComm *c, int argc, char **argv, void (*look_at_threads)(ZxComm *, int)) {
   ZbErr err = {0};
   Options o;
   zx_watch_phase("measuring");
@@ -168,6 +168,7 @@ int zx_calibrate(ZxComm *c, int argc, char **argv) {
   bool given = take_options(c, argc, argv, m.a, &o), opened = false, ok = false;
   if (given) given = zx_agree(c, c->t->rank(c) || zb_may_write(o.out, &kind, &err));
   if (given) {
+    if (look_at_threads) look_at_threads(c, o.threads);
     env.pool = zk_pool_new(o.threads);
     opened = env.pool
                  ? m.d->open(&env, c->t->node_rank(c), &err)

@@ -74,7 +74,8 @@ typedef struct {
 /* Collective: those inside nodes, and those between them. `product`: a trial to compute beside them. */
 void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]);
 
-/* The command `zrun calibrate`: the code to end with. Collective. */
-int zx_calibrate(ZxComm *c, int argc, char **argv);
+/* The command `zrun calibrate`: the code to end with. Collective. look_at_threads: is told how many a rank has, and
+ * may be NULL. */
+int zx_calibrate(ZxComm *c, int argc, char **argv, void (*look_at_threads)(ZxComm *, int threads));
 
 #endif

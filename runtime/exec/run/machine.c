@@ -1,4 +1,5 @@
-/* The machines that the launcher gave: as a cluster, and whether ranks are kept on a part of theirs. */
+/* The machines that the launcher gave: as a cluster, whether ranks are kept on a part of theirs, and whether their
+ * threads have a CPU each. */
 #include "runtime/machine/machine.h"
 #include "runtime/exec/run/run.h"
 
@@ -40,6 +41,28 @@ const ZlCluster *zx_run_auto_cluster(ZxRun *r) {
   r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, text, CLUSTER_TEXT, 0));
   ZlProgram *p = zl_load_text(r->a, r->sources, r->diags, "auto", text, strlen(text), NULL);
   return p && !zl_errors(r->diags) ? zl_cluster(p, r->diags, NULL) : NULL;
+}
+
+/* All ranks give what theirs are, so that rank 0 can say it once. */
+void zx_run_note_threads(ZxComm *c, int threads) {
+  typedef struct {
+    ZbCpus cpus;
+    uint64_t node;
+  } Place;
+  int size = c->t->size(c), me = c->t->rank(c);
+  if (threads < 2) return;
+  ZbText t = {0};
+  ZbArena *a = zb_arena_new();
+  Place *all = ZB_NEWN(a, Place, size), mine = {zb_cpus(), (uint64_t)c->t->nodes(c)[me]};
+  c->t->wait(c, c->t->all_gather(c, 0, &mine, sizeof mine, all));
+  for (int i = 0; i < size && me == 0 && !t.len; i++) {
+    int64_t share = 0;
+    for (int k = 0; k < size; k++)
+      share += all[k].node == all[i].node && all[k].cpus.which == all[i].cpus.which;
+    zm_show_turns(threads, share, all[i].cpus, size > 1 || zx_launch().rank >= 0, &t);
+  }
+  zb_arena_free(a);
+  zx_run_say(&t);
 }
 
 void zx_run_bind(ZxRun *r) {

@@ -105,6 +105,8 @@ const ZlCluster *zx_run_auto_cluster(ZxRun *r);
 /* Keeps the ranks of a machine of several NUMA nodes on one each, unless the launcher or the user bound them. Before
  * there are threads. */
 void zx_run_bind(ZxRun *r);
+/* Collective: says once where ranks have more threads than CPUs. */
+void zx_run_note_threads(ZxComm *c, int threads);
 
 /* ---- start.c ------------------------------------------------------------------------------------------- */
 bool zx_run_start(ZxRun *r);

@@ -1,8 +1,10 @@
 /* Numbers, JSON and UTF-8 as text; suffixes; requests for help; processes. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "base/base.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -97,6 +99,25 @@ Test(processes, time) {
   }
   cr_assert(zb_process(getpid(), &p));
   cr_expect(fabs(p.cpu - (user + kernel)) < 0.04, "%g s of %g and %g", p.cpu, user, kernel);
+}
+
+/* How many there are and which counts, not how many the machine has. */
+Test(processes, cpus) {
+  cpu_set_t all, one;
+  ZbCpus of[2] = {{0}}, before = zb_cpus();
+  int n = 0;
+  cr_assert(sched_getaffinity(0, sizeof all, &all) == 0);
+  cr_expect_eq(before.n, (uint32_t)CPU_COUNT(&all));
+  for (int i = 0; i < CPU_SETSIZE && n < 2; i++) {
+    if (!CPU_ISSET(i, &all)) continue;
+    CPU_ZERO(&one);
+    CPU_SET(i, &one);
+    cr_assert(sched_setaffinity(0, sizeof one, &one) == 0);
+    of[n] = zb_cpus();
+    cr_expect(of[n].n == 1 && of[n].which == zb_cpus().which);
+    n++;
+  }
+  if (n == 2) cr_expect(of[0].which != of[1].which && of[0].which != before.which);
 }
 
 Test(processes, states) {

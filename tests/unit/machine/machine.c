@@ -35,6 +35,34 @@ Test(machine, nodes_of_ranks) {
   }
 }
 
+/* Said where threads have no CPU each, with how many they have and how many would do. */
+Test(machine, threads_that_take_turns) {
+  static const struct {
+    int threads, ranks;
+    uint32_t cpus;
+    bool launched;
+    const char *note;
+  } cases[] = {
+      {1, 8, 2, true, ""}, /* ranks on a laptop are meant */
+      {4, 1, 4, true, ""},
+      {2, 2, 4, true, ""},
+      {4, 1, 1, true,
+       "note: 4 threads (--threads) take turns on 1 CPU, all that a rank is bound to: give --threads 1, or "
+       "ranks "
+       "more CPUs, as by `mpirun --bind-to none`\n"},
+      {4, 1, 3, false,
+       "note: 4 threads (--threads) take turns on 3 CPUs, all that this process may use: give --threads 3\n"},
+      {4, 2, 4, true,
+       "note: 2 ranks with 4 threads each (--threads) take turns on 4 CPUs: give --threads 2\n"},
+      {2, 8, 2, true,
+       "note: 8 ranks with 2 threads each (--threads) take turns on 2 CPUs: give --threads 1\n"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    text.len = 0;
+    zm_show_turns(cases[i].threads, cases[i].ranks, (ZbCpus){cases[i].cpus, 7}, cases[i].launched, &text);
+    cr_expect_str_eq(text.len ? text.s : "", cases[i].note, "%s", text.s);
+  }
+}
+
 static void shows(const ZmMachine *m, const char *want) {
   text.len = 0;
   zm_show(m, &text);

@@ -21,7 +21,7 @@ SCRATCH_SUITE(command);
 static int calibrate(char **argv) {
   int argc = 0;
   while (argv[argc]) argc++;
-  return zx_calibrate(&world, argc, argv);
+  return zx_calibrate(&world, argc, argv, NULL);
 }
 
 static void begin(int rank, int size, const int *nodes) {
