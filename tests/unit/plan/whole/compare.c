@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static const char cluster[] = "cluster c { device f32 1 GFLOPS, products 0.8, attention 0.4, attention_grad "
@@ -120,6 +121,92 @@ Test(compare, other_traces) {
   x.q.p->mesh.nranks = 16;
   refuses(&x, trace.s, "the trace is of 8 ranks, recipe r is for 16", "give the recipe that the run had");
   zb_text_free(&trace);
+  close(&x);
+}
+
+/* A slice as runs write them, of rank 7 of 8, so that a trace has them all, or of rank 0. */
+static void put_slice(ZbText *t, int rank, const char *name, int64_t step, double ms) {
+  zb_text_add(
+      t,
+      "{\"ph\":\"X\",\"cat\":\"compute\",\"pid\":%d,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s\","
+      "\"args\":{\"step\":%lld}},\n",
+      rank, 1e3 * (double)step, 1e3 * ms, name, (long long)step);
+}
+static void end_trace(ZbText *t) {
+  t->len -= 2;
+  zb_text_add(t, "%s", zp_trace_tail);
+}
+
+/* What a trace says is anybody's text. */
+Test(compare, names_are_shown) {
+  Predicted x = predict();
+  ZbText trace = {0}, out = {0}, both = {0};
+  ZbErr err;
+  zb_text_add(&trace, "%s", zp_trace_head);
+  put_slice(&trace, 7, "FWD", 1, 1);
+  put_slice(&trace, 0, "a\x1b[2Jb\r\x07\xff", 1, 1e6);
+  end_trace(&trace);
+  cr_assert(zp_compare(x.q.p, x.t, trace.s, &out, &both, &err));
+  cr_expect(strstr(out.s, "a\\x1b[2Jb\\r\\x07\\xff"), "%s", out.s);
+  for (const char *c = out.s; *c; c++) cr_assert(*c == '\n' || (*c >= ' ' && *c < 0x7f), "%s", out.s);
+  zb_text_free(&trace), zb_text_free(&out), zb_text_free(&both);
+  close(&x);
+}
+
+/* Lines that are no slices, or of which a part is missing, are passed over, and nothing behind a line's end is taken
+ * for a part of it. */
+Test(compare, lines_that_are_none) {
+  static const char *const lines[] = {
+      "",
+      "{",
+      "{\"ph\":\"X\"",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":-1,\"tid\":1,\"ts\":1,\"dur\":9e9,\"name\":\"N\",\"step\":1}",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":1e300,\"tid\":1,\"ts\":1,\"dur\":9e9,\"name\":\"N\",\"step\":1}",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":0,\"tid\":1,\"ts\":nan,\"dur\":9e9,\"name\":\"N\",\"step\":1}",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":0,\"tid\":1,\"ts\":1,\"dur\":9e999,\"name\":\"N\",\"step\":1}",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":0,\"tid\":1,\"ts\":1,\"dur\":9e9,\"name\":\"N",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":0,\"tid\":1,\"ts\":1,\"dur\":9e9,\"name\":\"N\"",
+      "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":0,\"tid\":1,\"ts\":1,\"dur\":9e9,\"name\":\"N\",\"step\":"};
+  Predicted x = predict();
+  ZbText trace = {0}, out = {0}, both = {0};
+  ZbErr err;
+  zb_text_add(&trace, "%s", zp_trace_head);
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) zb_text_add(&trace, "%s\n", lines[i]);
+  put_slice(&trace, 7, "FWD", 1, 1);
+  put_slice(&trace, 0, "Z", 1, 25);
+  end_trace(&trace);
+  cr_assert(zp_compare(x.q.p, x.t, trace.s, &out, &both, &err));
+  cr_expect(strstr(out.s, " 25 ms measured") && strstr(out.s, "      0  Z  ") && !strstr(out.s, "0  N "),
+            "%s", out.s);
+  zb_text_free(&trace), zb_text_free(&out), zb_text_free(&both);
+  close(&x);
+}
+
+/* Each line a step and a name of its own, and a line that does not end: where each is looked for among all others, or
+ * the rest of the file is measured for each, this takes minutes. */
+Test(compare, large_traces) {
+  enum { LINES = 200000, LONG = 20 << 20, SECONDS = 20, TIMES = 12 };
+  Predicted x = predict();
+  ZbText trace = {0}, out = {0}, both = {0};
+  ZbErr err;
+  char name[40];
+  struct rusage before, after;
+  zb_text_add(&trace, "%s", zp_trace_head);
+  for (int i = 0; i < LINES; i++) {
+    snprintf(name, sizeof name, "N%d", i);
+    put_slice(&trace, i ? 0 : 7, name, i, 1);
+  }
+  zb_text_add(&trace, "{\"ph\":\"X\",\"cat\":\"c\",\"pid\":0,\"tid\":1,\"ts\":1,\"dur\":1,\"name\":\"");
+  for (int i = 0; i < LONG / 10; i++) zb_text_put(&trace, "\"step\" : .", 10);
+  end_trace(&trace);
+  getrusage(RUSAGE_SELF, &before);
+  clock_t from = clock();
+  cr_assert(zp_compare(x.q.p, x.t, trace.s, &out, &both, &err));
+  cr_expect_lt(clock() - from, (clock_t)SECONDS * CLOCKS_PER_SEC);
+  getrusage(RUSAGE_SELF, &after);
+  cr_expect_lt((double)(after.ru_maxrss - before.ru_maxrss) * 1024, TIMES * (double)trace.len);
+  zb_text_free(&trace), zb_text_free(&out), zb_text_free(&both);
   close(&x);
 }
 
