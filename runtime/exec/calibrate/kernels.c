@@ -135,6 +135,9 @@ static Asked ask(ZxTrials *t) {
   return x;
 }
 
+/* Returns a call's time without its launches: on a busy machine those may seem to take longer than the call. */
+static double without(double seconds, double launches) { return fmax(seconds - launches, 0.05 * seconds); }
+
 /* ---- constants from it --------------------------------------------------------------------------------- */
 static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *out) {
   ZxFit n[2] = {{.x = 0}, {.x = 0}};
@@ -144,7 +147,7 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
       for (int use = 0; use < USES; use++) {
         double m = (double)shape[i].m, c = (double)shape[i].n, k = (double)shape[i].k, /* of each use */
             is = t->trial[asked->product[e][i][use]].seconds;
-        zx_fit_row(&n[e], 2 * m * c * k, 2 * (m * c + c * k + m * k), is - out->launch);
+        zx_fit_row(&n[e], 2 * m * c * k, 2 * (m * c + c * k + m * k), without(is, out->launch));
         best[e] = fmax(best[e], 2 * m * c * k / is);
       }
   double a, b;
@@ -159,7 +162,7 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
 
 /* Of attention without its launches: backward is three kernels. */
 static double attention_seconds(const ZxTrials *t, const Asked *x, int elem, int grad, int i, double launch) {
-  return t->trial[x->attend[elem][grad][i]].seconds - (grad ? 3 : 1) * launch;
+  return without(t->trial[x->attend[elem][grad][i]].seconds, (grad ? 3 : 1) * launch);
 }
 
 /* Two lengths: what grows with pairs, and what grows with queries. */
@@ -190,8 +193,9 @@ static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out)
  * as much of results. */
 static void fit_passes(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
   double rate[WINDOWS];
-  out->stream = 12. * FAR / (t->trial[x->far].seconds - out->launch);
-  for (int i = 0; i < WINDOWS; i++) rate[i] = (LEAST + RESULT) / (t->trial[x->rows[i]].seconds - out->launch);
+  out->stream = 12. * FAR / without(t->trial[x->far].seconds, out->launch);
+  for (int i = 0; i < WINDOWS; i++)
+    rate[i] = (LEAST + RESULT) / without(t->trial[x->rows[i]].seconds, out->launch);
   out->cached = fmax(out->stream, rate[0]);
   out->cache = LEAST + RESULT;
   for (int i = 1; i < WINDOWS && rate[i] * rate[i] > out->stream * out->cached; i++) out->cache *= 2;
@@ -205,8 +209,8 @@ bool zx_measure_kernels(ZxTrials *t, ZxKernelRates *out, ZbErr *err) {
   fit_products(t, &x, out);
   fit_attention(t, &x, out);
   fit_passes(t, &x, out);
-  out->simple = (double)CHAINED * CHAIN / (t->trial[x.simple].seconds - out->launch);
-  out->special = (double)CHAINED * CHAIN / (t->trial[x.special].seconds - out->launch);
-  out->update = 28. * UPDATED / (t->trial[x.update].seconds - out->launch);
+  out->simple = (double)CHAINED * CHAIN / without(t->trial[x.simple].seconds, out->launch);
+  out->special = (double)CHAINED * CHAIN / without(t->trial[x.special].seconds, out->launch);
+  out->update = 28. * UPDATED / without(t->trial[x.update].seconds, out->launch);
   return true;
 }

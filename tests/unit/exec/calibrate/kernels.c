@@ -90,6 +90,25 @@ static double large_ones(const ZkCall *c, double seconds) {
   return c->op == ZG_OP_DOT ? 1e-12 * n * sqrt(n) : seconds;
 }
 
+static double small_ones(const ZkCall *c, double seconds) {
+  return c->op == ZG_OP_POINTWISE && c->in[0].size[0] <= 64 ? factor : seconds;
+}
+
+/* A launch that seems to take longer than what is launched: no rate is negative or endless for it. */
+Test(kernels, launches) {
+  for (factor = 1e-5; factor < 1; factor *= 100) {
+    machine_start();
+    machine.takes = small_ones;
+    ZxKernelRates k = measure();
+    double all[] = {k.f32,           k.bf16,           k.products,       k.tile_fill, k.attention,
+                    k.attention_f32, k.attention_grad, k.attention_fill, k.stream,    k.cached,
+                    k.cache,         k.simple,         k.special,        k.update,    k.launch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+      cr_expect(all[i] >= 0 && isfinite(all[i]), "a launch of %g s: value %zu is %g", factor, i, all[i]);
+    cr_expect(k.simple > 0 && k.special > 0 && k.update > 0 && k.stream > 0 && k.cached > 0);
+  }
+}
+
 Test(kernels, fills) {
   double flops = 4. * 4 * 64 * 512 * 512 / 2;
   machine_start();
