@@ -245,29 +245,6 @@ Test(compare, on_a_page) {
   close(&x);
 }
 
-/* Of many steps, with many names: the time was the square of that. */
-Test(compare, long_traces) {
-  enum { N = 100000 };
-  Predicted x = predict();
-  ZbText trace = {0}, out = {0}, both = {0};
-  ZbErr err;
-  zb_text_add(&trace, "%s", zp_trace_head);
-  for (int i = 0; i < N; i++)
-    zb_text_add(&trace,
-                "{\"ph\":\"X\",\"cat\":\"instr\",\"pid\":%d,\"tid\":0,\"ts\":%d,\"dur\":3,\"name\":\"F%c%c%c("
-                "x)\",\"args\":{"
-                "\"step\":%d}}%s",
-                i % 8, 4 * i, 'a' + i % 26, 'a' + i / 26 % 26, 'a' + i / 676 % 26, i / 8,
-                i + 1 < N ? ",\n" : "");
-  zb_text_add(&trace, "%s", zp_trace_tail);
-  clock_t begin = clock();
-  cr_assert(zp_compare(x.q.p, x.t, trace.s, &out, &both, &err), "%s", err.text);
-  cr_expect((double)(clock() - begin) / CLOCKS_PER_SEC < 10, "that took too long");
-  cr_expect(strstr(out.s, ", 0.031 ms measured"), "%s", out.s);
-  zb_text_free(&trace), zb_text_free(&out), zb_text_free(&both);
-  close(&x);
-}
-
 /* Numbers of processes and times that are none. */
 Test(compare, odd_numbers) {
   Predicted x = predict();
