@@ -86,6 +86,8 @@ uint32_t zb_names_add(ZbArena *a, ZbNames *t, const char *name);
 uint32_t zb_names_find(const ZbNames *t, const char *name);
 /* Forgets all names but the first n. */
 void zb_names_cut(ZbNames *t, uint32_t n);
+/* Back to `was`, a copy of *t: what was added since, and its memory, may then go. */
+void zb_names_back(ZbNames *t, ZbNames was);
 
 /* ---- checked arithmetic: false on overflow, *out is untouched then ---------------------------- */
 bool zb_mul_u64(uint64_t a, uint64_t b, uint64_t *out);

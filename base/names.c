@@ -49,3 +49,12 @@ void zb_names_cut(ZbNames *t, uint32_t n) {
   for (uint32_t i = t->n; t->size && i-- > n;) *bucket(t, t->name[i]) = t->next[i];
   if (n < t->n) t->n = n;
 }
+
+void zb_names_back(ZbNames *t, ZbNames was) {
+  bool grew = t->head != was.head;
+  zb_names_cut(t, was.n);
+  *t = was;
+  if (!grew || !t->size) return;
+  memset(t->head, 0xff, t->size * sizeof *t->head); /* the old table knows names up to when it grew */
+  for (uint32_t i = 0; i < t->n; i++) chain(t, i);
+}

@@ -435,8 +435,32 @@ static bool bind_alone(Elab *e, const ZlBlock *b, Frame *f) {
   return ok;
 }
 
+/* What elaborating a block by itself adds to, and an arena for what it adds: both go when it is done. */
+typedef struct {
+  Elab e;
+  ZgGraph g;
+  ZgSegment s;
+} Before;
+
+static Before begin_alone(Elab *e) {
+  Before b = {*e, *e->g, e->g->segments[e->seg]};
+  e->arena = e->g->arena = zb_arena_new();
+  e->imports = NULL, e->nimports = e->import_size = 0; /* the tables would keep what is gone */
+  return b;
+}
+
+static void end_alone(Elab *e, const Before *b) {
+  for (uint32_t i = b->e.ncalled; i < e->ncalled; i++) e->uses[e->called[i]->number].calls = 0;
+  zb_names_back(&e->param_paths, b->e.param_paths);
+  zb_arena_free(e->arena);
+  *e->g = b->g;
+  *e = b->e;
+  e->g->segments[e->seg] = b->s;
+}
+
 void call_block_alone(Elab *e, const ZlBlock *b) {
-  Frame *caller = e->frame, *f = new_frame(e, b, ZL_NOWHERE);
+  Before before = begin_alone(e);
+  Frame *f = new_frame(e, b, ZL_NOWHERE);
   f->path = zb_printf(e->arena, "(%s).", b->name.s);
   f->region = zg_region_add(e->g, ZG_REGION_BLOCK, 0, "", b->name.s);
   e->frame = f;
@@ -445,10 +469,5 @@ void call_block_alone(Elab *e, const ZlBlock *b) {
   memset(e->spent, 0, sizeof e->spent);
   Val *out = ZB_NEWN(e->arena, Val, b->nresults + 1);
   if (bind_alone(e, b, f)) run_block(e, b, out);
-  e->stopped = false;
-  e->g->naxes = e->assumed;
-  memset(e->experts + e->assumed, 0xff, sizeof e->experts - e->assumed * sizeof *e->experts);
-  while (e->nlocal && e->local[e->nlocal - 1].axis >= e->g->naxes) e->nlocal--;
-  e->assumed = ZG_NONE;
-  e->frame = caller;
+  end_alone(e, &before);
 }

@@ -590,6 +590,20 @@ bool elab_depth(Elab *e, ZlSpan span) {
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------------- */
+/* A graph names files without their folders: the same source gives the same graph wherever it lies. */
+static const char **file_names(const Elab *e) {
+  const ZlProgram *p = e->prog;
+  int32_t last = 0;
+  for (uint32_t i = 0; i < p->nfiles; i++)
+    if (p->files[i]->id > last) last = p->files[i]->id;
+  const char **names = ZB_NEWN(e->arena, const char *, last + 1);
+  for (uint32_t i = 0; i < p->nfiles; i++) {
+    const char *path = zl_source_name(e->src, p->files[i]->id), *slash = strrchr(path, '/');
+    names[p->files[i]->id] = zb_strdup(e->arena, zb_show(slash ? slash + 1 : path)); /* clean and short */
+  }
+  return names;
+}
+
 void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p, const ZcOptions *opt,
                BlockUse *uses, const char *name) {
   *e = (Elab){.arena = zb_arena_new(),
@@ -603,7 +617,7 @@ void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p
               .assumed = ZG_NONE};
   memset(e->experts, 0xff, sizeof e->experts);
   e->g = zg_graph_new(a ? a : e->arena, name);
-  e->file = ZB_NEWN(e->arena, const char *, p->nfiles);
+  e->file = file_names(e);
   e->frame = ZB_NEW(e->arena, Frame);
   e->frame->call = ZL_NOWHERE;
   e->frame->path = "";

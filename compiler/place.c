@@ -20,15 +20,6 @@ static ZgNode *maker(Elab *e, uint32_t seg, uint32_t id) {
 }
 
 /* ---- places in the text -------------------------------------------------------------------------------- */
-/* A graph names files without their folders: the same source gives the same graph wherever it lies. */
-static const char *file_name(Elab *e, int32_t file) {
-  const char *path = zl_source_name(e->src, file), *slash = strrchr(path, '/');
-  const char **name = &e->file[file];
-  /* Clean, and not too long for a graph. */
-  if (!*name) *name = zb_strdup(e->arena, zb_show(slash ? slash + 1 : path));
-  return *name;
-}
-
 static bool in_library(const Elab *e, ZlSpan s) {
   return s.file >= 0 && zl_source_name(e->src, s.file)[0] == '<';
 }
@@ -39,7 +30,7 @@ static uint32_t loc_of(Elab *e, ZlSpan span) {
   if (span.file < 0) return 0;
   uint32_t line, col;
   zl_source_place(e->src, span, &line, &col);
-  uint32_t loc = zg_loc_add(e->g, file_name(e, span.file), line, col);
+  uint32_t loc = zg_loc_add(e->g, e->file[span.file], line, col);
   while (e->nloc_span <= loc) ZB_PUSH(e->arena, e->loc_span, e->nloc_span, ZL_NOWHERE);
   if (e->loc_span[loc].file < 0) e->loc_span[loc] = span;
   return loc;

@@ -41,12 +41,14 @@ struct ZlDiags {
   uint32_t n;
   size_t errors, warnings, dropped;
   bool passing;
+  ZlDiag nowhere; /* a report that is not kept: what is added to it takes no memory */
 };
 
 ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s) {
   ZlDiags *d = ZB_NEW(a, ZlDiags);
   d->arena = a;
   d->sources = s;
+  d->nowhere.all = d;
   return d;
 }
 
@@ -102,22 +104,32 @@ static bool same_span(ZlSpan a, ZlSpan b) {
   return a.file == b.file && (a.file < 0 || (a.start == b.start && a.end == b.end));
 }
 
-ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...) {
-  FORMATTED(text, d->arena, fmt);
-  ZlDiag *g = ZB_NEW(d->arena, ZlDiag);
-  g->all = d;
-  g->code = code;
-  g->text = text;
-  ZB_PUSH(d->arena, g->labels, g->nlabels, ((Label){span, ""}));
+static bool is_kept(const ZlDiag *g) { return g != &g->all->nowhere; }
+
+static bool said_already(const ZlDiags *d, ZlCode code, ZlSpan span, const char *text) {
   for (uint32_t i = 0; i < d->n; i++) {
-    ZlDiag *o = d->at[i];
-    if (o->code == code && same_span(o->labels[0].span, span) && strcmp(o->text, text) == 0)
-      return g; /* said already: the caller's additions go nowhere */
+    const ZlDiag *o = d->at[i];
+    if (o->code == code && same_span(o->labels[0].span, span) && strcmp(o->text, text) == 0) return true;
   }
-  if (codes[code].severity == ERROR) d->errors++;
-  else d->warnings++;
-  if (d->n == MAX_KEPT) d->dropped++;
-  else ZB_PUSH(d->arena, d->at, d->n, g);
+  return false;
+}
+
+ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...) {
+  ZbArena *tmp = zb_arena_new();
+  FORMATTED(text, tmp, fmt);
+  ZlDiag *g = &d->nowhere;
+  bool again = said_already(d, code, span, text);
+  if (!again && codes[code].severity == ERROR) d->errors++;
+  else if (!again) d->warnings++;
+  if (!again && d->n == MAX_KEPT) {
+    d->dropped++;
+  } else if (!again) {
+    g = ZB_NEW(d->arena, ZlDiag);
+    *g = (ZlDiag){.all = d, .code = code, .text = zb_strdup(d->arena, text)};
+    ZB_PUSH(d->arena, g->labels, g->nlabels, ((Label){span, ""}));
+    ZB_PUSH(d->arena, d->at, d->n, g);
+  }
+  zb_arena_free(tmp);
   return g;
 }
 
@@ -129,33 +141,32 @@ ZlDiag *zl_report_unread(ZlDiags *d, ZlCode code, ZlSpan span, const ZbErr *err)
 }
 
 ZlDiag *zl_report_again(ZlDiags *d, ZlCode code, ZlSpan span) {
-  for (uint32_t i = 0; i < d->n; i++) {
-    if (d->at[i]->code != code || !same_span(d->at[i]->labels[0].span, span)) continue;
-    ZlDiag *g = ZB_NEW(d->arena, ZlDiag);
-    g->all = d;
-    ZB_PUSH(d->arena, g->labels, g->nlabels, ((Label){span, ""}));
-    return g;
-  }
+  for (uint32_t i = 0; i < d->n; i++)
+    if (d->at[i]->code == code && same_span(d->at[i]->labels[0].span, span)) return &d->nowhere;
   return NULL;
 }
 
 void zl_label(ZlDiag *d, const char *fmt, ...) {
+  if (!is_kept(d)) return;
   FORMATTED(text, d->all->arena, fmt);
   d->labels[0].text = text;
 }
 
 void zl_also(ZlDiag *d, ZlSpan span, const char *fmt, ...) {
+  if (!is_kept(d)) return;
   FORMATTED(text, d->all->arena, fmt);
   if (span.file < 0) return;
   ZB_PUSH(d->all->arena, d->labels, d->nlabels, ((Label){span, text}));
 }
 
 void zl_note(ZlDiag *d, const char *fmt, ...) {
+  if (!is_kept(d)) return;
   FORMATTED(text, d->all->arena, fmt);
   ZB_PUSH(d->all->arena, d->notes, d->nnotes, text);
 }
 
 void zl_help(ZlDiag *d, const char *fmt, ...) {
+  if (!is_kept(d)) return;
   FORMATTED(text, d->all->arena, fmt);
   ZB_PUSH(d->all->arena, d->helps, d->nhelps, text);
 }
