@@ -260,6 +260,11 @@ Val builtin_call(Elab *e, const ZlExpr *x, const char *name); /* of that operati
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);
 Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax);
 
+/* ---- experts.c ----------------------------------------------------------------------------------------- */
+/* Where an elementwise node has an operand that is of rows of experts: what lacks their slots, but for plain
+ * numbers, becomes of rows too, each with the part of its expert. `in` are in the current segment. */
+void weights_in_rows(Elab *e, ZlSpan at, const ZgNode *n, Val *in);
+
 /* ---- weights.c, config.c, config_file.c: maps to foreign weights ------------------------------------------------------ */
 /* After all of the model: its maps, into the graph. */
 void weights_map(Elab *e);

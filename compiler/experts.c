@@ -1,5 +1,7 @@
-/* dispatch and combine: tokens to the experts that were chosen for them, and back. */
+/* dispatch and combine: tokens to the experts that were chosen for them, and back. In between, what each
+ * expert has of a bias, or of a scale, comes to its rows. */
 #include "compiler/builtin.h"
+#include "graph/ragged.h"
 
 #include <string.h>
 
@@ -64,4 +66,52 @@ Val combine_op(Call *c) {
   both[0] = val_cast(e, at, rows, (ZgElem)y.type.elem);
   Val sum = place_node(e, at, with_axes(c, ZG_OP_COMBINE, 2), both, NULL);
   return val_cast(e, at, sum, (ZgElem)y.type.elem);
+}
+
+/* ---- weights that meet rows element by element ---------------------------------------------------------- */
+static bool is_rows(const Elab *e, const Val *v) { return zg_slot_axis(e->experts, &v->type) != ZG_NO_AXIS; }
+
+/* A 1 in every row that `by` dispatches: what it dispatches of ones, one a token. */
+static Val ones_of(Elab *e, ZlSpan at, const ZgNode *by, ZgElem elem) {
+  const ZgType ids = e->g->segments[e->seg].values[by->in[1]].type;
+  ZgType tokens = zg_type_minus(&ids, &by->ax[2], 1);
+  tokens.elem = (uint8_t)elem, tokens.of = 0;
+  Val one = val_tensor(e, at, (Val){.kind = VAL_NUM, .num = num_int(1)}, elem);
+  Val in[2] = {place_node(e, at, (ZgNode){.op = ZG_OP_BROADCAST, .nin = 1}, &one, &tokens),
+               {.kind = VAL_TENSOR, .type = ids, .seg = e->seg, .id = by->in[1]}};
+  ZgNode n = {.op = ZG_OP_DISPATCH, .nin = 2, .nax = by->nax};
+  memcpy(n.ax, by->ax, sizeof n.ax);
+  return place_node(e, at, n, in, NULL);
+}
+
+/* v[expert, ffn] as [expert, slot, ffn], in each row the part of its expert: a product with a 1 in every row,
+ * of which nothing is summed. So its gradient is the sum over the expert's rows, and no others. */
+static Val in_rows(Elab *e, ZlSpan at, ZgNode by, Val v) {
+  if (v.type.elem == ZG_BOOL) { /* is it 1, as a number? */
+    Val truth[2] = {in_rows(e, at, by, val_cast(e, at, v, ZG_F32)),
+                    val_tensor(e, at, (Val){.kind = VAL_NUM, .num = num_int(1)}, ZG_F32)};
+    return place_node(e, at, (ZgNode){.op = ZG_OP_EQUAL, .nin = 2}, truth, NULL);
+  }
+  ZgType expert = zg_type((ZgElem)v.type.elem, by.ax, 1), each = zg_type_union(&v.type, &expert);
+  each.elem = v.type.elem;
+  if (each.naxes > v.type.naxes) v = place_node(e, at, (ZgNode){.op = ZG_OP_BROADCAST, .nin = 1}, &v, &each);
+  Val in[2] = {ones_of(e, at, &by, (ZgElem)each.elem), v};
+  return place_node(e, at, (ZgNode){.op = ZG_OP_DOT, .nin = 2}, in, NULL);
+}
+
+void weights_in_rows(Elab *e, ZlSpan at, const ZgNode *n, Val *in) {
+  const Val *rows = NULL;
+  if (zg_op_info[n->op].kind != ZG_EW || n->nin < 2) return;
+  for (int i = 0; i < n->nin; i++)
+    if (is_rows(e, &in[i])) rows = &in[i];
+  if (!rows) return;
+  const ZgNode *by = zg_dispatched_by(&e->g->segments[e->seg], e->experts, rows->id);
+  if (!by) return;
+  ZgNode copy = *by; /* what is made below moves it */
+  for (int i = 0; i < n->nin; i++) {
+    bool number = zg_is_number(&e->g->segments[e->seg], in[i].id);
+    bool may = is_float(&in[i].type) || in[i].type.elem == ZG_BOOL;
+    if (may && !number && !is_rows(e, &in[i]) && zg_type_contains(&rows->type, &in[i].type))
+      in[i] = in_rows(e, at, copy, in[i]);
+  }
 }

@@ -274,12 +274,18 @@ static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
 
 Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint) {
   ZgType types[ZG_MAX_IN], out[ZG_MAX_OUT];
+  Val here[ZG_MAX_IN];
   for (int i = 0; i < n.nin; i++)
     if (in[i].kind == VAL_POISON) return poison();
   for (int i = 0; i < n.nin; i++) {
     ZB_ASSERT(in[i].kind == VAL_TENSOR);
-    n.in[i] = bring(e, in[i].seg, in[i].id, e->seg);
-    types[i] = in[i].type;
+    here[i] = in[i];
+    here[i].id = bring(e, in[i].seg, in[i].id, e->seg), here[i].seg = e->seg;
+  }
+  weights_in_rows(e, span, &n, here);
+  for (int i = 0; i < n.nin; i++) {
+    if (here[i].kind == VAL_POISON) return poison();
+    n.in[i] = here[i].id, types[i] = here[i].type;
   }
   n.region = e->frame->region;
   n.loc = loc_of(e, span);

@@ -30,15 +30,20 @@ uint16_t zg_slot_axis(const uint16_t *experts, const ZgType *t) {
   return ZG_NO_AXIS;
 }
 
-uint32_t zg_route(const ZgSegment *s, const uint16_t *experts, uint32_t v) {
+const ZgNode *zg_dispatched_by(const ZgSegment *s, const uint16_t *experts, uint32_t v) {
   for (;;) {
     const ZgNode *n = &s->nodes[s->values[v].node];
-    if (n->op == ZG_OP_DISPATCH) return n->in[1];
+    if (n->op == ZG_OP_DISPATCH) return n;
     int i = 0;
     while (i < n->nin && zg_slot_axis(experts, &s->values[n->in[i]].type) == ZG_NO_AXIS) i++;
-    if (i == n->nin) return ZG_NONE;
+    if (i == n->nin) return NULL;
     v = n->in[i];
   }
+}
+
+uint32_t zg_route(const ZgSegment *s, const uint16_t *experts, uint32_t v) {
+  const ZgNode *n = zg_dispatched_by(s, experts, v);
+  return n ? n->in[1] : ZG_NONE;
 }
 
 int zg_grouped(const uint16_t *experts, const ZgNode *n, const ZgType *in) {
@@ -70,7 +75,8 @@ static bool names(const Ctx *c, uint16_t axis) {
   return false;
 }
 
-/* The weight has the experts, what is summed, and nothing of the rows besides. */
+/* The weight has the experts, what is summed, and nothing of the rows besides. With nothing to sum, each row
+ * gets its expert's part of the weight: a bias is that of rows of 1. */
 static bool weight_fits(const Ctx *c, int rows) {
   const ZgType *x = &c->in[rows], *w = &c->in[!rows];
   if (!zg_type_has(w, c->expert))
@@ -82,17 +88,15 @@ static bool weight_fits(const Ctx *c, int rows) {
     if (w->axis[i] != c->expert && zg_type_has(x, w->axis[i]) && !names(c, w->axis[i]))
       return FAIL(c, "dot: rows of experts and their weight share the axis %s, which is not summed",
                   name(c, w->axis[i]));
-  if (c->n->nax) return true;
-  return FAIL(c, "dot: rows of experts and their weight have nothing to sum over");
+  return true;
 }
 
-/* What has no gradient: of anything else that is the sum over all rows. */
-static bool is_number(const ZgSegment *s, uint32_t v) {
+bool zg_is_number(const ZgSegment *s, uint32_t v) {
   const ZgNode *n = &s->nodes[s->values[v].node];
   if (s->values[v].type.naxes) return false;
   if (n->op == ZG_OP_FILL || n->op == ZG_OP_AXSIZE || n->op == ZG_OP_STOP) return true;
   bool all = zg_op_info[n->op].kind == ZG_EW;
-  for (int i = 0; all && i < n->nin; i++) all = is_number(s, n->in[i]);
+  for (int i = 0; all && i < n->nin; i++) all = zg_is_number(s, n->in[i]);
   return all;
 }
 
@@ -104,10 +108,9 @@ static bool rows_fit(const Ctx *c, const ZgSegment *s) {
                    name(c, names(c, c->slot) ? c->slot : c->expert));
   for (int i = 0; i < c->n->nin; i++) {
     const ZgType *t = &c->in[i];
-    if (zg_type_has(t, c->slot) || is_number(s, c->n->in[i])) continue;
-    return zb_fail(c->err, "`dispatch` it, too, or apply it before `dispatch` or after `combine`",
-                   "%s: rows of experts meet what is no plain number and lacks %s", opname(c),
-                   name(c, c->slot));
+    if (zg_type_has(t, c->slot) || zg_is_number(s, c->n->in[i])) continue;
+    return zb_fail(c->err, "`f32` of it comes to the rows: each has the part of its expert",
+                   "%s: rows of experts meet what is not real and lacks %s", opname(c), name(c, c->slot));
   }
   return true;
 }
@@ -163,7 +166,7 @@ bool zg_ragged_fits(const ZgGraph *g, const ZgSegment *s, const uint16_t *expert
   }
   c.expert = experts[c.slot];
   if (n->op == ZG_OP_DISPATCH) return !row || FAIL(&c, "rows of experts are dispatched again");
-  if (n->op == ZG_OP_BROADCAST && !row && is_number(s, n->in[0])) return true; /* in every row */
+  if (n->op == ZG_OP_BROADCAST && !row && zg_is_number(s, n->in[0])) return true; /* in every row */
   if (!row) return FAIL(&c, "only dispatch makes the axis %s", name(&c, c.slot));
   if (!takes_rows(n))
     return zb_fail(err, "do it before `dispatch`, or after `combine`", "%s does not take rows of experts",

@@ -24,6 +24,27 @@ Test(grouped, dot) {
           .in = {{"sk"}, {"ekn"}, {"e", ID, 0, 0, one}}, .out = {{"sn"}}, .tol = TOL);
 }
 
+/* With nothing contracted: each row gets its expert's part of a bias, and a bias the sum of its rows. */
+Test(grouped, biases) {
+  double *ends[] = {some, all, none};
+  for (int i = 0; i < 3; i++) {
+    CONFORM(.op = ZG_OP_GROUPED_DOT, .dims = "e=4 s=16 n=150", .ax = "es",
+            .in = {{"es"}, {"en"}, {"e", ID, 0, 0, ends[i]}}, .out = {{"esn"}}, .tol = TOL);
+    CONFORM(.op = ZG_OP_GROUPED_DOT, .dims = "e=4 s=64 m=3 n=7", .ax = "es",
+            .in = {{"s"}, {"emn"}, {"e", ID, 0, 0, ends[i]}}, .out = {{"snm"}}, .tol = TOL);
+    CONFORM(.op = ZG_OP_GROUPED_DOT, .dims = "e=4 s=16", .ax = "es",
+            .in = {{"es"}, {"e"}, {"e", ID, 0, 0, ends[i]}}, .out = {{"es"}}, .tol = TOL);
+    for (int add = 0; add < 2; add++) {
+      CONFORM(.op = ZG_OP_GROUPED_OUTER, .dims = "e=4 s=16 n=150", .ax = "es", .accumulate = add,
+              .in = {{"es"}, {"esn"}, {"e", ID, 0, 0, ends[i]}}, .out = {{"en", EXACT}}, .tol = TOL);
+      CONFORM(.op = ZG_OP_GROUPED_OUTER, .dims = "e=4 s=64 m=3 n=7", .ax = "es", .accumulate = add,
+              .in = {{"s"}, {"snm"}, {"e", ID, 0, 0, ends[i]}}, .out = {{"emn"}}, .tol = TOL);
+      CONFORM(.op = ZG_OP_GROUPED_OUTER, .dims = "e=4 s=16", .ax = "es", .accumulate = add,
+              .in = {{"es"}, {"es"}, {"e", ID, 0, 0, ends[i]}}, .out = {{"e"}}, .tol = TOL);
+    }
+  }
+}
+
 Test(grouped, outer) {
   double *ends[] = {some, all, none};
   for (int add = 0; add < 2; add++)

@@ -54,6 +54,30 @@ Test(numbers, experts) {
   zb_arena_free(p.a);
 }
 
+/* What experts have of biases and scales meets rows element by element: what all experts do to all tokens, as
+ * above, and what a product with a dispatched 1 comes to. Weights without experts are those of each. Gradients
+ * are compared with differences by play(). */
+Test(numbers, biases_of_experts) {
+  Played p = play("  axis one = 1\n  p = dot[b](x, w)\n  some, e = topk[a, k](p)\n  z = dot[a](x, w)\n"
+                  "  param up[a, b, v], down[a, v, b] ~ normal(1)\n"
+                  "  param ub[a, v], us[a], db[b], dd[a, b], turn[v] ~ normal(1)\n"
+                  "  rows = dispatch[a, slot](z, e)\n"
+                  "  h = max(dot[b](rows, up) + ub, us) * sin(turn)\n  h = select(us < 0, h, h * 2) - us\n"
+                  "  y = combine[a, slot, k](softmax[b](db + dot[v](h, down) * (2 - dd * dd)), e, some)\n"
+                  "  h = max(dot[b](z, up) + ub, us) * sin(turn)\n  h = select(us < 0, h, h * 2) - us\n"
+                  "  each = softmax[b](dot[v](h, down) * (2 - dd * dd) + db)\n"
+                  "  output o = y\n"
+                  "  output d = dot[a](each, dot[k](onehot[a](e), some))\n"
+                  "  unit = dispatch[a, slot](spread[batch, s, one](1), e)\n"
+                  "  u = dot[b](rows, up) + dot[one](unit, spread[one](ub))\n"
+                  "  g = dot[b](rows, up) + ub\n"
+                  "  output with = combine[a, slot, k](u, e, some)\n"
+                  "  output plain = combine[a, slot, k](g, e, some)\n");
+  for (int i = 0; i < 9 * 4; i++) near(p.m->output[0][i], p.m->output[1][i], "combine", i);
+  for (int i = 0; i < 9 * 5; i++) near(p.m->output[3][i], p.m->output[2][i], "a bias", i);
+  zb_arena_free(p.a);
+}
+
 /* The place of element `a` of a row of 8 among those of groups that are in, the largest first. */
 static int place_of(const double *s, const bool *in, int a) {
   int place = 0;

@@ -98,6 +98,46 @@ Test(layouts, experts) {
               "beside_4", "five_8", "more_8"));
 }
 
+/* Experts as gpt-oss has them: biases, bounds and a scale meet rows element by element. The gradient of a bias
+ * sums over its expert's rows wherever they are, and over no others: rows that fill up a round, of which half
+ * are here where slots are four times the average, would add to it. */
+static const char biases[] =
+    "model X {\n"
+    "  axis batch, seq, embed = 8, expert = 4, choice = 2, ffn = 8, slot, vocab = 16\n"
+    "  input tokens: index(vocab)[batch, seq]  input targets: index(vocab)[batch, seq]\n"
+    "  param wte[vocab, embed] ~ normal(0.5)\n  x = lookup(wte, tokens)\n"
+    "  repeat 2 as layer {\n"
+    "    param router[embed, expert] ~ normal(0.5)  param router_b[expert] ~ normal(0.5)\n"
+    "    param gate[expert, embed, ffn], up[expert, embed, ffn], down[expert, ffn, embed] ~ normal(0.3)\n"
+    "    param gate_b[expert, ffn], up_b[expert, ffn], down_b[expert, embed], scale[ffn] ~ normal(0.3)\n"
+    "    w, e = topk[expert, choice](f32(dot[embed](x, router) + router_b))\n"
+    "    rows = dispatch[expert, slot](x, e)\n"
+    "    g = min(dot[embed](rows, gate) + gate_b, 0.5)\n"
+    "    u = max(min(dot[embed](rows, up) + up_b, 0.5), 0 - 0.5)\n"
+    "    rows = dot[ffn]((u + 1) * (g * sigmoid(1.702 * g)) * scale, down) + down_b\n"
+    "    x = x + combine[expert, slot, choice](rows, e, softmax[choice](w))\n"
+    "  }\n"
+    "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n"
+    "}\n";
+#define EP "mesh ep = 2 split batch, expert over ep micro 2 "
+Test(layouts, biases_of_experts) {
+  alike(
+      &(Alike){NULL, biases, NULL, .saves = true, .tolerance = 1e-5, .base = SGD},
+      NAMES(
+          "", "bind slot = 4", "bind slot = 0.25", "recompute layer",
+          "mesh data = 2 split batch over data micro 2 " ZERO3,
+          "mesh tensor = 2 split ffn, vocab over tensor",
+          "mesh tensor = 2 split embed over tensor bind slot = 0.7", EP, EP "bind slot = 4",
+          EP "bind slot = 0.3 recompute layer",
+          "mesh ep = 4 split batch, expert over ep micro 1 shard states over ep",
+          "mesh ep = 2, tensor = 2 split batch, expert over ep split ffn, vocab over tensor else seq micro 2",
+          "mesh data = 2, ep = 2 split batch over data split batch, expert over ep micro 1 " ZERO3,
+          "mesh pipe = 2 stages over pipe by cost micro 2"));
+  alike(&(Alike){NULL, biases, NULL, .tolerance = 3e-2, .base = SGD "precision compute bf16 "},
+        NAMES("", "bind slot = 0.25", EP, "mesh tensor = 2 split ffn, vocab over tensor"));
+  alike_on(queued_device(), &(Alike){NULL, biases, NULL, .tolerance = 1e-5, .base = SGD}, NAMES("", EP));
+}
+
 /* All tokens go to the last experts: as many rounds as that takes. */
 Test(layouts, one_expert) {
   alike(&(Alike){"tests/mpi/moe.zug", NULL,
