@@ -24,11 +24,13 @@ libplan_a_SOURCES = \
   runtime/plan/words.c \
   runtime/plan/zigzag.c \
   runtime/plan/check/arena.c \
+  runtime/plan/check/axes.c \
   runtime/plan/check/beside.c \
   runtime/plan/check/check.c \
   runtime/plan/check/check.h \
   runtime/plan/check/contents.c \
   runtime/plan/check/cotangents.c \
+  runtime/plan/check/inputs.c \
   runtime/plan/check/layout.c \
   runtime/plan/check/layout.h \
   runtime/plan/check/operands.c \

@@ -83,7 +83,7 @@ typedef enum {
   ZP_AT_NOWHERE,  /* not materialised (inside a pointwise node, or unused) */
   ZP_AT_TEMP,     /* the stage's scratch, valid within one FWD, BWD or COUNT */
   ZP_AT_SAVED,    /* saved block of (instance, activation slot) */
-  ZP_AT_INPUT,    /* input block of the activation slot */
+  ZP_AT_INPUT,    /* input block of the activation slot: input `index` of the graph */
   ZP_AT_PARAM,    /* bucket `index` of the instance: offset in its full buffer */
   ZP_AT_GRAD,     /* the same of its gradient buffer (staged or accumulated) */
   ZP_AT_CARRY_IN, /* the tuple carried in; offset within it */

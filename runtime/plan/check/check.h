@@ -12,7 +12,9 @@
  * arena.c     sizes and places of buffers
  * beside.c    two plans in one arena
  * segment.c   local programs: what each call reads and writes
+ * axes.c      ... along which axes
  * layout.c    ... where values lie, and how large they are
+ * inputs.c    ... and that inputs are where the loader puts them
  * say.c       counter-examples in words
  *
  * Nobody outside reads this header: see zp_check and zp_check_segments in plan.h. */
@@ -31,6 +33,7 @@ typedef struct {
   /* Per stage, per held bucket: the last instance that uses it; its backward comes first. */
   uint32_t **last_user;
   ZpCotangents *cotangents; /* per segment: zp_check_cotangents */
+  ZgGraph bound;            /* of zp_check_segments: the graph, whose axes all have the plan's sizes */
 } Check;
 
 /* For messages, in scratch memory: "stage 0 FWD(layer.1, mb 2)", "layer.1" */

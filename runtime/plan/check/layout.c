@@ -70,23 +70,6 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
   return same && v->at.offset == zp_tuple_at(l, types, v->at.index, has);
 }
 
-/* As the data is laid there. */
-static bool input_fits(const Local *l, const ZpValue *v) {
-  const ZpPlan *p = l->c->p;
-  for (uint32_t i = 0; i < p->ninputs; i++) {
-    const ZpInputUse *u = &p->inputs[i];
-    const ZpValue *w = &p->segments[u->value_segment].values[u->value];
-    bool same = u->at == v->at.offset && w->elem == v->elem && w->type.naxes == v->type.naxes;
-    for (int a = 0; same && a < v->type.naxes; a++)
-      same = v->axis[a] == w->axis[a] && v->size[a] == w->size[a];
-    for (int d = 0; same && d < p->mesh.ndims; d++)
-      same = v->state[d].kind == w->state[d].kind &&
-             (v->state[d].kind != 'S' || v->state[d].axis == w->state[d].axis);
-    if (same) return true;
-  }
-  return false;
-}
-
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
   if (v->at.index >= l->s->nbuckets) return NULL;
   const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
@@ -120,7 +103,7 @@ static bool block_fits(const Local *l, const ZpValue *v) {
   switch ((ZpSpace)v->at.space) {
   case ZP_AT_TEMP: return end <= l->temp && v->at.offset % 64 == 0;
   case ZP_AT_SAVED: return end <= s->saved_bytes && v->at.offset % 64 == 0;
-  case ZP_AT_INPUT: return input_fits(l, v);
+  case ZP_AT_INPUT: return zp_input_fits(l, v);
   case ZP_AT_PARAM:
   case ZP_AT_GRAD: return slice_fits(l, v);
   case ZP_AT_CARRY_IN:
@@ -652,35 +635,6 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
 }
 
 /* ---- the plan as a whole ------------------------------------------------------------------------------- */
-static bool inputs_fit(const Check *c) {
-  const ZpPlan *p = c->p;
-  uint64_t end = 0;
-  for (uint32_t i = 0; i < p->ninputs; i++) {
-    const ZpInputUse *u = &p->inputs[i];
-    if (u->input >= p->graph->ninputs || u->value_segment >= p->graph->nsegments ||
-        u->value >= p->segments[u->value_segment].nvalues)
-      return zb_fail(c->err, NULL, "input %u does not exist", i);
-    const ZpValue *v = &p->segments[u->value_segment].values[u->value];
-    if (u->at < end || u->at % 64) return zb_fail(c->err, NULL, "input %u lies over the one before", i);
-    if (v->at.space != ZP_AT_INPUT || v->at.offset != u->at)
-      return zb_fail(c->err, NULL, "input %u is not where its value is said to lie", i);
-    const ZgType *t = &p->graph->inputs[u->input].type;
-    bool same = t->elem == v->type.elem && t->naxes == v->type.naxes;
-    for (int a = 0; same && a < t->naxes; a++) same = t->axis[a] == v->type.axis[a];
-    if (!same) return zb_fail(c->err, NULL, "input %u is of another type than the data", i);
-    end = u->at + v->bytes;
-  }
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
-      const ZpSegment *g = &p->segments[p->stages[s].insts[i].segment];
-      for (uint32_t v = 0; v < g->nvalues; v++)
-        if (g->values[v].at.space == ZP_AT_INPUT && p->stages[s].input_bytes < end)
-          return zb_fail(c->err, NULL, "stage %u has %llu bytes for inputs of %llu", s,
-                         (unsigned long long)p->stages[s].input_bytes, (unsigned long long)end);
-    }
-  return true;
-}
-
 /* Ranks are the product of the mesh; padding is behind what the model has, and of the batch there is none. */
 static bool axes_fit(const Check *c) {
   const ZpPlan *p = c->p;
@@ -783,5 +737,5 @@ bool zp_check_facts(const Check *c) {
   }
   if (p->global_batch != p->nmicro * micro)
     return zb_fail(c->err, NULL, "a step's samples are not those of its micro-batches");
-  return axes_fit(c) && inputs_fit(c) && params_fit(c);
+  return axes_fit(c) && zp_inputs_fit(c) && params_fit(c);
 }

@@ -13,6 +13,12 @@ typedef struct {
   uint64_t temp;                  /* bytes of the list's temporaries */
 } Local;
 
+/* A value of the input block is an input that the model's segment reads, as the data is laid there. */
+bool zp_input_fits(const Local *l, const ZpValue *v);
+/* An operand that is an input: does the model, too, select by it here? */
+bool zp_selects_as_the_model(const Local *l, const ZpNode *n, int operand);
+/* The plan's list of inputs: each has a place of its own, of its type. */
+bool zp_inputs_fit(const Check *c);
 /* What the plan says of inputs, parameters, micro-batches and the optimizer is what graph and recipe say. */
 bool zp_check_facts(const Check *c);
 /* Tuples have the bytes of their types. */
@@ -28,6 +34,8 @@ bool zp_view_fits(const Local *l, uint32_t v, const ZkView *view);
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v);
 /* Bytes of scratch that the device's kernel says the call takes; of a plan for no device none. */
 uint64_t zp_kernel_scratch(const Local *l, const ZkCall *call);
+/* NULL, or what is wrong with the axes that a call names: whoever trusts them asks this first. */
+const char *zp_axes_wrong(const Local *l, const ZpNode *n);
 /* NULL, or what is wrong with the operands' shapes: of a sum that is taken out, a collective, another call.
  * */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n);

@@ -186,6 +186,8 @@ static bool reads_one(const Walk *w, int i, uint32_t v) {
   if (!may_read(w, x)) return fail(w, "reads operand %d where this list has nothing to read", i);
   if (is_made(x->at.space) && !holds(w, v))
     return fail(w, "reads operand %d (value %u), which is not there, or not any more", i, v);
+  if (!zp_selects_as_the_model(&w->l, w->n, i))
+    return fail(w, "selects by operand %d, an input by which the model does not", i);
   return true;
 }
 
@@ -391,9 +393,12 @@ static bool node(Walk *w) {
   if (!form(w) || !group_sizes(w)) return false;
   for (int i = 0; i < n->call.nin; i++)
     if (!reads(w, i)) return false;
-  const char *wrong = zg_op_info[n->call.op].kind == ZG_SINK ? zp_sink_wrong(&w->l, n)
-                      : n->dims && !zp_is_ring(n)            ? zp_collective_wrong(&w->l, n)
-                                                             : zp_sizes_wrong(&w->l, n);
+  bool sink = zg_op_info[n->call.op].kind == ZG_SINK;
+  const char *wrong = sink ? NULL : zp_axes_wrong(&w->l, n);
+  if (!wrong)
+    wrong = sink                        ? zp_sink_wrong(&w->l, n)
+            : n->dims && !zp_is_ring(n) ? zp_collective_wrong(&w->l, n)
+                                        : zp_sizes_wrong(&w->l, n);
   if (wrong) return fail(w, "%s", wrong);
   if (!ends_well(w) || !scratch(w)) return false;
   for (int j = 0; j < n->call.nout; j++)
@@ -573,6 +578,10 @@ static bool segment(Check *c, uint32_t index) {
 
 bool zp_check_segments(const ZpPlan *p, ZbErr *err) {
   Check c = {.p = p, .err = err, .a = zb_arena_new()};
+  c.bound = *p->graph;
+  c.bound.axes = ZB_NEWN(c.a, ZgAxis, p->graph->naxes + 1);
+  for (uint32_t i = 0; i < p->graph->naxes; i++)
+    c.bound.axes[i] = (ZgAxis){p->graph->axes[i].name, p->axis_size[i]};
   bool ok = zp_check_facts(&c) && zp_check_cotangents(&c);
   for (uint32_t i = 0; ok && i < p->graph->nsegments; i++) ok = segment(&c, i);
   zb_arena_free(c.a);

@@ -51,7 +51,11 @@ static void place_source(ZpLocal *c, const ZpNode *n) {
   ZpValue *v = &c->s->values[n->out[0]];
   switch (n->call.op) {
   case ZG_OP_PARAM: v->at = zp_bucket_loc(c->p, c->s, n->sink, ZP_AT_PARAM); break;
-  case ZG_OP_INPUT: v->at = (ZpLoc){ZP_AT_INPUT, 0, input_at(c, (uint32_t)n->call.opt[0], n->out[0])}; break;
+  case ZG_OP_INPUT: {
+    uint32_t input = (uint32_t)n->call.opt[0];
+    v->at = (ZpLoc){ZP_AT_INPUT, input, input_at(c, input, n->out[0])};
+    break;
+  }
   case ZG_OP_CARRY:
     v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, NULL)};
     break;

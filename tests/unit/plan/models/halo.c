@@ -77,7 +77,7 @@ Test(halo, nothing_beside) {
   uint16_t seq = (uint16_t)n[at].axis, b = (uint16_t)zg_axis_find(m.g, "b"); /* which y has not */
   WITH(n[at].axis, b, "is no shift over ranks");
   n[at].axis = n[at].call.ax[0] = b;
-  rejects(q.p, "has a result of another kind than its operand");
+  rejects(q.p, "goes along other axes than the model");
   n[at].axis = n[at].call.ax[0] = seq;
   ZpNode shift = n[at];
   n[at] = n[at + 1], n[at + 1] = shift;

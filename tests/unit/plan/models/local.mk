@@ -6,6 +6,7 @@ TESTS += tests/unit/test-plan-models
 tests_unit_test_plan_models_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/plan/models/attend.c \
+  tests/unit/plan/models/axes.c \
   tests/unit/plan/models/batch_gemms.c \
   tests/unit/plan/models/brute.c \
   tests/unit/plan/models/chunk.c \

@@ -59,7 +59,7 @@ Test(rounds, faults) {
   WITH(combine->dims, 0, "exchanges rows with others than those that it counts");
   WITH(dispatch->scratch_bytes, 64, "has not the scratch for rows that travel");
   WITH(dispatch->in[1], dispatch->in[2], "sees operand 1 otherwise than it lies");
-  WITH(dispatch->call.ax[1], dispatch->call.ax[2], "takes for rows what are none");
+  WITH(dispatch->call.ax[1], dispatch->call.ax[2], "names an axis that its operands have not");
   WITH(dot->rounds, 0, "has rows of experts outside of rounds");
   WITH(round->rounds, 0, "begins rounds without saying which");
   WITH(combine[1].rounds, combine->rounds, "gives out of rounds what is of the last one alone");

@@ -35,7 +35,7 @@ Test(segment, bytes_and_types) {
   WITH(dot->call.in[0].rank, 1, "sees operand 0 otherwise than it lies");
   WITH(x->bytes, 55, "has not the bytes of its sizes");
   WITH(x->type.axis[0], 1, "is of another type than the data");
-  WITH(y->type.axis[0], 1, "has not the axes of its type");
+  WITH(y->type.axis[0], 1, "has a result of other axes than its operation makes");
   WITH(y->type.elem, ZG_F32, "is not of its type's elements");
   WITH(x->at.offset, x->at.offset - 64, "input 1 is not where its value is said to lie");
   WITH(x->at.offset, x->at.offset + 64, "input 1 is not where its value is said to lie");
@@ -55,7 +55,7 @@ Test(segment, inputs_and_facts) {
   cr_assert_eq(q.p->ninputs, 2);
   WITH(q.p->inputs[1].at, 0, "input 1 lies over the one before");
   WITH(q.p->inputs[1].at, 128, "input 1 is not where its value is said to lie");
-  WITH(q.p->inputs[1].input, q.p->inputs[0].input, "input 1 is of another type than the data");
+  WITH(q.p->inputs[1].input, q.p->inputs[0].input, "input 1 is not where its value is said to lie");
   WITH(q.p->inputs[1].input, 2, "input 1 does not exist");
   WITH(q.p->inputs[1].value, 99, "input 1 does not exist");
   WITH(q.p->inputs[1].value_segment, 1, "input 1 does not exist");
@@ -189,8 +189,8 @@ Test(segment, sums_and_gradients) {
   ZpNode *dot = node_of(s, ZP_BWD, ZG_OP_DOT), *sum = node_of(s, ZP_FWD, ZG_OP_LOSS_NUM);
   cr_assert(dot->overwrites && dot->call.accumulate && s->values[dot->out[0]].at.space == ZP_AT_GRAD);
   WITH(dot->call.accumulate, false, "overwrites a gradient");
-  WITH(dot->call.op, ZG_OP_LOOKUP_GRAD, "begins what is no gradient, or not all of one");
-  WITH(dot->call.op, ZG_OP_NORMALIZE, "adds to what is no gradient");
+  WITH(dot->call.op, ZG_OP_LOOKUP_GRAD, "names axes that its operands have not");
+  WITH(dot->call.op, ZG_OP_NORMALIZE, "goes along other axes than the model");
   WITH(s->values[dot->out[0]].at.space, ZP_AT_PARAM, "");
   WITH(s->list[ZP_BWD].n, (uint32_t)(dot - s->list[ZP_BWD].nodes), "makes no gradient of w");
   WITH(node_of(s, ZP_FWD, ZG_OP_DOT)->call.accumulate, true, "adds to what is no gradient");

@@ -1,0 +1,116 @@
+/* Which axes a call names, and where an input lies: no plan in which either is changed is taken, and none ends
+ * the program that looks at it. */
+#include "tests/unit/plan/models/faults.h"
+
+static const char moe[] =
+    "use std.nn as nn\nmodel M {\n  axis batch, seq, d = 8, f = 6, expert = 4, choice = 2, slot, v = 12, v2 "
+    "= 12\n"
+    "  input tokens: index(v)[batch, seq]\n  input targets: index(v)[batch, seq]\n"
+    "  param table[v, d], router[d, expert], up[expert, d, f], down[expert, f, d], out[d, v] ~ normal(1)\n"
+    "  param bias[expert, f] ~ normal(1)\n"
+    "  y = lookup(table, tokens)\n"
+    "  w, e = topk[expert, choice](softmax[expert](dot[d](y, router)))\n"
+    "  rows = tanh(dot[d](dispatch[expert, slot](y, e), up) + bias)\n"
+    "  y = y + combine[expert, slot, choice](dot[f](rows, down), e, w)\n"
+    "  loss xent[v](dot[d](y, out), targets) per known(targets)\n}\n";
+
+static bool is_refused(const Plan *q) {
+  ZbErr err = {0};
+  return !zp_check_segments(q->p, &err);
+}
+
+/* Each axis of each call as every other one. */
+static uint32_t change_axes(Plan *q) {
+  uint32_t tried = 0, naxes = q->p->graph->naxes;
+  accepts(q->p);
+  for (uint32_t s = 0; s < q->p->graph->nsegments; s++)
+    for (ZpPhase phase = 0; phase < ZP_PHASES; phase++)
+      for (uint32_t i = 0; i < q->p->segments[s].list[phase].n; i++) {
+        ZpNode *n = &q->p->segments[s].list[phase].nodes[i];
+        for (int k = 0; k < n->call.nax; k++) {
+          uint16_t was = n->call.ax[k];
+          for (uint32_t a = 0; a <= naxes; a++) {
+            n->call.ax[k] = (uint16_t)a;
+            if (a == was) continue;
+            cr_expect(is_refused(q), "%s at %s, axis %d: %s for %s", zg_op_info[n->call.op].text,
+                      zp_loc_text(q->p, n->loc), k, a < naxes ? q->p->graph->axes[a].name : "none",
+                      q->p->graph->axes[was].name);
+            tried++;
+          }
+          n->call.ax[k] = was;
+        }
+      }
+  return tried;
+}
+
+Test(axes, of_calls) {
+  static const struct {
+    const char *name, *text, *options, *recipe;
+  } models[] = {
+      {"gpt2", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12", "bind batch = 4, seq = 8"},
+      {"gpt2", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12",
+       "mesh t = 2, c = 2 split head, ffn, vocab over t split seq over c attention ring bind batch = 4, seq "
+       "= 8"},
+      {"llama3", NULL, "-D layers=1 -D heads=4 -D kv_heads=2 -D width=16 -D inner=12 -D words=12",
+       "mesh t = 2 split kv, ffn, vocab over t else seq bind batch = 4, seq = 8 recompute Layer chunk vocab "
+       "= 2"},
+      {NULL, moe, NULL, "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6"},
+      {"mamba2", NULL, "-D layers=1 -D width=8 -D heads=2 -D words=12", "bind batch = 2, seq = 8"}};
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    Model m = model_open(models[i].name, models[i].text, models[i].options);
+    Plan q = plan_of(m.g, models[i].recipe);
+    cr_expect(change_axes(&q) > 100);
+    plan_close(&q);
+    q = plan_fused(m.g, models[i].recipe, supports_all);
+    cr_expect(change_axes(&q) > 100);
+    plan_close(&q);
+    model_close(&m);
+  }
+}
+
+/* Tokens and targets have one type, so their places can be mistaken for each other. */
+Test(axes, inputs_are_not_confused) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(m.g, "bind batch = 4, seq = 6");
+  cr_assert_eq(q.p->ninputs, 2);
+  ZpSegment *s = &q.p->segments[0];
+  ZpValue *v[2] = {0};
+  for (uint32_t i = 0; i < s->nvalues; i++)
+    if (s->values[i].at.space == ZP_AT_INPUT) v[s->values[i].at.index] = &s->values[i];
+  cr_assert(v[0] && v[1] && zg_type_eq(&v[0]->type, &v[1]->type));
+  accepts(q.p);
+  WITH(v[0]->at.offset, v[1]->at.offset, "");
+  WITH(v[1]->at.offset, v[0]->at.offset, "");
+  WITH(v[1]->at.index, 0, "");
+  WITH(v[1]->at, v[0]->at, "");
+  WITH(v[1]->at.index, 2, "");
+  /* Both, and what the loader does: then each reads the other. */
+  ZpLoc tokens = v[0]->at, targets = v[1]->at;
+  v[0]->at = targets, v[1]->at = tokens;
+  rejects(q.p, "");
+  for (uint32_t i = 0; i < 2; i++) q.p->inputs[i].value = (uint32_t)(v[!q.p->inputs[i].input] - s->values);
+  rejects(q.p, "selects by operand");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* ... also not by the head, which has another segment than the embedding. */
+Test(axes, head_reads_targets) {
+  Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=8 -D context=8 -D words=12");
+  Plan q = plan_of(m.g, "mesh p = 2 stages over p by cost bind batch = 4, seq = 8");
+  ZpSegment *head = &q.p->segments[q.p->graph->nsegments - 1];
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < head->nvalues; i++) {
+    ZpValue *v = &head->values[i];
+    if (v->at.space != ZP_AT_INPUT) continue;
+    const ZpInputUse *tokens = &q.p->inputs[0];
+    cr_assert_str_eq(q.p->graph->inputs[tokens->input].name, "tokens");
+    cr_assert(v->at.offset != tokens->at);
+    WITH(v->at.offset, tokens->at, "");
+    WITH(v->at, ((ZpLoc){ZP_AT_INPUT, tokens->input, tokens->at}), "");
+    found++;
+  }
+  cr_expect(found);
+  plan_close(&q);
+  model_close(&m);
+}
