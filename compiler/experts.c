@@ -68,7 +68,7 @@ Val combine_op(Call *c) {
   return val_cast(e, at, sum, (ZgElem)y.type.elem);
 }
 
-/* ---- weights that meet rows element by element ---------------------------------------------------------- */
+/* ---- weights that meet rows element by element --------------------------------------------------------- */
 static bool is_rows(const Elab *e, const Val *v) { return zg_slot_axis(e->experts, &v->type) != ZG_NO_AXIS; }
 
 /* A 1 in every row that `by` dispatches: what it dispatches of ones, one a token. */
@@ -99,6 +99,15 @@ static Val in_rows(Elab *e, ZlSpan at, ZgNode by, Val v) {
   return place_node(e, at, (ZgNode){.op = ZG_OP_DOT, .nin = 2}, in, NULL);
 }
 
+/* A divisor is 1 in rows that are nobody's: 0 / 0 there is read by none, but reported where a NaN is looked
+ * for. */
+static Val divisor(Elab *e, ZlSpan at, const ZgNode *by, Val v) {
+  Val one = val_tensor(e, at, (Val){.kind = VAL_NUM, .num = num_int(1)}, (ZgElem)v.type.elem);
+  Val missing[2] = {one, ones_of(e, at, by, (ZgElem)v.type.elem)};
+  Val sum[2] = {v, place_node(e, at, (ZgNode){.op = ZG_OP_SUB, .nin = 2}, missing, NULL)};
+  return place_node(e, at, (ZgNode){.op = ZG_OP_ADD, .nin = 2}, sum, NULL);
+}
+
 void weights_in_rows(Elab *e, ZlSpan at, const ZgNode *n, Val *in) {
   const Val *rows = NULL;
   if (zg_op_info[n->op].kind != ZG_EW || n->nin < 2) return;
@@ -111,7 +120,8 @@ void weights_in_rows(Elab *e, ZlSpan at, const ZgNode *n, Val *in) {
   for (int i = 0; i < n->nin; i++) {
     bool number = zg_is_number(&e->g->segments[e->seg], in[i].id);
     bool may = is_float(&in[i].type) || in[i].type.elem == ZG_BOOL;
-    if (may && !number && !is_rows(e, &in[i]) && zg_type_contains(&rows->type, &in[i].type))
-      in[i] = in_rows(e, at, copy, in[i]);
+    if (!may || number || is_rows(e, &in[i]) || !zg_type_contains(&rows->type, &in[i].type)) continue;
+    in[i] = in_rows(e, at, copy, in[i]);
+    if (n->op == ZG_OP_DIV && i == 1) in[i] = divisor(e, at, &copy, in[i]);
   }
 }

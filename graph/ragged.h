@@ -15,7 +15,7 @@ uint16_t *zg_slot_axes(const ZgGraph *g, ZbArena *a, ZbErr *err);
 bool zg_count_slots(const ZgGraph *g, uint16_t *experts, const ZgNode *n, ZbErr *err);
 /* The slot axis of a type, or ZG_NO_AXIS. */
 uint16_t zg_slot_axis(const uint16_t *experts, const ZgType *t);
-/* The dispatch that value v, which has the slot axis, comes from; NULL: it comes from none in this segment. */
+/* The dispatch that value v, which has the slot axis, comes from; NULL: from none in this segment. */
 const ZgNode *zg_dispatched_by(const ZgSegment *s, const uint16_t *experts, uint32_t v);
 /* The ids by which rows were dispatched: operand 1 of the dispatch that value v, which has the slot axis,
  * comes from. */

@@ -1,7 +1,7 @@
-/* The axes that a call names are those of its operands, and its results have the axes that these leave: what the
- * operation says of a graph's node (graph/infer.c) holds of the call too, whatever parts of them a rank has. Of
- * operations that only plans have it is said here. And what is the model's own goes along the axes along which
- * the model goes. Asked before anything that trusts a call's axes. */
+/* The axes that a call names are those of its operands, and its results have the axes that these leave: the
+ * rule that holds of a graph's node (graph/infer.c) holds of the call too, whatever parts of them a rank has.
+ * Rules for operations that only plans have are here. And what is the model's own goes along the axes along
+ * which the model goes. Asked before anything that trusts a call's axes. */
 #include "runtime/plan/check/layout.h"
 
 #include <string.h>
@@ -66,7 +66,8 @@ static ZgOp like(ZgOp op) {
 }
 
 /* ---- those of the model -------------------------------------------------------------------------------- */
-/* What no pass makes is one of the model's: the operation that it is there, and how many of its axes count. */
+/* Returns the operation of the model that a call must be one of, and how many of its axes count; ZG_OP_COUNT:
+ * passes make such calls too. */
 static ZgOp of_model(const ZkCall *k, int *axes) {
   *axes = k->nax;
   switch (k->op) {

@@ -111,8 +111,8 @@ static long resident_kb(void) {
   return u.ru_maxrss;
 }
 
-/* Each block is checked as if alone, with all that it calls, 64 deep: what that takes is given back before the
- * next. Kept, it would be 100 kB each. The blocks of a model also see its axes and parameters, which stay. */
+/* Each block is checked as if alone, with all that it calls, 64 deep: the memory of that is given back before
+ * the next. Kept, it would be 100 kB each. The blocks of a model also see its axes and parameters, which stay. */
 Test(scale, memory_does_not_grow_with_blocks) {
   static const char *const heads[] = {"", HEAD};
   for (int k = 0; k < 2; k++) {

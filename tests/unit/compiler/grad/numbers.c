@@ -54,7 +54,7 @@ Test(numbers, experts) {
   zb_arena_free(p.a);
 }
 
-/* What experts have of biases and scales meets rows element by element: what all experts do to all tokens, as
+/* Biases and scales of experts meet rows element by element: this is what all experts do to all tokens, as
  * above, and what a product with a dispatched 1 comes to. Weights without experts are those of each. Gradients
  * are compared with differences by play(). */
 Test(numbers, biases_of_experts) {
@@ -63,9 +63,9 @@ Test(numbers, biases_of_experts) {
                   "  param ub[a, v], us[a], db[b], dd[a, b], turn[v] ~ normal(1)\n"
                   "  rows = dispatch[a, slot](z, e)\n"
                   "  h = max(dot[b](rows, up) + ub, us) * sin(turn)\n  h = select(us < 0, h, h * 2) - us\n"
-                  "  y = combine[a, slot, k](softmax[b](db + dot[v](h, down) * (2 - dd * dd)), e, some)\n"
+                  "  y = combine[a, slot, k](softmax[b](db + dot[v](h, down) / (2 + dd * dd)), e, some)\n"
                   "  h = max(dot[b](z, up) + ub, us) * sin(turn)\n  h = select(us < 0, h, h * 2) - us\n"
-                  "  each = softmax[b](dot[v](h, down) * (2 - dd * dd) + db)\n"
+                  "  each = softmax[b](dot[v](h, down) / (2 + dd * dd) + db)\n"
                   "  output o = y\n"
                   "  output d = dot[a](each, dot[k](onehot[a](e), some))\n"
                   "  unit = dispatch[a, slot](spread[batch, s, one](1), e)\n"

@@ -1,5 +1,5 @@
-/* Which axes a call names, and where an input lies: no plan in which either is changed is taken, and none ends
- * the program that looks at it. */
+/* The axes that a call names, and the places of inputs: no plan in which either is changed is taken, and none
+ * ends the program that looks at it. */
 #include "tests/unit/plan/models/faults.h"
 
 static const char moe[] =
