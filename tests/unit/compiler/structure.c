@@ -205,6 +205,45 @@ Test(structure, random_streams_differ) {
   done(&c);
 }
 
+/* Without the places in the text. */
+static void drop_places(char *s) {
+  char *to = s;
+  for (bool place = false; *s; s++) {
+    place = (place && *s != '\n') || !strncmp(s, "  # ", 4);
+    if (!place) *to++ = *s;
+  }
+  *to = 0;
+}
+
+/* The graph of a model in which `call` convolves x, to y. */
+static ZbText convolved(const char *block, const char *call) {
+  ZbText t = {0}, out = {0};
+  zb_text_add(&t,
+              "use std.nn as nn\nmodel M {\n  axis batch, i = 3, o = 4, r = 11, q = 9, r2 = 5, q2 = 4\n"
+              "  input x: real[batch, i, r, q]\n%s  y = %s as conv\n  loss y * y per samples()\n}\n",
+              block, call);
+  Case c = load_text(t.s);
+  zg_print(must(&c, elaborate(&c)), ZG_NONE, &out);
+  drop_places(out.s);
+  zb_text_free(&t);
+  done(&c);
+  return out;
+}
+
+/* Six names, a stride and zeros say the same as the operation with all names, and a parameter for it. */
+Test(structure, convolutions_by_few_names) {
+  ZbText many = convolved("  block ConvDown(x: real[.., i, r, q]) -> real[.., o, r2, q2] {\n"
+                          "    axis kr = 3, kq = 3\n    param w[o, i, kr, kq] ~ normal(sqrt(2 / 27))\n"
+                          "    y = conv[i, r, kr, r2, q, kq, q2](x, w, stride = 2, pad = 1, dilate = 2)\n"
+                          "    param b[o] = 0 tag bias\n    return y + b\n"
+                          "  }\n",
+                          "ConvDown(x)"),
+         few = convolved("", "nn.ConvDown[i, o, r, q, r2, q2](x, stride = 2, pad = 1, dilate = 2)");
+  cr_expect(strstr(few.s, "conv"));
+  cr_expect_str_eq(few.s, many.s);
+  zb_text_free(&many), zb_text_free(&few);
+}
+
 Test(structure, overrides) {
   Case c = load_file(ZUG_SRC "/examples/gpt2.zug");
   set_options(&c, "-D width=64 -D layers=2 -D layers=3 -D heads=4 -D words=256 -D context=16");
