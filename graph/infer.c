@@ -305,6 +305,8 @@ static bool infer_softmax(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 0, n->ax[0])) return false;
   if (n->op == ZG_OP_SOFTMAX_GRAD && !want_same(c, 1, &c->in[0])) return false;
+  if (n->op == ZG_OP_SOFTMAX && n->opt[1] != 0 && !want_opt(c, 1, 1, axis_size(c, n->ax[0]), "valid"))
+    return false;
   c->out[0] = c->in[0];
   return true;
 }

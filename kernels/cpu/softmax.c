@@ -5,9 +5,9 @@
 typedef struct {
   ZkView a, b, out; /* softmax: x in a; gradient: g, y */
   bool grad;
-  ZkNest rest; /* views: a, out, b */
-  int64_t n, s[3];
-  float *scratch; /* three rows a thread */
+  ZkNest rest;            /* views: a, out, b */
+  int64_t n, valid, s[3]; /* valid: of the axis, without what is added to it */
+  float *scratch;         /* three rows a thread */
 } Softmax;
 
 ZK_SIMD static void grad_row(float *dx, const float *g, const float *y, int64_t n) {
@@ -27,8 +27,9 @@ static void run_rows(void *arg, int64_t from, int64_t to, int part) {
     if (p->grad) {
       grad_row(y, a, zk_row_in(&p->b, w.off[2], p->s[2], p->n, buf + 2 * p->n), p->n);
     } else {
-      float sum = zk_run_exp_sum(y, a, 1, zk_run_max(a, p->n), p->n);
-      zk_run_scale(y, y, 1 / sum, p->n);
+      float sum = zk_run_exp_sum(y, a, 1, zk_run_max(a, p->valid), p->valid);
+      zk_run_scale(y, y, 1 / sum, p->valid);
+      zk_run_fill(y + p->valid, 0, p->n - p->valid);
     }
     zk_row_done(&p->out, w.off[1], p->s[1], p->n, y);
   }
@@ -40,6 +41,7 @@ static void softmax(const ZkEnv *env, const ZkCall *c, bool grad) {
   const ZkView *views[] = {&p.a, &p.out, &p.b};
   p.rest = zk_nest(views, 3, c->ax, 1, false);
   p.n = zk_axis_size(&p.a, c->ax[0]);
+  p.valid = !grad && c->opt[1] > 0 ? c->opt[1] : p.n;
   for (int i = 0; i < 3; i++) p.s[i] = zk_axis_stride(views[i], c->ax[0]);
   zk_for(env, zk_nest_count(&p.rest), zk_max(1, 16384 / zk_max(p.n, 1)), run_rows, &p);
 }

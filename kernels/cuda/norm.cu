@@ -18,7 +18,7 @@ typedef struct {
   const void *r_in;
   void *r;
   ZkcNest rest; /* [row]; views: in[0], out, in[1] or r */
-  long long n;
+  long long n, valid; /* valid: without what is added to the axis */
   bool wide, std;
   float eps;
 } Norm;
@@ -46,25 +46,33 @@ template <int T, int V, class F> ZK_DEVICE void rows(const Norm &p, F f) {
   }
 }
 
+/* Of softmax: what is added to the axis counts as nothing. */
+ZK_DEVICE void load_valid(const Norm &p, long long off, long long first, int step, float (&x)[8]) {
+  load(p, p.in[0], off, first, step, -INFINITY, x);
+  if (p.valid == p.n) return;
+#pragma unroll
+  for (int j = 0; j < 8; j++) x[j] = first + j * step < p.valid ? x[j] : -INFINITY;
+}
+
 template <int T>
 static __global__ void __launch_bounds__(THREADS, RESIDENT) softmax(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 2>(p, [&](const long long *off) {
     float x[8], peak = -INFINITY, sum = 0;
     each<T>(p, [&](long long first, int step) {
-      load(p, p.in[0], off[IN0], first, step, -INFINITY, x);
+      load_valid(p, off[IN0], first, step, x);
 #pragma unroll
       for (int j = 0; j < 8; j++) peak = x[j] > peak ? x[j] : peak;
     });
     peak = zk_block<T>(peak, ZkMax(), part);
     each<T>(p, [&](long long first, int step) {
-      load(p, p.in[0], off[IN0], first, step, -INFINITY, x);
+      load_valid(p, off[IN0], first, step, x);
 #pragma unroll
       for (int j = 0; j < 8; j++) sum += zk_exp(x[j] - peak);
     });
     float scale = 1 / zk_block<T>(sum, ZkSum(), part);
     each<T>(p, [&](long long first, int step) {
-      load(p, p.in[0], off[IN0], first, step, -INFINITY, x);
+      load_valid(p, off[IN0], first, step, x);
 #pragma unroll
       for (int j = 0; j < 8; j++) x[j] = zk_exp(x[j] - peak) * scale;
       store(p, off[OUT], first, step, x);
@@ -187,6 +195,7 @@ static Norm analyse(const ZkCall *c, const ZkView *const *views, int nviews, int
 extern "C" void zk_cuda_softmax(const ZkEnv *env, const ZkCall *c) {
   const ZkView *views[] = {&c->in[0], &c->out[0]};
   Norm p = analyse(c, views, 2, 2);
+  p.valid = c->opt[1] > 0 ? c->opt[1] : p.n;
   LAUNCH_ROWS(softmax);
 }
 

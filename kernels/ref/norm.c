@@ -8,11 +8,13 @@ void zk_ref_softmax(const ZkEnv *env, const ZkCall *c) {
   const ZkView *x = &c->in[0], *y = &c->out[0];
   RefIndex i = {0};
   RefAxes rest = ref_axes(&i, x, c->ax, 1), a = ref_only(&i, x, c->ax, 1);
+  int64_t valid = c->opt[1] > 0 ? c->opt[1] : ref_size(x, c->ax[0]);
   REF_EACH(&i, rest) {
     double peak = -INFINITY, sum = 0;
-    REF_EACH(&i, a) peak = fmax(peak, ref_get(x, &i));
-    REF_EACH(&i, a) sum += exp(ref_get(x, &i) - peak);
-    REF_EACH(&i, a) ref_put(y, &i, exp(ref_get(x, &i) - peak) / sum);
+    REF_EACH(&i, a) if (ref_at(&i, c->ax[0]) < valid) peak = fmax(peak, ref_get(x, &i));
+    REF_EACH(&i, a) if (ref_at(&i, c->ax[0]) < valid) sum += exp(ref_get(x, &i) - peak);
+    REF_EACH(&i, a)
+    ref_put(y, &i, ref_at(&i, c->ax[0]) < valid ? exp(ref_get(x, &i) - peak) / sum : 0);
   }
 }
 

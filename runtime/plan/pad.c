@@ -132,6 +132,8 @@ static Held held_by(Pads *c, bool named) {
     return n->nin > 1 ? linear(c, 1) : (Held){.kind = ANY};
   case ZG_OP_XENT_SUMS: return (Held){.kind = ANY};
   case ZG_OP_XENT_GRAD: return named ? known(0) : (Held){.kind = ANY};
+  case ZG_OP_SOFTMAX: return named ? known(0) : (Held){.kind = in(c, 0).kind == BAD ? BAD : ANY}; /* masked */
+  case ZG_OP_SOFTMAX_GRAD: return named ? linear(c, 1) : linear(c, 0);
   case ZG_OP_NORMALIZE: c->size |= named; return linear(c, 0); /* rows of zeros stay so */
   case ZG_OP_RENAME:
   case ZG_OP_SLICE:
@@ -196,7 +198,9 @@ bool zp_check_pad(ZpBuild *b, const ZlBind *pad, uint16_t axis) {
                     : gradient ? "is not zero for the added entries"
                                : "would count added entries that are not zero");
       zl_note(e, "added entries must stay zeros until they are multiplied by zeros, looked up, or masked in "
-                 "the cross-entropy");
+                 "the cross-entropy, `softmax` along one axis or `lse`");
+      zl_help(e, "leave out `pad %s` where it is not split, or give the model a size that divides",
+              pad->axis.s);
       return false;
     }
   }

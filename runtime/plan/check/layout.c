@@ -473,8 +473,8 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
       if (operand(l, n, i)->state[d].kind == 'P') return "reads a part of a sum as if it were all";
   const uint16_t *ax = n->call.ax;
   bool whole = n->call.op == ZG_OP_XENT_MAX_SUMS || n->call.op == ZG_OP_XENT_SUMS_GRAD;
-  bool classes =
-      whole || n->call.op == ZG_OP_PEAK || n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_GRAD;
+  bool classes = whole || n->call.op == ZG_OP_PEAK || n->call.op == ZG_OP_SOFTMAX ||
+                 n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_GRAD;
   if (classes && n->call.opt[1] != (padded(l->c->p, ax[0]) ? l->c->p->axis_valid[ax[0]] : 0))
     return "takes padding for classes";
   for (int d = 0; whole && d < l->c->p->mesh.ndims; d++)

@@ -356,7 +356,8 @@ static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
     m->call.num[0] = (double)p->axis_valid[n->ax[0]];
     m->call.nax = 0;
   }
-  if ((n->op == ZG_OP_PEAK || n->op == ZG_OP_XENT_SUMS || n->op == ZG_OP_XENT_GRAD) &&
+  if ((n->op == ZG_OP_PEAK || n->op == ZG_OP_SOFTMAX || n->op == ZG_OP_XENT_SUMS ||
+       n->op == ZG_OP_XENT_GRAD) &&
       p->axis_valid[n->ax[0]] != p->axis_size[n->ax[0]])
     m->call.opt[1] = p->axis_valid[n->ax[0]];
   count_flops(h, m);

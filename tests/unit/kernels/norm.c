@@ -54,6 +54,19 @@ Test(norm, softmax) {
           .tol = TOL);
 }
 
+/* Entries from opt[1] on were added to the axis: they count as nothing, and are 0. */
+Test(norm, softmax_of_a_padded_axis) {
+  static const int valid[] = {1, 8, 23, 32, 33};
+  for (int i = 0; i < 5; i++) {
+    CONFORM(.op = ZG_OP_SOFTMAX, .dims = "b=5 e=33", .ax = "e", .opt = {0, valid[i]}, .in = {{"be"}},
+            .out = {{"be"}}, .tol = TOL);
+    CONFORM(.op = ZG_OP_SOFTMAX, .dims = "b=3 e=40 c=7", .ax = "e", .opt = {0, valid[i]}, .in = {{"bec"}},
+            .out = {{"bec"}}, .tol = TOL);
+  }
+  CONFORM(.op = ZG_OP_SOFTMAX, .dims = "b=2 e=2048", .ax = "e", .opt = {0, 2001}, .in = {{"be"}},
+          .out = {{"be"}}, .tol = TOL);
+}
+
 Test(norm, softmax_grad) {
   EACH_DIMS CONFORM(.op = ZG_OP_SOFTMAX_GRAD, .dims = dims[i], .ax = "e",
                     .in = {{"bse"}, {"bse", REAL, 0, 1, NULL}}, .out = {{"bse"}}, .tol = TOL);

@@ -98,8 +98,8 @@ Test(layouts, experts) {
               "beside_4", "five_8", "more_8"));
 }
 
-/* Experts as gpt-oss has them: biases, bounds and a scale meet rows element by element. The gradient of a bias
- * sums over its expert's rows wherever they are, and over no others: rows that fill up a round, of which half
+/* Experts as gpt-oss has them: biases, bounds and a scale meet rows element by element. A bias's gradient sums
+ * over its expert's rows wherever they are, and over no others: rows that fill up a round, of which half
  * are here where slots are four times the average, would add to it. */
 static const char biases[] =
     "model X {\n"
@@ -144,6 +144,27 @@ Test(layouts, one_expert) {
                  "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1 -D shared=1", .named = true,
                  .tolerance = 1e-5},
         NAMES("one", "few", "experts_4", "two_4"));
+}
+
+/* A vocabulary of 11 that is padded: softmax and lse make of it what they make of 11, on one rank and on two. */
+Test(layouts, padded_softmax) {
+  static const char text[] =
+      "model X {\n"
+      "  axis batch, seq, embed = 8, vocab = 11\n"
+      "  input tokens: index(vocab)[batch, seq]  input targets: index(vocab)[batch, seq]\n"
+      "  param wte[vocab, embed], out[vocab, embed] ~ normal(0.5)\n  x = lookup(wte, tokens)\n"
+      "  repeat 2 as layer {\n"
+      "    param w[embed] ~ normal(1)\n"
+      "    p = softmax[vocab](dot[embed](x, wte) + 1)\n"
+      "    x = x + dot[vocab](p, out) * w\n"
+      "  }\n"
+      "  z = dot[embed](x, out)\n"
+      "  loss xent[vocab](z, targets) + 0.1 * lse[vocab](z) per known(targets)\n"
+      "}\n";
+  alike(&(Alike){NULL, text, NULL, .saves = true, .tolerance = 1e-5, .base = SGD},
+        NAMES("", "pad vocab to 4", "pad vocab to 64",
+              "mesh tensor = 2 split vocab over tensor pad vocab to 8",
+              "mesh tensor = 2 split vocab over tensor else seq pad vocab to 2"));
 }
 
 /* Two regions of experts in one segment. Each has rounds of its own. */

@@ -220,6 +220,19 @@ Test(pad, fused) {
   }
 }
 
+/* Along the axis, softmax masks what was added: it is 0 there, of whatever it is made, and so is its gradient. */
+Test(pad, softmax) {
+  expect_zero("softmax[f](h)", NULL);
+  expect_zero("softmax[f](h + 1)", NULL);
+  expect_zero("softmax[f](log(h))", NO); /* its gradient is 0 / 0 there */
+  expect_zero("softmax[f](stop(log(h)))", NULL);
+  expect_zero("softmax[f](h) + 1", NO);
+  expect_zero("sum[k](softmax[k](hk))", NO); /* 1/2 in each of a row of zeros */
+  expect("loss sum[f](softmax[f](h) * stop(h + 1)) per known(t)", "f to 8", NULL);
+  expect("loss sum[f](softmax[f](h) * log(softmax[f](h))) per known(t)", "f to 8", NO);
+  expect("loss sum[f, k](softmax[f, k](hk) * ck) per known(t)", "f to 8", NO); /* made of a sum */
+}
+
 /* What goes by the axis itself needs its size. */
 Test(pad, sizes) {
   expect("loss dot[f, k2](concat[k2, k, k](hk, hk), ck2) per known(t)", "k2 to 8", SIZE);
@@ -228,7 +241,6 @@ Test(pad, sizes) {
   expect("loss dot[f2](rename[f, f2](h), q) per known(t)", "f2 to 8", SIZE);
   expect("loss dot[half](slice[f, half](h), p) per known(t)", "half to 4", SIZE);
   expect("loss dot[half](slice[f, half](h), p) per known(t)", "f to 8", SIZE);
-  expect("loss dot[f](softmax[f](h), c) per known(t)", "f to 8", SIZE);
   expect("loss dot[f](normalize[f](h, mode = rms, eps = 1), c) per known(t)", "f to 8", SIZE);
   expect("loss mean[f](h) per known(t)", "f to 8", NO);
   expect("loss dot[f](h, c) per known(t)", "g to 8", SIZE);
