@@ -169,7 +169,7 @@ fi
 # ---- times ----
 timed="model.zsg --recipe times.zug:pipe --cluster times.zug:pipe"
 refuses 'sim wants a cluster' zplan sim model.zsg $fits
-ok zplan sim $timed --overlap
+ok zplan sim $timed
 says 'collectives within forward'
 ok zplan sim $timed --json --trace predicted.json
 cp out.txt sim.json

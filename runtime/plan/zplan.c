@@ -44,7 +44,6 @@ static const char usage[] =
     "  --keep K             search: list the best K (default 10)\n"
     "  -o FILE              search: write the best as a recipe, with reasons; report: the page\n"
     "  --all                search: write all that are listed there, as best, best_2 and so on\n"
-    "  --overlap            sim: as if collectives within forward and backward ran beside computation\n"
     "  --json               show, explain, programs and sim as JSON, whose keys stay: "
     "runtime/plan/output/JSON.md\n"
     "  --exact              all digits of bytes, which people read as 5.3 GB; JSON always has them\n"
@@ -59,7 +58,7 @@ typedef struct {
   uint32_t nbind;
   int threads;
   const ZkDevice *device;
-  bool ckpt, repeatable, eval, diag_json, json, overlap, all;
+  bool ckpt, repeatable, eval, diag_json, json, all;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -117,7 +116,6 @@ static int parse(int argc, char **argv, Options *o) {
     JSON,
     EXACT,
     TRACE,
-    OVERLAP,
     BATCH,
     SEQ,
     RANKS,
@@ -133,7 +131,7 @@ static int parse(int argc, char **argv, Options *o) {
       {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
       {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
       {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
-      {"overlap", 0, NULL, OVERLAP}, {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
+      {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
       {"run", 1, NULL, RUN},         {"with", 1, NULL, WITH},       {"batch", 1, NULL, BATCH},
       {"seq", 1, NULL, SEQ},         {"ranks", 1, NULL, RANKS},     {"keep", 1, NULL, KEEP},
       {"all", 0, NULL, ALL},         {"bind", 1, NULL, BIND},       {"repeatable", 0, NULL, REPEATABLE},
@@ -185,7 +183,6 @@ static int parse(int argc, char **argv, Options *o) {
     case WITH: o->with = optarg; break;
     case RUN: o->run = optarg; break;
     case CALLS: o->calls = optarg; break;
-    case OVERLAP: o->overlap = true; break;
     case EXACT: zb_bytes_exactly(true); break;
     case CKPT: o->ckpt = true; break;
     case REPEATABLE: o->repeatable = true; break;
@@ -263,8 +260,7 @@ static bool write_trace(const char *path, const ZpPlan *p, const ZpTime *t, ZbEr
 
 static bool sim(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *c, ZlDiags *d, ZbText *out,
                 ZbErr *err) {
-  ZpTimeOptions to = {.overlaps = o->overlap, .spans = o->trace != NULL};
-  ZpTime *t = zp_time(a, p, c, &to, d);
+  ZpTime *t = zp_time(a, p, c, o->trace != NULL, d);
   if (!t) return false;
   (o->json ? zp_show_time_json : zp_show_time)(p, c, t, out);
   if (!o->trace || write_trace(o->trace, p, t, err)) return true;
@@ -285,8 +281,7 @@ static bool compare(ZbArena *a, const Options *o, const ZpPlan *p, const ZlClust
                     ZbText *out, ZbErr *err) {
   static const ZbKind kind = {"a trace", zp_is_trace};
   size_t n;
-  const ZpTimeOptions to = {.spans = true};
-  const ZpTime *t = zp_time(a, p, c, &to, d);
+  const ZpTime *t = zp_time(a, p, c, true, d);
   if (!t) return false;
   const char *trace = zb_read_file(a, o->run, (uint64_t)1 << 32, &n, err);
   ZbText both = {0};
@@ -307,8 +302,7 @@ static bool is_page(const uint8_t *head, size_t n) { return n >= 15 && !memcmp(h
 static bool report(ZbArena *a, const Options *o, const ZpPlan *p, const ZpPlan *other, const ZlCluster *c,
                    ZlDiags *d, ZbErr *err) {
   static const ZbKind kind = {"a page", is_page};
-  const ZpTimeOptions to = {.overlaps = o->overlap, .spans = true};
-  ZpPaged of[2] = {{p, zp_time(a, p, c, &to, d)}, {other, other ? zp_time(a, other, c, &to, d) : NULL}};
+  ZpPaged of[2] = {{p, zp_time(a, p, c, true, d)}, {other, other ? zp_time(a, other, c, true, d) : NULL}};
   if (!of[0].time || (other && !of[1].time)) return false;
   ZbText page = {0};
   zp_show_page(of, other ? 2 : 1, c, &page);
@@ -430,8 +424,7 @@ static bool fits_command(const Options *o, const char *name) {
   bool reports = !strcmp(name, "report");
   const char *wrong = NULL;
   if (!searches && !o->recipe) return fputs(usage, stderr), false;
-  if (!simulates && ((o->overlap && !reports) || (o->trace && !compares)))
-    wrong = "--trace and --overlap belong to `sim`";
+  if (!simulates && o->trace && !compares) wrong = "--trace belongs to `sim`";
   else if (o->calls && strcmp(name, "programs")) wrong = "--calls belongs to `programs`";
   else if (!compares && o->run) wrong = "--run belongs to `compare`";
   else if (compares && !o->run) wrong = "compare wants --run FILE, the trace of a run";

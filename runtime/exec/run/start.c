@@ -238,10 +238,9 @@ static bool open_trace(ZxRun *r) {
 
 /* Rank 0 says it. A cluster for its memory alone has not what times are made from. */
 static void predict(ZxRun *r) {
-  static const ZpTimeOptions plain;
   ZlDiags *d = zl_diags_new(r->a, zl_sources_new(r->a));
   if (r->rank || !r->cluster || r->o.evaluates) return;
-  r->predicted = zp_time(r->a, r->plan, r->cluster, &plain, d);
+  r->predicted = zp_time(r->a, r->plan, r->cluster, false, d);
   if (!r->predicted && !r->o.quiet)
     printf("note: cluster %s does not say what times are made from: `zplan sim` lists it\n",
            r->cluster->name);

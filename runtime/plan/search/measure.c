@@ -24,13 +24,6 @@ Layouts *layouts_new(const Space *x) {
 }
 
 /* ---- measuring ----------------------------------------------------------------------------------------- */
-static double seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase) {
-  double part[ZP_T_PARTS] = {0}, sum = 0;
-  zp_list_parts(p, c, segment, phase, part);
-  for (int k = 0; k < ZP_T_PARTS; k++) sum += part[k];
-  return sum;
-}
-
 static bool reads_inputs(const ZpSegment *s) {
   for (uint32_t v = 0; v < s->nvalues; v++)
     if (s->values[v].at.space == ZP_AT_INPUT) return true;
@@ -39,9 +32,10 @@ static bool reads_inputs(const ZpSegment *s) {
 
 static SegmentNeeds needs_of(const Space *x, const ZpPlan *p, uint32_t index) {
   const ZpSegment *s = &p->segments[index];
-  SegmentNeeds n = {.count = s->has_loss && s->list[ZP_COUNT].n ? seconds(p, x->c, index, ZP_COUNT) : 0,
-                    .forward = seconds(p, x->c, index, ZP_FWD),
-                    .backward = seconds(p, x->c, index, ZP_BWD),
+  SegmentNeeds n = {.count =
+                        s->has_loss && s->list[ZP_COUNT].n ? zp_pass_seconds(p, x->c, index, ZP_COUNT) : 0,
+                    .forward = zp_pass_seconds(p, x->c, index, ZP_FWD),
+                    .backward = zp_pass_seconds(p, x->c, index, ZP_BWD),
                     .saved = s->saved_bytes,
                     .carry = s->carry_bytes,
                     .dcarry = s->dcarry_bytes,

@@ -53,8 +53,7 @@ static const ZpPlan *plan_within(const Space *x, const ZlRecipe *r, ZbArena *a, 
 
 /* Plays a plan; false: it cannot be. */
 static bool play(const Space *x, ZpFound *f, ZbArena *a, const ZpPlan *p) {
-  static const ZpTimeOptions plain;
-  const ZpTime *t = p ? zp_time(a, p, x->c, &plain, zl_diags_new(a, zl_sources_new(a))) : NULL;
+  const ZpTime *t = p ? zp_time(a, p, x->c, false, zl_diags_new(a, zl_sources_new(a))) : NULL;
   if (t) take_time(t, f);
   return t != NULL;
 }

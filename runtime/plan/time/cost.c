@@ -3,14 +3,14 @@
 
 #include <math.h>
 
-Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a) {
+Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a) {
   size_t sets = (size_t)1 << p->mesh.ndims;
   ZlCluster *as_used = ZB_NEW(a, ZlCluster);
   *as_used = *c;
   if (!p->tf32) as_used->flops_tf32 = 0;
   return (Cost){.p = p,
                 .c = as_used,
-                .o = o,
+                .spans = spans,
                 .a = a,
                 .place = ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
 }
@@ -183,116 +183,42 @@ static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList
   return all;
 }
 
-/* ---- a list whose collectives all run beside its calls, whatever their order -------------------------- */
-typedef struct {
-  double *ready;        /* per value: when it is made; not yet: INFINITY */
-  bool *done;           /* per node */
-  double compute, link; /* when each is free */
-} Beside;
-
-static double ready_at(const Beside *b, const ZpNode *n) {
-  double at = 0;
-  for (int i = 0; i < n->call.nin; i++) at = fmax(at, b->ready[n->in[i]]);
-  return at;
-}
-
-static void finish(Beside *b, const ZpNode *n, double at) {
-  for (int i = 0; i < n->call.nout; i++) b->ready[n->out[i]] = at;
-}
-
-/* The next node that can start: a collective as soon as what it sends is made, of calls the first whose
- * inputs are there, or will be soonest. */
-static uint32_t next_node(const Beside *b, const ZpList *l) {
-  uint32_t best = ZP_NONE;
-  double soonest = INFINITY;
-  for (uint32_t i = 0; i < l->n; i++) {
-    const ZpNode *n = &l->nodes[i];
-    if (b->done[i]) continue;
-    double at = ready_at(b, n);
-    if (at == INFINITY) continue;
-    at = fmax(at, zp_sends(n) ? b->link : b->compute);
-    if (at < soonest) soonest = at, best = i;
-  }
-  ZB_ASSERT(best != ZP_NONE);
-  return best;
-}
-
-static void begin_beside(Cost *x, Beside *b, const ZpSegment *s, const ZpList *l) {
-  *b = (Beside){ZB_NEWN(x->a, double, s->nvalues), ZB_NEWN(x->a, bool, l->n), 0, 0};
-  for (uint32_t i = 0; i < l->n; i++) finish(b, &l->nodes[i], INFINITY);
-}
-
-/* One piece that computes, longer by what runs beside it; and one collective, what is left to wait for. */
-static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList *l) {
-  Pieces all = {0};
-  Beside b;
-  begin_beside(x, &b, s, l);
-  double sent = 0, computed = 0;
-  uint32_t level = ZP_NONE;
-  for (uint32_t k = 0; k < l->n; k++) {
-    uint32_t i = next_node(&b, l);
-    const ZpNode *n = &l->nodes[i];
-    const ZpPlace *at = NULL;
-    bool sends = zp_sends(n);
-    double t = sends ? collective(x, stage, s, n, &at) : call_seconds(x, n);
-    double *clock = sends && !zp_is_ring(n) ? &b.link : &b.compute;
-    b.done[i] = true;
-    if (zp_is_ring(n)) { /* what it sends goes beside what it computes, and no other collective does */
-      double own = call_seconds(x, n), start = fmax(fmax(b.compute, b.link), ready_at(&b, n));
-      b.compute = b.link = start + own + t;
-      finish(&b, n, b.compute);
-      add_call(x, &all, n);
-      computed += own, sent += t, level = at->level;
-      continue;
-    }
-    *clock = fmax(*clock, ready_at(&b, n)) + t;
-    finish(&b, n, *clock);
-    if (sends) level = at->level, sent += t;
-    else add_call(x, &all, n), computed += t;
-  }
-  double end = fmax(b.compute, b.link), exposed = fmax(0, end - computed), hidden = sent - exposed;
-  if (level == ZP_NONE) return all;
-  double steal = zp_steal(x->c, level), slower = fmax(0, hidden) * steal / (1 + steal);
-  if (all.n) {
-    all.piece[0].seconds += slower;
-    all.piece[0].part[ZP_T_SLOWED] += slower;
-  }
-  add_collective(x, &all, exposed, level, ZP_NONE);
-  return all;
-}
-
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) {
   const ZpSegment *s = &x->p->segments[segment];
   begin_list(x, s, &s->list[phase]);
-  return (x->o->overlaps ? side_by_side : in_order)(x, stage, s, &s->list[phase]);
+  return in_order(x, stage, s, &s->list[phase]);
 }
 
-void zp_pieces_alone(const Cost *x, const Pieces *all, double *part) {
-  double now = 0, link = 0, *ends = ZB_NEWN(x->a, double, all->n);
-  for (uint32_t i = 0; i < all->n; i++) {
-    const Piece *p = &all->piece[i];
-    if (p->kind == PIECE_BESIDE) {
-      link = ends[i] = fmax(now, link) + p->seconds;
-      double steal = zp_steal(x->c, p->level);
-      part[ZP_T_SLOWED] += p->seconds * steal / (1 + steal); /* as far as it is not waited for */
-    } else if (p->kind == PIECE_WAITS) {
-      const Piece *of = &all->piece[p->waits];
-      double waits = fmax(0, ends[p->waits] - now), steal = zp_steal(x->c, of->level);
-      part[ZP_T_TENSOR] += waits;
-      part[ZP_T_SLOWED] -= fmin(waits, of->seconds) * steal / (1 + steal);
+/* The pass goes on until it waits; calls are slowed by what moves meanwhile. */
+double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase) {
+  ZbArena *scratch = zb_arena_new();
+  Cost x = zp_cost_new(p, c, false, scratch);
+  Pieces all = zp_list_pieces(&x, 0, segment, phase);
+  double now = 0, link = 0, slowed = 0, *ends = ZB_NEWN(scratch, double, all.n);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const Piece *at = &all.piece[i], *moves = at->kind == PIECE_WAITS ? &all.piece[at->waits] : at;
+    double steal = moves->level == ZP_NONE ? 0 : zp_steal(c, moves->level), waits;
+    switch (at->kind) {
+    case PIECE_ALONE: now += at->seconds; break;
+    case PIECE_BESIDE:
+      link = ends[i] = fmax(now, link) + at->seconds;
+      slowed += at->seconds * steal / (1 + steal); /* as far as it is not waited for */
+      break;
+    case PIECE_WAITS:
+      waits = fmax(0, ends[at->waits] - now);
+      slowed -= fmin(waits, moves->seconds) * steal / (1 + steal);
       now += waits;
-    } else {
-      for (int k = 0; k < ZP_T_PARTS; k++) part[k] += p->part[k];
-      now += p->seconds;
+      break;
     }
   }
+  zb_arena_free(scratch);
+  return now + slowed;
 }
 
 void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32_t segment, ZpPhase phase,
                      double *seconds) {
-  static const ZpTimeOptions plain;
   ZbArena *scratch = zb_arena_new();
-  Cost x = zp_cost_new(p, c, &plain, scratch);
+  Cost x = zp_cost_new(p, c, false, scratch);
   const ZpSegment *s = &p->segments[segment];
   const ZpList *l = &s->list[phase];
   begin_list(&x, s, l);

@@ -23,7 +23,7 @@ typedef enum { PIECE_ALONE, PIECE_BESIDE, PIECE_WAITS } PieceKind;
 typedef struct {
   double seconds, part[ZP_T_PARTS]; /* alone; of a collective only TENSOR */
   uint32_t level;                   /* a collective: of the links that it takes; ZP_NONE: it computes */
-  uint32_t node;                    /* a collective: of its list; ZP_NONE: several */
+  uint32_t node;                    /* a collective: of its list; else ZP_NONE */
   PieceKind kind;
   uint32_t waits; /* PIECE_WAITS: for this piece, which goes beside */
 } Piece;
@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
   const ZpPlan *p;
   const ZlCluster *c;
-  const ZpTimeOptions *o;
+  bool spans; /* are kept */
   ZbArena *a; /* scratch */
   const ZpSegment *segment;
   const ZpList *list; /* the one that is looked at, of this segment, */
@@ -50,12 +50,9 @@ typedef struct {
   ZpPlace **place;    /* per stage and set of dims; NULL: not asked yet */
 } Cost;
 
-Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a);
+Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a);
 /* Of an instruction of the compute queue, of any of a list; the list's are made once a stage. */
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase);
-/* With nothing beside the list: adds what goes to each part, of collectives beside calls what these wait
- * and are slowed. */
-void zp_pieces_alone(const Cost *x, const Pieces *all, double *part);
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in); /* none that runs a list */
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in);     /* P2P, COLL */
 

@@ -190,7 +190,7 @@ static uint64_t node_bytes(const Loop *l, const Stage *s, uint32_t instr, uint32
 }
 
 static void keep_span(Loop *l, Stage *s, uint32_t instr, uint32_t node, double begin) {
-  if (!l->x->o->spans) return;
+  if (!l->x->spans) return;
   ZpSpan span = {.step = 1, .instr = instr, .node = node, .begin = begin, .end = l->now};
   if (node != ZP_NONE) span.bytes = node_bytes(l, s, instr, node);
   ZB_PUSH(l->a, s->out->spans, s->out->nspans, span);
@@ -244,7 +244,7 @@ static void end_piece(Loop *l, Stage *s) {
   if (p->level == ZP_NONE) return;
   take(s, p->level, true, true, -1);
   l->links = true;
-  if (p->node != ZP_NONE) keep_span(l, s, s->instr, p->node, s->piece_begin);
+  keep_span(l, s, s->instr, p->node, s->piece_begin);
 }
 
 /* The first of those that go beside calls takes the links, or gives them back. */

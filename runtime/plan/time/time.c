@@ -30,24 +30,14 @@ static void rates(const ZpPlan *p, const ZlCluster *c, ZpTime *t) {
   t->utilization = peak > 0 ? t->flops / peak : 0;
 }
 
-ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZlDiags *d) {
+ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, bool spans, ZlDiags *d) {
   if (!zp_cluster_suffices(p, p->mesh.nranks, c, d)) return NULL;
   ZpTime *t = ZB_NEW(a, ZpTime);
   t->stages = ZB_NEWN(a, ZpStageTime, p->nstages);
   ZbArena *scratch = zb_arena_new();
-  Cost x = zp_cost_new(p, c, o, scratch);
+  Cost x = zp_cost_new(p, c, spans, scratch);
   zp_time_loop(&x, a, t);
   zb_arena_free(scratch);
   rates(p, c, t);
   return t;
-}
-
-double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase, double *part) {
-  static const ZpTimeOptions plain;
-  ZbArena *scratch = zb_arena_new();
-  Cost x = zp_cost_new(p, c, &plain, scratch);
-  Pieces all = zp_list_pieces(&x, 0, segment, phase);
-  zp_pieces_alone(&x, &all, part);
-  zb_arena_free(scratch);
-  return all.recomputed;
 }

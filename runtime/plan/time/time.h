@@ -56,12 +56,6 @@ ZpPlace zp_place_of_dim(const ZlCluster *c, int64_t n, int64_t stride);
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
 typedef struct {
-  /* As if an engine ran all collectives of forward and backward beside calls that do not need their results,
-   * whatever the plan says of them (ZpNode's `until`). */
-  bool overlaps;
-  bool spans; /* keep when everything began and ended */
-} ZpTimeOptions;
-typedef struct {
   double part[ZP_T_PARTS]; /* seconds; their sum is the step */
   double recomputed;       /* of products, attention and memory: seconds that recompute what forward made */
   ZpSpan *spans;           /* ascending by `begin`; NULL unless asked for */
@@ -74,11 +68,12 @@ typedef struct {
   ZpStageTime *stages;       /* one per stage of the plan */
   double mean[ZP_T_PARTS];   /* of the stages */
 } ZpTime;
-/* NULL, with a report of all constants that the plan needs and the cluster lacks. */
-ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZlDiags *d);
-/* One pass through a list of a segment with nothing beside it, part by part, added to `part`; the seconds of
- * it that recompute what forward made. Also of plans without stages. */
-double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase, double *part);
+/* NULL, with a report of all constants that the plan needs and the cluster lacks. spans: keeps when everything
+ * began and ended. */
+ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, bool spans, ZlDiags *d);
+/* Returns the seconds of one pass through a list of a segment, apart from all other lists. Also of plans
+ * without stages. */
+double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase);
 /* Of every node of a list of a stage, alone and in order. */
 void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32_t segment, ZpPhase phase,
                      double *seconds);

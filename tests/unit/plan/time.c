@@ -215,8 +215,7 @@ static void works(ZpPlan *p, uint32_t segment, double forward, double backward) 
 }
 
 static ZpTime *time_of(ZbArena *a, ZpPlan *p, const ZlCluster *c) {
-  ZpTimeOptions o = {.spans = true};
-  ZpTime *t = zp_time(a, p, c, &o, zl_diags_new(a, zl_sources_new(a)));
+  ZpTime *t = zp_time(a, p, c, true, zl_diags_new(a, zl_sources_new(a)));
   cr_assert(t);
   for (uint32_t s = 0; s < p->nstages; s++) { /* every moment has a cause */
     double sum = 0;
@@ -409,17 +408,13 @@ Test(time, beside_calls) {
   }
 }
 
-/* Without anything beside the list the same is said of it, but that what slows calls does not lengthen
- * them. */
+/* Apart from other lists a pass takes as long, but that what slows calls does not move meanwhile. */
 Test(time, beside_calls_alone) {
   ZbArena *a = zb_arena_new();
   ZlCluster c = weightless();
   levels[0].bandwidth = 1e9;
-  double part[ZP_T_PARTS] = {0};
-  zp_list_parts(gathers_beside(a, 1, true), &c, 1, ZP_FWD, part);
-  ABOUT(part[ZP_T_TENSOR], 1);
-  ABOUT(part[ZP_T_MEMORY], 3);
-  ABOUT(part[ZP_T_SLOWED], (2 - 1) / 3.);
+  ABOUT(zp_pass_seconds(gathers_beside(a, 1, true), &c, 1, ZP_FWD), 3 + 1 + (2 - 1) / 3.);
+  ABOUT(zp_pass_seconds(gathers_beside(a, 1, false), &c, 1, ZP_FWD), 3 + 2);
   zb_arena_free(a);
 }
 
@@ -517,7 +512,7 @@ Test(time, constants) {
   for (uint32_t s = 0; s < 3; s++) works(p, s, 4, 4);
   c.span = ZL_NOWHERE;
   c.stream = levels[0].ramp = 0;
-  cr_expect_null(zp_time(a, p, &c, &(ZpTimeOptions){0}, d));
+  cr_expect_null(zp_time(a, p, &c, false, d));
   ZbText t = {0};
   zl_print_text(d, &t);
   cr_expect(strstr(t.s, "Z0813") && strstr(t.s, "`stream` of its device") &&
@@ -528,7 +523,7 @@ Test(time, constants) {
   ZlLevel alone[] = {{.name = {.s = "node"}, .size = 1, .bandwidth = 1}, levels[0]};
   alone[1].ramp = TINY;
   c.stream = 1e9, c.levels = alone, c.nlevels = 2;
-  cr_expect(zp_time(a, p, &c, &(ZpTimeOptions){0}, d));
+  cr_expect(zp_time(a, p, &c, false, d));
   zb_text_free(&t);
   zb_arena_free(a);
 }

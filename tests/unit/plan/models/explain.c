@@ -548,7 +548,7 @@ static Table of_prediction(Plan *q, int64_t rank, uint32_t stage) {
                  .steal = .1,
                  .levels = &node,
                  .nlevels = 1};
-  ZpTime *time = zp_time(q->a, q->p, &c, &(ZpTimeOptions){.spans = true}, q->d);
+  ZpTime *time = zp_time(q->a, q->p, &c, true, q->d);
   cr_assert(time, "%s", plan_messages(q));
   ZbText t = {0};
   zp_trace_events(q->p, rank, time->stages[stage].spans, time->stages[stage].nspans, 0, 0, true, &t);

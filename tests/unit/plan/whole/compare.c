@@ -24,8 +24,7 @@ static Predicted predict(void) {
                   "mesh pipe = 2, data = 2, tensor = 2 split batch over data split head, ffn over tensor\n"
                   "stages over pipe by cost bind batch = 8, seq = 16 micro 2");
   ZlProgram *p = zl_load_text(x.q.a, zl_sources_new(x.q.a), x.q.d, "c.zug", cluster, strlen(cluster), NULL);
-  const ZpTimeOptions o = {.spans = true};
-  x.t = zp_time(x.q.a, x.q.p, zl_cluster(p, x.q.d, "c"), &o, x.q.d);
+  x.t = zp_time(x.q.a, x.q.p, zl_cluster(p, x.q.d, "c"), true, x.q.d);
   cr_assert(x.t);
   return x;
 }

@@ -218,10 +218,9 @@ Test(whole, random) {
 
 /* ---- times --------------------------------------------------------------------------------------------- */
 /* What a step is made of in the mean of the stages, what of it is recomputed, and what lies where. */
-static void put_time(const ZpPlan *p, const ZlCluster *c, bool overlaps, ZbText *out) {
+static void put_time(const ZpPlan *p, const ZlCluster *c, ZbText *out) {
   ZbArena *a = zb_arena_new();
-  const ZpTimeOptions o = {.overlaps = overlaps, .spans = true};
-  ZpTime *t = zp_time(a, p, c, &o, zl_diags_new(a, zl_sources_new(a)));
+  ZpTime *t = zp_time(a, p, c, true, zl_diags_new(a, zl_sources_new(a)));
   cr_assert(t);
   double recomputed = 0;
   for (uint32_t s = 0; s < p->nstages; s++) recomputed += t->stages[s].recomputed;
@@ -257,10 +256,10 @@ Test(whole, times) {
     for (int k = 0; recipe && recipe->model && k < 2; k++) {
       Plan q = {.a = zb_arena_new()};
       q.p = zp_plan_unproved(q.a, graph_of(recipe), recipe, zl_diags_new(q.a, r.s), &ways[k].o);
-      for (int c = 0; q.p && c < 3; c++) {
-        static const char *const on_what[] = {"plain", "full", "overlap"};
+      for (int c = 0; q.p && c < 2; c++) {
+        static const char *const on_what[] = {"plain", "full"};
         zb_text_add(&t, "%s %s %s: ", recipe->name, ways[k].name, on_what[c]);
-        put_time(q.p, on[c > 0], c == 2, &t);
+        put_time(q.p, on[c], &t);
       }
       plan_close(&q);
     }
