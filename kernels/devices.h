@@ -26,9 +26,9 @@ typedef struct {
   bool unknown;           /* takes longer than these say, nobody knows how much */
 } ZkWay;
 /* What a device can do at most, a second: FLOPs of products in each type and of units for f32, bytes of its
- * memory, bytes from and to the host's. */
+ * memory, bytes from and to the host's; and how many multiprocessors do it. */
 typedef struct {
-  double bf16, tf32, f32, bytes, link;
+  double bf16, tf32, f32, bytes, link, multiprocessors;
 } ZkRates;
 
 /* How a call is cut over the multiprocessors of a device, and how much of them it leaves idle: each has one tile

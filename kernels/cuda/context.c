@@ -43,7 +43,7 @@ static void rates_of(ZkCuda *cu, double cycles, double bytes) {
                 : cu->arch < 120 ? 8192
                                  : 1024;
   double f32 = cu->arch < 86 ? 128 : 256, all = cu->sms * cycles;
-  cu->rates = (ZkRates){all * bf16, all * bf16 / 2, all * f32, bytes, 25e9}; /* link: PCIe 4, 16 lanes */
+  cu->rates = (ZkRates){all * bf16, all * bf16 / 2, all * f32, bytes, 25e9 /* PCIe 4, 16 lanes */, cu->sms};
 }
 
 static void look_at_rates(ZkCuda *cu) {

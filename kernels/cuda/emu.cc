@@ -348,7 +348,7 @@ ZkCuda *zk_cuda_new(int device, ZbErr *err) {
   cu->most_blocks = 3; /* so that small cases go round the kernels' loops */
   cu->arch = 90;
   cu->l2 = 50 << 20;
-  cu->rates = {989e12, 494e12, 67e12, 3.35e12, 55e9}; /* an H100's */
+  cu->rates = {989e12, 494e12, 67e12, 3.35e12, 55e9, 132}; /* an H100's */
   cu->parts = (double *)malloc(ZK_CUDA_PARTS * sizeof(double));
   return cu;
 }

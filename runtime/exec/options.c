@@ -11,8 +11,8 @@
 const char zx_usage[] =
     "usage: zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
     "       zrun eval GRAPH.zsg --recipe FILE:NAME --data FILE.bin --init FILE [options]\n"
-    "       zrun calibrate -o FILE.zug [--threads T] [--hang-after D]     measures this machine: a cluster "
-    "for plans\n"
+    "       zrun calibrate -o FILE.zug [--device WORD] [--threads T] [--hang-after D]\n"
+    "                                measures this machine, or its GPUs: a cluster for plans\n"
     "One rank is started like this, N by `mpirun -np N zrun ...`.\n"
     "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it; of FILE:A,B,C the "
     "first\n"

@@ -2,6 +2,7 @@
  * those with which plan/time says the measured times again, or nearly. */
 #include "graph/attend.h"
 #include "runtime/exec/calibrate/calibrate.h"
+#include "runtime/plan/time/time.h"
 
 #include <math.h>
 
@@ -20,21 +21,21 @@ static ZkView view(ZkElem elem, int rank, const uint16_t *axis, const int64_t *s
 
 /* As layers have them: x w, g w' and x' g, the last added up. */
 typedef enum { FORWARD, INPUT_GRAD, WEIGHT_GRAD, USES } Use;
+/* Of a result m x n, over k. */
 typedef struct {
   int64_t m, n, k;
 } Shape;
 
-ZkCall zx_product(ZkElem elem, int64_t rows, int64_t columns, int64_t depth) {
-  ZkCall c = {.op = ZG_OP_DOT, .nin = 2, .nout = 1, .nax = 1, .ax = {'k'}};
-  c.in[0] = view(elem, 2, (uint16_t[]){'m', 'k'}, (int64_t[]){rows, depth});
-  c.in[1] = view(elem, 2, (uint16_t[]){'k', 'n'}, (int64_t[]){depth, columns});
-  c.out[0] = view(elem, 2, (uint16_t[]){'m', 'n'}, (int64_t[]){rows, columns});
-  return c;
+static Shape of_use(Shape s, Use use) {
+  return use == FORWARD ? s : use == INPUT_GRAD ? (Shape){s.m, s.k, s.n} : (Shape){s.k, s.n, s.m};
 }
 
 static ZkCall product(Use use, ZkElem elem, const Shape *s) {
-  ZkCall c = zx_product(elem, s->m, s->n, s->k);
-  ZkView x = c.in[0], w = c.in[1], g = c.out[0];
+  ZkCall c = {.op = ZG_OP_DOT, .nin = 2, .nout = 1, .nax = 1, .ax = {'k'}};
+  ZkView x = view(elem, 2, (uint16_t[]){'m', 'k'}, (int64_t[]){s->m, s->k}),
+         w = view(elem, 2, (uint16_t[]){'k', 'n'}, (int64_t[]){s->k, s->n}),
+         g = view(elem, 2, (uint16_t[]){'m', 'n'}, (int64_t[]){s->m, s->n});
+  c.in[0] = x, c.in[1] = w, c.out[0] = g;
   if (use == INPUT_GRAD) c.in[0] = g, c.in[1] = w, c.out[0] = x, c.ax[0] = 'n';
   if (use != WEIGHT_GRAD) return c;
   c.in[0] = x, c.in[1] = g, c.out[0] = w, c.ax[0] = 'm';
@@ -44,9 +45,9 @@ static ZkCall product(Use use, ZkElem elem, const Shape *s) {
 }
 
 enum { HEADS = 4, HD = 64 };
-static ZkCall attention(bool grad, ZkElem elem, int64_t seq) {
+static ZkCall attention(bool grad, ZkElem elem, int64_t heads, int64_t seq) {
   const uint16_t q[] = {'h', 's', 'd'};
-  const int64_t size[] = {HEADS, seq, HD};
+  const int64_t size[] = {heads, seq, HD};
   ZkCall c = {.op = grad ? ZG_OP_ATTEND_GRAD : ZG_OP_ATTEND, .nax = 2, .ax = {'s', 'd'}};
   c.num[0] = 0.125;
   c.opt[0] = 1; /* causal */
@@ -57,160 +58,120 @@ static ZkCall attention(bool grad, ZkElem elem, int64_t seq) {
   return c;
 }
 
-/* x + y, or a chain of operations on that. */
-enum { CHAIN = 16 };
-static ZkPointwiseOp sum_op = {.op = ZG_OP_ADD, .a = 0, .b = 1}, simple_op[CHAIN], special_op[CHAIN];
-static const ZkPointwise sum = {.nops = 1, .nout = 1, .out = {2}, .ops = &sum_op},
-                         simple = {.nops = CHAIN, .nout = 1, .out = {CHAIN + 1}, .ops = simple_op},
-                         special = {.nops = CHAIN, .nout = 1, .out = {CHAIN + 1}, .ops = special_op};
-/* Simple ones as in activations and their gradients: every second value is needed again, and every third is a
- * sum. */
-static void make_chains(void) {
-  for (uint16_t i = 0; i < CHAIN; i++) {
-    simple_op[i] = (ZkPointwiseOp){.op = i % 3 == 2 ? ZG_OP_ADD : ZG_OP_MUL,
-                                   .a = i ? (uint16_t)(i + 1) : 0,
-                                   .b = i > 1 && i % 2 == 0 ? i : 1};
-    special_op[i] = (ZkPointwiseOp){.op = i % 2 ? ZG_OP_EXP : ZG_OP_TANH, .a = i ? (uint16_t)(i + 1) : 0};
-  }
-}
-
-static ZkCall pass(const ZkPointwise *f, int64_t n) {
-  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 2, .nout = 1, .pointwise = f};
+/* x + y */
+static ZkCall pass(int64_t n) {
+  static ZkPointwiseOp op = {.op = ZG_OP_ADD, .a = 0, .b = 1};
+  static const ZkPointwise sum = {.nops = 1, .nout = 1, .out = {2}, .ops = &op};
+  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 2, .nout = 1, .pointwise = &sum};
   c.in[0] = c.in[1] = c.out[0] = view(ZK_F32, 1, (uint16_t[]){'x'}, &n);
   return c;
 }
 
-/* x[m, n] + b[n], as most are. */
-static ZkCall pass_rows(const ZkPointwise *f, int64_t m, int64_t n) {
-  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 2, .nout = 1, .pointwise = f};
-  c.in[0] = c.out[0] = view(ZK_F32, 2, (uint16_t[]){'m', 'n'}, (int64_t[]){m, n});
-  c.in[1] = view(ZK_F32, 1, (uint16_t[]){'n'}, &n);
-  return c;
-}
-
 /* ---- what is measured ---------------------------------------------------------------------------------- */
+/* At scale 1, where a core of a CPU takes milliseconds. On a faster device all sizes are larger. */
 static const Shape shape[] = {
-    {512, 256, 256}, {512, 1024, 256}, {512, 256, 1024}, {512, 1024, 1024}, {128, 128, 128}};
-enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, WINDOWS = 6, TINY = 64, CHAINED = 2048 };
-static const int64_t length[LENGTHS] = {128, 512};
+    {512, 1024, 1024}, {512, 256, 256}, {512, 1024, 256}, {512, 256, 1024}, {128, 128, 128}};
+static const int64_t length[] = {128, 512};
+enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, TINY = 64, FAR = 4 << 20, MOST_SCALE = 8 };
+#define SHOWS 5e-4 /* seconds that the largest product in bf16 should take */
 
 typedef struct {
-  uint32_t product[2][SHAPES][USES], attend[2][2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
+  ZkElem used; /* what attention is mostly in: on a host f32 */
+  uint32_t product[2][SHAPES][USES], attend[2][LENGTHS], far, tiny;
 } Asked;
-enum { FAR = 4 << 20, UPDATED = 4 << 20 }; /* elements: more than caches hold */
-/* Of a pass that may find what another left: a window is of 1, 2, 4, ... places, gone through as a whole. */
-enum { ROWS = 64, COLUMNS = 1024 };
-enum { RESULT = 4 * ROWS * COLUMNS, LEAST = RESULT + 4 * COLUMNS }; /* bytes: of a call's result, operands */
-enum { NEAR = 4 << 20 }; /* of a window in which a step's operands lie */
 
-static Asked ask(ZxTrials *t) {
-  Asked x;
-  make_chains();
-  for (int elem = 0; elem < 2; elem++)
-    for (int i = 0; i < SHAPES; i++)
-      for (int use = 0; use < USES; use++) {
-        ZkCall c = product((Use)use, elem ? ZK_BF16 : ZK_F32, &shape[i]);
-        x.product[elem][i][use] = zx_trial_call(t, &c, false);
-        t->trial[x.product[elem][i][use]].window = NEAR;
-      }
-  for (int elem = 0; elem < 2; elem++)
-    for (int grad = 0; grad < 2; grad++)
-      for (int i = 0; i < LENGTHS; i++) {
-        ZkCall c = attention(grad, elem ? ZK_BF16 : ZK_F32, length[i]);
-        uint32_t k = x.attend[elem][grad][i] = zx_trial_call(t, &c, false);
-        t->trial[k].window = NEAR >> (LENGTHS - i);
-      }
-  ZkCall far = pass(&sum, FAR), rows = pass_rows(&sum, ROWS, COLUMNS), tiny = pass(&sum, TINY),
-         one = pass(&simple, CHAINED), other = pass(&special, CHAINED);
-  x.far = zx_trial_call(t, &far, true);
-  for (int i = 0; i < WINDOWS; i++) {
-    x.rows[i] = zx_trial_call(t, &rows, false);
-    t->trial[x.rows[i]].window = (size_t)LEAST << i;
-    t->trial[x.rows[i]].before = 1 << i;
-  }
-  x.tiny = zx_trial_call(t, &tiny, true);
-  x.simple = zx_trial_call(t, &one, true);
-  x.special = zx_trial_call(t, &other, true);
-  x.update = zx_trial_update(t, UPDATED);
-  return x;
+static Shape scaled(int i, int scale) {
+  return (Shape){shape[i].m * scale, shape[i].n * scale, shape[i].k * scale};
 }
 
-/* Returns a call's time without its launches: on a busy machine those may seem to take longer than the call. */
-static double without(double seconds, double launches) { return fmax(seconds - launches, 0.05 * seconds); }
-
-/* ---- constants from it --------------------------------------------------------------------------------- */
-static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *out) {
-  ZxFit n[2] = {{.x = 0}, {.x = 0}};
-  double best[2] = {0};
+/* The largest one in bf16 is there. */
+static Asked ask(ZxTrials *t) {
+  Asked x = {.used = t->m->d->host ? ZK_F32 : ZK_BF16};
   for (int e = 0; e < 2; e++)
     for (int i = 0; i < SHAPES; i++)
       for (int use = 0; use < USES; use++) {
-        double m = (double)shape[i].m, c = (double)shape[i].n, k = (double)shape[i].k, /* of each use */
-            is = t->trial[asked->product[e][i][use]].seconds;
-        zx_fit_row(&n[e], 2 * m * c * k, 2 * (m * c + c * k + m * k), without(is, out->launch));
-        best[e] = fmax(best[e], 2 * m * c * k / is);
+        Shape s = scaled(i, t->scale);
+        ZkCall c = product((Use)use, e ? ZK_BF16 : ZK_F32, &s);
+        x.product[e][i][use] = e && !i && !use ? 0 : zx_trial_add(t, &c);
       }
-  double a, b;
-  zx_fit(&n[0], &a, &b);
-  out->tile_fill = b / a;
-  out->f32 = best[0];
-  out->products = 1 / (a * best[0]);
-  /* bf16: with the same share and fill, the peak that says its times. */
-  double f = out->tile_fill, x = n[1].x + f * n[1].y, xx = n[1].xx + 2 * f * n[1].xy + f * f * n[1].yy;
-  out->bf16 = xx / x / out->products;
+  for (int grad = 0; grad < 2; grad++)
+    for (int i = 0; i < LENGTHS; i++) {
+      ZkCall c = attention(grad, x.used, (int64_t)HEADS * t->scale, length[i] * t->scale);
+      x.attend[grad][i] = zx_trial_add(t, &c);
+    }
+  ZkCall far = pass((int64_t)FAR * t->scale), tiny = pass(TINY);
+  x.far = zx_trial_add(t, &far);
+  x.tiny = zx_trial_add(t, &tiny);
+  return x;
 }
 
-/* Of attention without its launches: backward is three kernels. */
-static double attention_seconds(const ZxTrials *t, const Asked *x, int elem, int grad, int i, double launch) {
-  return without(t->trial[x->attend[elem][grad][i]].seconds, (grad ? 3 : 1) * launch);
+/* Opens trials at the scale at which kernels take longer than their starts. */
+static bool open_at_scale(const ZxMeasure *m, ZxTrials *t) {
+  for (int scale = 1;; scale *= 2) {
+    Shape s = scaled(0, scale);
+    ZkCall c = product(FORWARD, ZK_BF16, &s);
+    if (!zx_agree(m->c, zx_trials_open(t, m, scale))) return false;
+    zx_trial_add(t, &c);
+    if (!zx_agree(m->c, zx_trials_ready(t))) return false;
+    if (scale == MOST_SCALE || zx_trial_try(t, 0) >= SHOWS) return true;
+    zx_trials_close(t);
+  }
 }
 
-/* Two lengths: what grows with pairs, and what grows with queries. */
+/* ---- constants from it --------------------------------------------------------------------------------- */
+/* Of the type whose peak is known share and fill; of the other one the peak with which they say its times. A
+ * CPU's is taken to be that of its best product in f32. */
+static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *out) {
+  const ZkRates *sheet = &t->m->sheet;
+  ZxFit n[2] = {{.x = 0}, {.x = 0}};
+  double best = 0, a, b;
+  for (int e = 0; e < 2; e++)
+    for (int i = 0; i < SHAPES; i++)
+      for (int use = 0; use < USES; use++) {
+        Shape s = of_use(scaled(i, t->scale), (Use)use);
+        double is = t->trial[asked->product[e][i][use]].seconds, fill,
+               flops =
+                   zp_product_flops(sheet->multiprocessors, (double)s.m, (double)s.n, (double)s.k, 1, &fill);
+        zx_fit_row(&n[e], flops, fill, fmax(is / 10, is - out->launch));
+        if (!e) best = fmax(best, 2 * (double)s.m * (double)s.n * (double)s.k / is);
+      }
+  bool known = sheet->bf16 > 0;
+  const ZxFit *one = &n[known], *other = &n[!known];
+  double peak = known ? sheet->bf16 : best;
+  zx_fit(one, &a, &b);
+  if (!(a > 0)) a = one->x / one->xx, b = 0; /* on a busy machine */
+  double f = out->tile_fill = b / a;
+  out->products = 1 / (a * peak);
+  double x = other->x + f * other->y, xx = other->xx + 2 * f * other->xy + f * f * other->yy,
+         peak_of_other = xx / x / out->products;
+  out->f32 = known ? peak_of_other : peak;
+  out->bf16 = known ? peak : peak_of_other;
+}
+
+/* Backward is three kernels, and makes five products where its FLOPs count four. */
 static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
-  double flops[LENGTHS], rows[LENGTHS], is[2][2][LENGTHS], ratio = 0, slower = 0, a, b;
-  ZxFit fit = {.x = 0};
-  for (int i = 0; i < LENGTHS; i++) {
-    flops[i] = 4. * HEADS * HD * zg_attend_pairs(true, 0, length[i], length[i]);
-    rows[i] = 4. * HEADS * HD * (double)length[i];
-    for (int k = 0; k < 4; k++) is[k / 2][k % 2][i] = attention_seconds(t, x, k / 2, k % 2, i, out->launch);
-    zx_fit_row(&fit, flops[i], rows[i], is[0][0][i]);
-  }
-  zx_fit(&fit, &a, &b);
-  if (!(a > 0)) a = is[0][0][1] / flops[1], b = 0; /* on a busy machine */
-  out->attention_fill = b / a;
-  out->attention_f32 = 1 / (a * out->f32);
-  for (int i = 0; i < LENGTHS; i++) { /* five products backward where FLOPs count four */
-    double work = 2 * (flops[i] + out->attention_fill * rows[i]) * a;
-    ratio += 1.25 * work / is[0][1][i] / LENGTHS;
-    for (int grad = 0; grad < 2; grad++) /* bf16: all of it with the same fill and backward */
-      slower += is[1][grad][i] / is[0][grad][i] / (2 * LENGTHS);
-  }
-  out->attention = out->attention_f32 * out->f32 / (out->bf16 * slower);
-  out->attention_grad = ratio;
+  double rate[2] = {0};
+  for (int grad = 0; grad < 2; grad++)
+    for (int i = 0; i < LENGTHS; i++) {
+      int64_t seq = length[i] * t->scale;
+      double is = t->trial[x->attend[grad][i]].seconds, starts = (grad ? 3 : 1) * out->launch;
+      double flops = 4. * HEADS * t->scale * HD * zg_attend_pairs(true, 0, seq, seq) * (grad ? 2.5 : 1);
+      rate[grad] += flops / fmax(is / 10, is - starts) / LENGTHS;
+    }
+  out->attention = rate[0] / (x->used == ZK_F32 ? out->f32 : out->bf16);
+  out->attention_grad = rate[1] / rate[0];
 }
 
-/* The cache ends where passes are nearer to memory's rate than to that of the smallest window: of operands and
- * as much of results. */
-static void fit_passes(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
-  double rate[WINDOWS];
-  out->stream = 12. * FAR / without(t->trial[x->far].seconds, out->launch);
-  for (int i = 0; i < WINDOWS; i++)
-    rate[i] = (LEAST + RESULT) / without(t->trial[x->rows[i]].seconds, out->launch);
-  out->cached = fmax(out->stream, rate[0]);
-  out->cache = LEAST + RESULT;
-  for (int i = 1; i < WINDOWS && rate[i] * rate[i] > out->stream * out->cached; i++) out->cache *= 2;
-}
-
-bool zx_measure_kernels(ZxTrials *t, ZxKernelRates *out, ZbErr *err) {
+bool zx_measure_kernels(const ZxMeasure *m, ZxTrials *t, ZxKernelRates *out) {
+  if (!open_at_scale(m, t)) return false;
   Asked x = ask(t);
-  if (!zx_agree(t->m->c, zx_trials_ready(t, err))) return false;
+  if (!zx_agree(m->c, zx_trials_ready(t))) return false;
   zx_trials_run(t);
-  *out = (ZxKernelRates){.launch = t->trial[x.tiny].seconds, .beside = x.product[0][1][FORWARD]};
+  *out = (ZxKernelRates){.launch = t->trial[x.tiny].seconds,
+                         .product = x.product[x.used == ZK_BF16][2][FORWARD]};
+  double far = t->trial[x.far].seconds;
+  out->stream = 12. * FAR * t->scale / fmax(far / 10, far - out->launch);
   fit_products(t, &x, out);
   fit_attention(t, &x, out);
-  fit_passes(t, &x, out);
-  out->simple = (double)CHAINED * CHAIN / without(t->trial[x.simple].seconds, out->launch);
-  out->special = (double)CHAINED * CHAIN / without(t->trial[x.special].seconds, out->launch);
-  out->update = 28. * UPDATED / without(t->trial[x.update].seconds, out->launch);
   return true;
 }

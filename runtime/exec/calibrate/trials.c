@@ -1,15 +1,20 @@
 /* Kernels in turn, round after round: what else the machine does meanwhile meets all of them alike, and the
  * median of the rounds is what a step finds. Operands are not those of the call before, as in a step: they go
- * through a window of memory, or through more than caches hold. */
+ * through more memory than caches hold. */
 #include "runtime/exec/calibrate/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { IN_BYTES = 48 << 20, OUT_BYTES = 48 << 20, ROUNDS = 15, LEAST = 3, CYCLE = 4096 };
+enum { AREA = 48 << 20 /* bytes, at scale 1 */, BLOCK = 4 << 20, CYCLE = 4096, ROUNDS = 15, LEAST = 3 };
 #define SAMPLE 3e-3 /* seconds of a sample, at least */
-#define ENOUGH 10   /* seconds, after which a busy machine is spared more rounds than LEAST */
+#define ENOUGH 3    /* seconds, after which a busy machine is spared more rounds than LEAST */
+
+void zx_await_device(const ZxMeasure *m) {
+  ZbErr err = {0};
+  if (!m->d->finish(m->env, &err) && !*m->err->text) *m->err = err;
+}
 
 double zx_measured(const ZxMeasure *m, double mine) {
   m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &mine, 1, ZX_F64, ZX_MAX));
@@ -40,117 +45,110 @@ void zx_fit(const ZxFit *f, double *a, double *b) {
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
 /* Numbers about 1. */
-static void fill(void *p, size_t bytes, ZkElem elem) {
+static void make_block(char *block, ZkElem elem) {
   size_t cycle = CYCLE * zk_elem_bytes(elem);
   for (size_t i = 0; i < CYCLE; i++) {
     float x = (float)zb_random_normal(1, 0, i);
-    if (elem == ZK_BF16) ((uint16_t *)p)[i] = zb_f32_to_bf16(x);
-    else ((float *)p)[i] = x;
+    if (elem == ZK_BF16) ((uint16_t *)(void *)block)[i] = zb_f32_to_bf16(x);
+    else ((float *)(void *)block)[i] = x;
   }
-  for (size_t at = cycle; at < bytes; at += cycle) memcpy((char *)p + at, p, cycle);
+  for (size_t at = cycle; at < BLOCK; at += cycle) memcpy(block + at, block, cycle);
 }
 
-bool zx_trials_open(ZxTrials *t, const ZxMeasure *m, ZbErr *err) {
-  *t = (ZxTrials){.m = m, .scratch_bytes = 64}; /* more than nothing is asked for */
-  const size_t bytes[] = {IN_BYTES, IN_BYTES, OUT_BYTES, OUT_BYTES};
-  for (int i = 0; i < ZX_AREAS; i++)
-    if (!(t->area[i] = m->d->alloc(m->env, t->bytes[i] = bytes[i], err))) return zx_trials_close(t), false;
-  fill(t->area[0], IN_BYTES, ZK_F32);
-  fill(t->area[1], IN_BYTES, ZK_BF16);
-  memset(t->area[2], 0, OUT_BYTES);
-  memset(t->area[3], 0, OUT_BYTES);
+static bool fill_areas(ZxTrials *t) {
+  const ZxMeasure *m = t->m;
+  char *block = m->d->pinned(m->env, BLOCK, m->err);
+  if (!block) return false;
+  for (int i = 0; i < ZX_RESULTS; i++) {
+    make_block(block, i == ZX_BF16_AREA ? ZK_BF16 : ZK_F32);
+    double from = zb_now();
+    for (size_t at = 0; at < t->bytes; at += BLOCK) m->d->upload(m->env, t->area[i] + at, block, BLOCK);
+    zx_await_device(m);
+    t->upload = (double)t->bytes / (zb_now() - from);
+  }
+  m->d->zero(m->env, t->area[ZX_RESULTS], t->bytes);
+  zx_await_device(m);
+  m->d->unpin(m->env, block);
   return true;
+}
+
+bool zx_trials_open(ZxTrials *t, const ZxMeasure *m, int scale) {
+  *t = (ZxTrials){.m = m, .scale = scale, .bytes = (size_t)scale * AREA, .scratch_bytes = 64};
+  for (int i = 0; i < ZX_AREAS; i++)
+    if (!(t->area[i] = m->d->alloc(m->env, t->bytes, m->err))) return false;
+  return fill_areas(t);
+}
+
+static void free_scratch(ZxTrials *t) {
+  if (t->scratch) t->m->d->free(t->m->env, t->scratch, t->scratch_bytes);
+  t->scratch = NULL;
 }
 
 void zx_trials_close(ZxTrials *t) {
   for (int i = 0; i < ZX_AREAS; i++)
-    if (t->area[i]) t->m->d->free(t->m->env, t->area[i], t->bytes[i]);
-  if (t->scratch) t->m->d->free(t->m->env, t->scratch, t->scratch_bytes);
+    if (t->area[i]) t->m->d->free(t->m->env, t->area[i], t->bytes);
+  free_scratch(t);
   *t = (ZxTrials){0};
 }
 
 static size_t bytes_of(const ZkView *v) {
   size_t n = zk_elem_bytes((ZkElem)v->elem);
   for (int i = 0; i < v->rank; i++) n *= (size_t)v->size[i];
-  return zb_round_up(n, 64);
+  return zb_round_up(n, 256); /* as a plan places them */
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
-static uint32_t add(ZxTrials *t, ZxTrial x) {
-  ZB_PUSH(t->m->a, t->trial, t->n, x);
+uint32_t zx_trial_add(ZxTrials *t, const ZkCall *c) {
+  ZB_PUSH(t->m->a, t->trial, t->n, ((ZxTrial){.call = *c}));
   return t->n - 1;
 }
 
-uint32_t zx_trial_call(ZxTrials *t, const ZkCall *c, bool stays) {
-  ZkCall one = *c;
-  one.repeatable = t->m->env->repeatable;
-  size_t scratch = t->m->d->scratch(&one, zk_pool_threads(t->m->env->pool));
-  if (scratch > t->scratch_bytes) t->scratch_bytes = scratch;
-  return add(t, (ZxTrial){.call = one, .stays = stays, .before = stays});
+bool zx_trials_ready(ZxTrials *t) {
+  const ZxMeasure *m = t->m;
+  free_scratch(t);
+  for (uint32_t i = 0; i < t->n; i++) {
+    size_t scratch = m->d->scratch(&t->trial[i].call, zk_pool_threads(m->env->pool));
+    if (scratch > t->scratch_bytes) t->scratch_bytes = scratch;
+    if (m->d->prepare && !m->d->prepare(m->env, &t->trial[i].call, m->err)) return false;
+  }
+  t->scratch = m->d->alloc(m->env, t->scratch_bytes, m->err);
+  return t->scratch != NULL;
 }
 
-uint32_t zx_trial_update(ZxTrials *t, int64_t elems) { return add(t, (ZxTrial){.updates = elems}); }
-
-static void place(ZxTrials *t, ZxTrial *x) {
-  ZkCall *c = &x->call;
-  for (int i = 0; i < c->nin; i++) {
-    int area = c->in[i].elem == ZK_BF16;
-    size_t bytes = bytes_of(&c->in[i]);
-    ZB_ASSERT(bytes <= IN_BYTES);
-    if (t->at[area] + bytes > (x->window ? x->window : IN_BYTES)) t->at[area] = 0;
-    c->in[i].data = t->area[area] + t->at[area];
-    t->at[area] += bytes;
-  }
-  for (int i = 0; i < c->nout; i++) {
-    size_t bytes = bytes_of(&c->out[i]);
-    ZB_ASSERT(bytes <= OUT_BYTES);
-    if (t->at[2] + bytes > (x->window ? x->window : OUT_BYTES)) t->at[2] = 0;
-    c->out[i].data = t->area[2] + t->at[2];
-    t->at[2] += bytes;
-  }
-  c->scratch = t->scratch;
-}
-
-static void update(ZxTrials *t, int64_t n) {
-  static const double sums = 0;
-  double lost = 0;
-  ZxScalars clip = {.squares = &sums, .lost = &lost, .sums = &sums, .nsums = 1};
-  ZkAdamW a = {.lr = 1e-3F, .b1 = .9F, .b2 = .99F, .eps = 1e-8F, .step = 1, .times = 1};
-  float *w = (float *)(void *)t->area[3];
-  ZB_ASSERT(3 * n * 4 <= OUT_BYTES);
-  t->m->d->adamw(t->m->env, &a, &clip, n, (const float *)(const void *)t->area[0], w, w + n, w + 2 * n, NULL);
+static void place(ZxTrials *t, ZkView *v, int area) {
+  size_t bytes = bytes_of(v);
+  ZB_ASSERT(bytes <= t->bytes);
+  if (t->at[area] + bytes > t->bytes) t->at[area] = 0;
+  v->data = t->area[area] + t->at[area];
+  t->at[area] += bytes;
 }
 
 void zx_trial_run(ZxTrials *t, uint32_t i) {
-  ZxTrial *x = &t->trial[i];
-  if (x->updates) {
-    update(t, x->updates);
-    return;
-  }
-  if (!x->stays || !x->call.out[0].data) place(t, x);
-  t->m->d->run(t->m->env, &x->call);
+  ZkCall *c = &t->trial[i].call;
+  for (int k = 0; k < c->nin; k++) place(t, &c->in[k], c->in[k].elem == ZK_BF16 ? ZX_BF16_AREA : ZX_F32_AREA);
+  for (int k = 0; k < c->nout; k++) place(t, &c->out[k], ZX_RESULTS);
+  c->scratch = t->scratch;
+  t->m->d->run(t->m->env, c);
 }
 
-static double sample(ZxTrials *t, uint32_t i) {
-  ZxTrial *x = &t->trial[i];
-  for (int k = 0; k < x->before; k++) zx_trial_run(t, i);
+static double sample(ZxTrials *t, uint32_t i, int calls) {
+  zx_await_device(t->m);
   double from = zb_now();
-  for (int k = 0; k < x->calls; k++) zx_trial_run(t, i);
-  return (zb_now() - from) / x->calls;
+  for (int k = 0; k < calls; k++) zx_trial_run(t, i);
+  zx_await_device(t->m);
+  return (zb_now() - from) / calls;
 }
 
-bool zx_trials_ready(ZxTrials *t, ZbErr *err) {
-  t->scratch = t->m->d->alloc(t->m->env, t->scratch_bytes, err);
-  return t->scratch != NULL;
+double zx_trial_try(ZxTrials *t, uint32_t i) {
+  sample(t, i, 1); /* touches memory, and makes what libraries keep */
+  return fmax(1e-9, zx_measured(t->m, sample(t, i, 1)));
 }
 
 void zx_trials_run(ZxTrials *t) {
   ZxComm *c = t->m->c;
   double *samples = ZB_NEWN(t->m->a, double, (size_t)t->n *ROUNDS);
   for (uint32_t i = 0; i < t->n; i++) {
-    t->trial[i].calls = 1;
-    sample(t, i); /* touches memory, and makes what libraries keep */
-    double one = fmax(1e-9, zx_measured(t->m, sample(t, i)));
+    double one = zx_trial_try(t, i);
     t->trial[i].calls = one > SAMPLE ? 1 : (int)(SAMPLE / one) + 1;
   }
   double began = zb_now();
@@ -158,7 +156,7 @@ void zx_trials_run(ZxTrials *t) {
   for (; rounds < ROUNDS && (rounds < LEAST || zx_measured(t->m, zb_now() - began) < ENOUGH); rounds++)
     for (uint32_t i = 0; i < t->n; i++) {
       c->t->barrier(c);
-      samples[i * ROUNDS + (uint32_t)rounds] = sample(t, i);
+      samples[i * ROUNDS + (uint32_t)rounds] = sample(t, i, t->trial[i].calls);
     }
   for (uint32_t i = 0; i < t->n; i++)
     t->trial[i].seconds = zx_measured(t->m, zx_median(samples + (size_t)i * ROUNDS, rounds));

@@ -25,22 +25,26 @@ static const struct {
 } tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, .95}, {256, 64, .9}, {128, 64, .82}, {64, 64, .65}};
 
 /* Elements of the result that one multiprocessor makes, in units of the fastest tile's. */
-static double share_of_one(const ZlCluster *c, double m, double n, double batch) {
+static double share_of_one(double sms, double m, double n, double batch) {
   double best = INFINITY;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     double count = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n);
-    double size = ceil(count / c->sms) * tiles[i].m * tiles[i].n / tiles[i].speed;
+    double size = ceil(count / sms) * tiles[i].m * tiles[i].n / tiles[i].speed;
     if (size < best) best = size;
   }
   return best;
 }
 
+double zp_product_flops(double sms, double m, double n, double k, double batch, double *fill) {
+  *fill = sms > 0 ? 2 * share_of_one(sms, m, n, batch) * sms : 2 * batch * (m * n + n * k + m * k);
+  return sms > 0 ? *fill * k : 2 * batch * m * n * k;
+}
+
 double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,
                           double bytes) {
-  double rate = products_peak(c, elem) * c->products, work;
-  if (c->sms > 0) work = 2 * share_of_one(c, m, n, batch) * c->sms * (k + c->tile_fill);
-  else work = 2 * batch * (m * n * k + c->tile_fill * (m * n + n * k + m * k));
-  return fmax(work / rate, bytes / c->stream) + c->launch;
+  double rate = products_peak(c, elem) * c->products, fill;
+  double flops = zp_product_flops(c->sms, m, n, k, batch, &fill);
+  return fmax((flops + c->tile_fill * fill) / rate, bytes / c->stream) + c->launch;
 }
 
 /* FLOPs a second of attention forward. */

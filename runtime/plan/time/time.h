@@ -28,6 +28,9 @@ typedef enum {
  * in whole waves over the multiprocessors, with the tile that is best; without `sms` there are no tiles. */
 double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,
                           double bytes);
+/* FLOPs that the device does for such a product, in whole tiles; `*fill`: those that each unit of `tile_fill`
+ * adds. sms: 0: there are no tiles. */
+double zp_product_flops(double sms, double m, double n, double k, double batch, double *fill);
 /* flops of attention, forward or backward. */
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward);
 /* A kernel that passes over so many bytes, of which so many are found in a cache. */

@@ -7,8 +7,6 @@ tests_unit_test_calibrate_SOURCES = \
   tests/unit/exec/calibrate/clock.c \
   tests/unit/exec/calibrate/command.c \
   tests/unit/exec/calibrate/device.c \
-  tests/unit/exec/calibrate/kernels.c \
-  tests/unit/exec/calibrate/links.c \
   tests/unit/exec/calibrate/machine.h \
   tests/unit/exec/calibrate/world.c \
   tests/unit/exec/scratch.c tests/unit/exec/scratch.h
