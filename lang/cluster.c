@@ -12,6 +12,14 @@ typedef struct {
 } Field;
 #define NFIELDS(list) (uint32_t)(sizeof list / sizeof *list)
 
+/* Whether files that an older `zrun calibrate` wrote say it. */
+static bool is_gone(const char *line, const char *word) {
+#define GONE(w, l)                                                                                           \
+  if (!strcmp(word, w) && !strcmp(line, l)) return true;
+#include "lang/cluster.def"
+  return false;
+}
+
 static bool set_field(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity *q, Field *fields,
                       uint32_t n) {
   Field *f = fields;
@@ -25,7 +33,9 @@ static bool set_field(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity
       ZB_PUSH(a, all.at, all.n, ((ZlName){fields[i].word, ZL_NOWHERE}));
     }
     zl_note(g, "it has %s", zl_names_text(a, all));
-    zl_help_nearest(g, q->name.s, names, n);
+    if (is_gone(line, q->name.s))
+      zl_help(g, "times are made without it now: measure anew (zrun calibrate), or leave it out");
+    else zl_help_nearest(g, q->name.s, names, n);
     return false;
   }
   if (f->seen.file >= 0) {

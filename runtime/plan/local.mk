@@ -102,7 +102,6 @@ libplan_a_SOURCES = \
   runtime/plan/search/search.h \
   runtime/plan/search/space.c \
   runtime/plan/search/weigh.c \
-  runtime/plan/time/cache.c \
   runtime/plan/time/compare.c \
   runtime/plan/time/cost.c \
   runtime/plan/time/internal.h \

@@ -110,7 +110,7 @@ static double own_elems(const ZxEngine *e, const ZpStageBucket *h) {
 static void add_pass(ZxEngine *e, double bytes) {
   if (!e->o.times) return;
   add(e, &e->work[ZG_OP_COUNT], ZG_OP_COUNT, 0, bytes, true);
-  if (e->o.cluster) e->work[ZG_OP_COUNT].predicted += zp_update_seconds(e->o.cluster, bytes);
+  if (e->o.cluster) e->work[ZG_OP_COUNT].predicted += zp_stream_seconds(e->o.cluster, bytes);
 }
 
 void zx_profile_norm(ZxEngine *e) {

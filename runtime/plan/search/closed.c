@@ -50,11 +50,8 @@ static double over(const Step *t, int op, double bytes, unsigned dims) {
 }
 
 /* ---- buckets --------------------------------------------------------------------------------------------- */
-/* The part of a transfer by which computation beside it takes longer: of those of parameters and gradients. */
-static double slower_beside(const Step *t) {
-  double steal = zp_steal(t->x->c, place_of(t, BIT(DATA) | BIT(REPLICA) | t->x->zero).level);
-  return steal / (1 + steal);
-}
+/* The part of a transfer by which computation beside it takes longer. */
+static double lost(const ZlCluster *c) { return c->steal / (1 + c->steal); }
 
 typedef struct {
   double forward, backward; /* seconds of transfers that run beside a micro-batch's */
@@ -86,7 +83,7 @@ static BucketTime time_of(const Step *t, const BucketNeeds *k) {
   if (b.cut && c->zero < 3) b.publish = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
   double grads = mine * 4 * (b.staged ? 1 : (double)shards);
   const ZlCluster *u = t->x->c;
-  b.optimizer = zp_update_seconds(u, k->update * mine) + zp_update_seconds(u, grads + 4 * mine) - u->launch;
+  b.optimizer = zp_stream_seconds(u, k->update * mine) + zp_stream_seconds(u, grads + 4 * mine) - u->launch;
   return b;
 }
 
@@ -129,7 +126,7 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
   uint32_t P = (uint32_t)c->size[DIM_PIPE];
   double M = (double)nmicro_of(x, c), sum = 0, worst = 0, tail = 0, before = 0;
   find_strides(&t);
-  double slower = slower_beside(&t);
+  double slower = lost(t.x->c);
   for (uint32_t i = 0; i < l->nbuckets; i++) bucket[i] = time_of(&t, &l->bucket[i]);
   for (uint32_t k = 0; k < P; k++) {
     Moves m = moves_of(&t, bucket, &s->count[k * l->nsegments]);

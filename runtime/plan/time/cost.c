@@ -19,13 +19,6 @@ Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a) {
 static void begin_list(Cost *x, const ZpSegment *s, const ZpList *l) {
   x->segment = s;
   x->list = l;
-  x->cached = NULL;
-  if (!(x->c->cache > 0) || !(x->c->cached > 0)) return;
-  const ZpStage *fullest = zp_fullest(x->p);
-  x->cached = ZB_NEWN(x->a, double, l->n);
-  if (fullest && (double)fullest->ledger.total[ZP_DEVICE] <= x->c->cache) /* all there is */
-    for (uint32_t i = 0; i < l->n; i++) x->cached[i] = INFINITY;
-  else zp_cached_bytes(s, l, x->c->cache, x->cached, x->a);
 }
 
 /* How often it is played: what is between dispatch and combine if experts are chosen alike. */
@@ -34,11 +27,10 @@ static double times(const Cost *x, const ZpNode *n) {
 }
 
 static double call_seconds(const Cost *x, const ZpNode *n) {
-  double cached = x->cached ? x->cached[n - x->list->nodes] : 0, rounds = n->rounds ? times(x, n) : 1;
-  if (rounds == 1) return zp_call_seconds(x->c, n, cached);
+  double rounds = n->rounds ? times(x, n) : 1;
   ZpNode one = *n; /* whose FLOPs are those of all rounds */
   one.flops /= rounds;
-  return rounds * zp_call_seconds(x->c, &one, cached);
+  return rounds * zp_call_seconds(x->c, &one);
 }
 
 /* ---- where groups lie ---------------------------------------------------------------------------------- */
@@ -81,7 +73,7 @@ static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
 /* Of a collective whose blocks are packed or unpacked. */
 static double packing(const Cost *x, const ZpSegment *s, const ZpNode *n) {
   double bytes = 2 * (double)zp_node_bytes(s, n);
-  return n->packs && !zp_is_halo(n) ? zp_stream_seconds(x->c, bytes, bytes <= x->c->cache ? bytes : 0) : 0;
+  return n->packs && !zp_is_halo(n) ? zp_stream_seconds(x->c, bytes) : 0;
 }
 
 /* Without that. */
@@ -194,19 +186,20 @@ double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, Zp
   ZbArena *scratch = zb_arena_new();
   Cost x = zp_cost_new(p, c, false, scratch);
   Pieces all = zp_list_pieces(&x, 0, segment, phase);
-  double now = 0, link = 0, slowed = 0, *ends = ZB_NEWN(scratch, double, all.n);
+  double now = 0, link = 0, slowed = 0, share = c->steal / (1 + c->steal),
+         *ends = ZB_NEWN(scratch, double, all.n);
   for (uint32_t i = 0; i < all.n; i++) {
-    const Piece *at = &all.piece[i], *moves = at->kind == PIECE_WAITS ? &all.piece[at->waits] : at;
-    double steal = moves->level == ZP_NONE ? 0 : zp_steal(c, moves->level), waits;
+    const Piece *at = &all.piece[i];
+    double waits;
     switch (at->kind) {
     case PIECE_ALONE: now += at->seconds; break;
     case PIECE_BESIDE:
       link = ends[i] = fmax(now, link) + at->seconds;
-      slowed += at->seconds * steal / (1 + steal); /* as far as it is not waited for */
+      slowed += at->seconds * share; /* as far as it is not waited for */
       break;
     case PIECE_WAITS:
       waits = fmax(0, ends[at->waits] - now);
-      slowed -= fmin(waits, moves->seconds) * steal / (1 + steal);
+      slowed -= fmin(waits, all.piece[at->waits].seconds) * share;
       now += waits;
       break;
     }
@@ -265,26 +258,25 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   }
   case ZP_I_ZERO_GRADS: /* one pass: accumulators lie side by side */
     for (uint32_t h = 0; h < st->nheld; h++) bytes += (double)zp_grad_bytes(p, st->held[h].bucket);
-    return one_piece(x, ZP_T_OPTIMIZER, zp_update_seconds(x->c, bytes));
+    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < st->nheld; h++) {
       k = &p->buckets[st->held[h].bucket];
-      if (!k->frozen) seconds += zp_update_seconds(x->c, 4 * owned(p, k));
+      if (!k->frozen) seconds += zp_stream_seconds(x->c, 4 * owned(p, k));
     }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
   case ZP_I_MOMENTUM: /* gradient in, momentum in and out, update out */
     bytes = 16 * owned(p, &p->buckets[st->held[in->held].bucket]);
-    return one_piece(x, ZP_T_OPTIMIZER, zp_update_seconds(x->c, bytes));
+    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_ORTHOGONALIZE: {
     k = &p->buckets[st->held[in->held].bucket];
     seconds = zp_orthogonal_flops(p, k) / (x->c->flops_f32 * x->c->products);
-    return one_piece(x, ZP_T_OPTIMIZER,
-                     seconds + zp_stream_seconds(x->c, 2 * (double)zp_update_bytes(p, k), 0));
+    return one_piece(x, ZP_T_OPTIMIZER, seconds + zp_stream_seconds(x->c, 2 * (double)zp_update_bytes(p, k)));
   }
   case ZP_I_OPT_STEP:
     k = &p->buckets[st->held[in->held].bucket];
     bytes = zp_optimizer_bytes(p, k, owned(p, k));
-    return one_piece(x, ZP_T_OPTIMIZER, zp_update_seconds(x->c, bytes));
+    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   default: return one_piece(x, ZP_T_OPTIMIZER, x->c->launch); /* ZERO_SUMS */
   }
 }

@@ -5,15 +5,9 @@
 #include "runtime/plan/time/time.h"
 
 /* ---- kernel.c ---- */
-double zp_peak(const ZpPlan *p, const ZlCluster *c); /* of products, as the plan computes */
-/* Of a node that sends nothing, of whose operands so many bytes are found in a cache. */
-double zp_call_seconds(const ZlCluster *c, const ZpNode *n, double cached);
-double zp_view_bytes(const ZkView *v);
-ZpTimePart zp_call_part(int op); /* PRODUCTS, ATTENTION or MEMORY */
-
-/* ---- cache.c ---- */
-/* Per node of a list: of what it reads and writes, the bytes that a cache of so many still has. */
-void zp_cached_bytes(const ZpSegment *s, const ZpList *l, double cache, double *bytes, ZbArena *a);
+double zp_peak(const ZpPlan *p, const ZlCluster *c);         /* of products, as the plan computes */
+double zp_call_seconds(const ZlCluster *c, const ZpNode *n); /* of a node that sends nothing */
+ZpTimePart zp_call_part(int op);                             /* PRODUCTS, ATTENTION or MEMORY */
 
 /* ---- cost.c ---- */
 /* Most are over before the next begins. One that goes beside others begins when the one before it of its kind
@@ -45,8 +39,7 @@ typedef struct {
   bool spans; /* are kept */
   ZbArena *a; /* scratch */
   const ZpSegment *segment;
-  const ZpList *list; /* the one that is looked at, of this segment, */
-  double *cached;     /* and of its nodes what a cache has; NULL: nothing */
+  const ZpList *list; /* the one that is looked at, of this segment */
   ZpPlace **place;    /* per stage and set of dims; NULL: not asked yet */
 } Cost;
 

@@ -9,14 +9,7 @@ static double products_peak(const ZlCluster *c, ZkElem elem) {
   return elem == ZK_F32 && c->flops_tf32 > 0 ? c->flops_tf32 : peak(c, elem);
 }
 
-double zp_stream_seconds(const ZlCluster *c, double bytes, double cached) {
-  double near = c->cached > 0 ? fmin(cached, bytes) : 0;
-  return (near > 0 ? near / c->cached : 0) + (bytes - near) / c->stream + c->launch;
-}
-
-double zp_update_seconds(const ZlCluster *c, double bytes) {
-  return bytes / (c->update > 0 ? c->update : c->stream) + c->launch;
-}
+double zp_stream_seconds(const ZlCluster *c, double bytes) { return bytes / c->stream + c->launch; }
 
 /* Tiles that libraries have, and how fast each is per element: small ones read more for what they multiply. */
 static const struct {
@@ -48,10 +41,7 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
 }
 
 /* FLOPs a second of attention forward. */
-static double attention_rate(const ZlCluster *c, ZkElem elem) {
-  double share = elem == ZK_F32 && c->attention_f32 > 0 ? c->attention_f32 : c->attention;
-  return peak(c, elem) * share;
-}
+static double attention_rate(const ZlCluster *c, ZkElem elem) { return peak(c, elem) * c->attention; }
 
 /* Backward makes the scores again: five products where its FLOPs count four. It is three kernels. */
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward) {
@@ -65,19 +55,19 @@ static double elems(const ZkView *v) {
   for (int i = 0; i < v->rank; i++) n *= (double)v->size[i];
   return n;
 }
-double zp_view_bytes(const ZkView *v) { return elems(v) * (double)zk_elem_bytes(v->elem); }
+static double view_bytes(const ZkView *v) { return elems(v) * (double)zk_elem_bytes(v->elem); }
 
 static double bytes_of_call(const ZkCall *k) {
   int added = k->op == ZG_OP_NORMALIZE_GRAD_SUMS ? k->nout - zk_sums(k) : 0; /* the first that is added to */
-  double bytes = k->accumulate ? zp_view_bytes(&k->out[added]) : 0;
-  for (int i = 0; i < k->nin; i++) bytes += zp_view_bytes(&k->in[i]);
-  for (int i = 0; i < k->nout; i++) bytes += zp_view_bytes(&k->out[i]);
+  double bytes = k->accumulate ? view_bytes(&k->out[added]) : 0;
+  for (int i = 0; i < k->nin; i++) bytes += view_bytes(&k->in[i]);
+  for (int i = 0; i < k->nout; i++) bytes += view_bytes(&k->out[i]);
   if (k->op == ZG_OP_LOOKUP)
-    return bytes - zp_view_bytes(&k->in[0]) + zp_view_bytes(&k->out[0]); /* only the rows it takes */
+    return bytes - view_bytes(&k->in[0]) + view_bytes(&k->out[0]); /* only the rows it takes */
   if (k->op != ZG_OP_LOOKUP_GRAD) return bytes;
   double rows = 2 * elems(&k->in[0]) * (double)zk_elem_bytes(k->out[0].elem); /* read, added to, written */
-  return bytes - (k->accumulate ? 2 : 1) * zp_view_bytes(&k->out[0]) +
-         (k->accumulate ? rows : zp_view_bytes(&k->out[0]) + rows);
+  return bytes - (k->accumulate ? 2 : 1) * view_bytes(&k->out[0]) +
+         (k->accumulate ? rows : view_bytes(&k->out[0]) + rows);
 }
 
 static bool has_axis(const ZkView *v, uint16_t axis) {
@@ -126,67 +116,6 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
   return zp_product_seconds(c, k->in[0].elem, m, n, depth, batch, bytes_of_call(k));
 }
 
-/* ---- what passes over memory --------------------------------------------------------------------------- */
-/* How long a function takes, where the mean of an exponential and a tanh is 1 (which `special` is the rate of),
- * as chains of each took on a CPU with AVX-512; 0: it is as simple as a sum. */
-static double special_weight(int op) {
-  switch (op) {
-  case ZG_OP_EXP: return .85;
-  case ZG_OP_TANH: return 1.15;
-  case ZG_OP_SIGMOID: return 1.1;
-  case ZG_OP_DIV: return .5;
-  case ZG_OP_SQRT: return .75;
-  case ZG_OP_RSQRT: return 1.15;
-  case ZG_OP_LOG: return 1.7;
-  case ZG_OP_LOG1P: return 2.1;
-  case ZG_OP_ERF: return 2.6;
-  case ZG_OP_SIN:
-  case ZG_OP_COS: return 4.6;
-  case ZG_OP_POW: return 18;
-  default: return 0;
-  }
-}
-
-/* Constants, and what only says something of its operand. */
-static bool is_free(int op) {
-  return op == ZG_OP_FILL || op == ZG_OP_AXSIZE || op == ZG_OP_STOP || op == ZG_OP_BROADCAST;
-}
-
-/* What is done to each point of the largest view: of softmax and its like an exponential; else one thing. */
-static void count_ops(const ZkCall *k, double *simple, double *special) {
-  double points = 0;
-  for (int i = 0; i < k->nin + k->nout; i++)
-    points = fmax(points, elems(i < k->nin ? &k->in[i] : &k->out[i - k->nin]));
-  *simple = points, *special = 0;
-  switch (k->op) {
-  case ZG_OP_POINTWISE:
-    *simple = 0;
-    for (int i = 0; i < k->pointwise->nops; i++) {
-      int op = k->pointwise->ops[i].op;
-      double weight = special_weight(op);
-      if (weight > 0) *special += weight * points;
-      else if (!is_free(op)) *simple += points;
-    }
-    break;
-  case ZG_OP_SOFTMAX:
-  case ZG_OP_XENT_SUMS:
-  case ZG_OP_XENT_MAX_SUMS:
-  case ZG_OP_XENT_GRAD: *special = points; break;
-  case ZG_OP_XENT_SUMS_GRAD: *special = 2 * points; break; /* of the sum, and of the gradient */
-  default: break;
-  }
-}
-
-/* Arithmetic and traffic overlap in part: together they take more than the longer of them and less than both,
- * for which the norm of order 3/2 stands. */
-static double memory_seconds(const ZlCluster *c, const ZkCall *k, double cached) {
-  double simple, special, moved = zp_stream_seconds(c, bytes_of_call(k), cached) - c->launch;
-  if (!(c->simple > 0)) return moved + c->launch;
-  count_ops(k, &simple, &special);
-  double work = simple / c->simple + special / (c->special > 0 ? c->special : c->simple);
-  return pow(pow(work, 1.5) + pow(moved, 1.5), 2. / 3) + c->launch;
-}
-
 /* Products as fast as attention's, unless the operands take longer. Backward makes the states again: three
  * products where its FLOPs count two. */
 static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
@@ -211,15 +140,7 @@ ZpTimePart zp_call_part(int op) {
                                                                                     : ZP_T_MEMORY;
 }
 
-static double attention_seconds(const ZlCluster *c, const ZpNode *n) {
-  const ZkCall *k = &n->call;
-  bool grad = k->op == ZG_OP_ATTEND_GRAD;
-  double begin = c->attention_fill * (grad ? 8 : 4) * elems(&k->in[grad ? 3 : 0]); /* q */
-  /* of the rank that has most: others wait */
-  return zp_attention_seconds(c, k->in[0].elem, n->busiest + begin, grad);
-}
-
-double zp_call_seconds(const ZlCluster *c, const ZpNode *n, double cached) {
+double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   if (zg_op_info[k->op].kind == ZG_SINK) return 0; /* a scalar on its way */
   switch (zp_call_part(k->op)) {
@@ -228,7 +149,8 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n, double cached) {
     return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
   case ZP_T_ATTENTION:
     if (zg_is_linear_attend(k->op)) return recurrence_seconds(c, n);
-    return attention_seconds(c, n);
-  default: return memory_seconds(c, k, cached);
+    /* Of the rank that has most: others wait. */
+    return zp_attention_seconds(c, (ZkElem)k->in[0].elem, n->busiest, k->op == ZG_OP_ATTEND_GRAD);
+  default: return zp_stream_seconds(c, bytes_of_call(k));
   }
 }

@@ -89,7 +89,3 @@ double zp_transfer_seconds(const ZlCluster *c, double bytes, const ZpPlace *at) 
   const ZlLevel *l = &c->levels[at->level];
   return bytes > 0 ? l->start + l->latency + filling(l, bytes / l->bandwidth) : 0;
 }
-
-double zp_steal(const ZlCluster *c, uint32_t level) {
-  return level < c->nlevels && c->levels[level].steal > 0 ? c->levels[level].steal : c->steal;
-}

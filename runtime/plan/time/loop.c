@@ -3,7 +3,7 @@
  * Collectives of its lists that go beside calls do so one after the other. Between two events everything
  * goes on at a steady rate: transfers that take the same links at the same time share them (what a rank
  * sends and what it receives are two directions), and computation is slower while a collective runs beside
- * it. Where a token bucket limits a link, what a pause has saved of it passes at once. */
+ * it. */
 #include "runtime/plan/time/internal.h"
 
 #include <math.h>
@@ -29,9 +29,8 @@ typedef struct {
     uint32_t piece[ZP_MOST_BESIDE], n; /* of `now`, begun and not complete; the first moves */
     double begin, left, rate, ends;
   } beside;
-  uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS],
-      heavy[ZP_MOST_LEVELS];   /* under way; collectives are all three */
-  double full[ZP_MOST_LEVELS]; /* when its links will have their whole burst again, if nothing more moves */
+  uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS]; /* under way; collectives are both, and */
+  uint32_t heavy;                                              /* of any level */
 } Stage;
 
 /* An instruction of several stages: how many have come to it, and which. */
@@ -54,7 +53,6 @@ typedef struct {
   double *ends; /* per stage: when its piece will, at the rate that it has; INFINITY: it computes nothing */
   bool *turned; /* per stage: its rate may have */
   bool links;   /* links were taken or given back: what moves may have another rate */
-  bool shares;  /* computation slows collectives of some level */
   uint32_t nstages;
   uint32_t *base; /* instructions have numbers over all stages: that of a stage's first */
   uint32_t *next, *stage_of;
@@ -115,71 +113,34 @@ static void take_links(Loop *l, const Moving *m, int by) {
     Stage *s = &l->stage[l->stage_of[id]];
     bool coll = in->queue == ZP_Q_COLL;
     take(s, m->x.level, sends(in), receives(in), by);
-    s->heavy[m->x.level] += (uint32_t)(coll ? by : 0);
+    s->heavy += (uint32_t)(coll ? by : 0);
   }
-}
-
-/* Seconds by which what begins now is sooner, by the burst that the links of the stage have saved: a token
- * bucket, as tc-tbf(8) has it, here by the time at which it will be full again. */
-static double burst(const Loop *l, Stage *s, uint32_t level, double seconds) {
-  const ZlLevel *v = &l->x->c->levels[level];
-  if (!(v->burst > 0)) return 0;
-  double moves = fmax(0, seconds - v->start - v->latency), full = fmax(l->now, s->full[level]);
-  s->full[level] = full + moves;
-  return fmin(moves, fmax(0, v->burst / v->bandwidth - (full - l->now)));
-}
-
-/* The same of an exchange: of those who send, the one that has saved least. */
-static double burst_of(const Loop *l, const Moving *m) {
-  double least = INFINITY;
-  for (uint32_t id = m->member; id != ZP_NONE && m->x.seconds > 0; id = l->next[id]) {
-    const ZpInstr *in = instr_of(l, id);
-    if (sends(in)) least = fmin(least, burst(l, &l->stage[l->stage_of[id]], m->x.level, m->x.seconds));
-  }
-  return least < INFINITY ? least : 0;
 }
 
 /* For a collective that goes beside calls. */
 static bool waits(const Stage *s) { return s->running && s->now.piece[s->piece].kind == PIECE_WAITS; }
 
-/* Calls, beside which the engine looks after exchanges now and then only. */
-static bool computes(const Stage *s) {
-  return s->running && !waits(s) && s->now.piece[s->piece].level == ZP_NONE;
-}
-
 static double rate_of(const Loop *l, const Moving *m) {
   uint32_t most = 1;
-  double beside = 1;
   for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) {
     const ZpInstr *in = instr_of(l, id);
     const Stage *s = &l->stage[l->stage_of[id]];
-    bool coll = in->queue == ZP_Q_COLL;
-    if (coll && !m->x.heavy) return 1;
-    if (coll && computes(s) && l->x->c->levels[m->x.level].beside > 0)
-      beside = l->x->c->levels[m->x.level].beside;
+    if (in->queue == ZP_Q_COLL && !m->x.heavy) return 1;
     if (sends(in) && s->sending[m->x.level] > most) most = s->sending[m->x.level];
     if (receives(in) && s->receiving[m->x.level] > most) most = s->receiving[m->x.level];
   }
-  return beside / (double)most;
+  return 1 / (double)most;
 }
 
-static double beside_rate(const Loop *l, const Stage *s) {
-  uint32_t level = s->now.piece[s->beside.piece[0]].level;
-  uint32_t shared = s->sending[level] > s->receiving[level] ? s->sending[level] : s->receiving[level];
-  double beside = computes(s) && l->x->c->levels[level].beside > 0 ? l->x->c->levels[level].beside : 1;
-  return beside / (double)shared;
+/* Of what goes on on these links at the same time each has its share. */
+static double share_of(const Stage *s, uint32_t level) {
+  return 1. / (s->sending[level] > s->receiving[level] ? s->sending[level] : s->receiving[level]);
 }
 
 static double compute_rate(const Loop *l, const Stage *s) {
   uint32_t level = s->now.piece[s->piece].level;
-  if (level == ZP_NONE) {
-    double steal = 0;
-    for (uint32_t i = 0; i < ZP_MOST_LEVELS; i++)
-      if (s->heavy[i]) steal = fmax(steal, zp_steal(l->x->c, i));
-    return 1 / (1 + steal);
-  }
-  uint32_t shared = s->sending[level] > s->receiving[level] ? s->sending[level] : s->receiving[level];
-  return 1 / (double)shared;
+  if (level != ZP_NONE) return share_of(s, level);
+  return 1 / (1 + (s->heavy ? l->x->c->steal : 0));
 }
 
 /* ---- starts and ends ----------------------------------------------------------------------------------- */
@@ -229,10 +190,9 @@ static Pieces pieces_of(Loop *l, uint32_t stage, const ZpInstr *in) {
 
 static void begin_piece(Loop *l, Stage *s) {
   const Piece *p = &s->now.piece[s->piece];
-  s->left = p->seconds - (p->level == ZP_NONE ? 0 : burst(l, s, p->level, p->seconds));
+  s->left = p->seconds;
   s->piece_begin = s->since = l->now;
   l->turned[s - l->stage] = true;
-  l->links |= l->shares;
   if (p->level == ZP_NONE) return;
   take(s, p->level, true, true, 1);
   l->links = true;
@@ -240,7 +200,6 @@ static void begin_piece(Loop *l, Stage *s) {
 
 static void end_piece(Loop *l, Stage *s) {
   const Piece *p = &s->now.piece[s->piece];
-  l->links |= l->shares;
   if (p->level == ZP_NONE) return;
   take(s, p->level, true, true, -1);
   l->links = true;
@@ -251,13 +210,13 @@ static void end_piece(Loop *l, Stage *s) {
 static void take_beside(Loop *l, Stage *s, int by) {
   uint32_t level = s->now.piece[s->beside.piece[0]].level;
   take(s, level, true, true, by);
-  s->heavy[level] += (uint32_t)by;
+  s->heavy += (uint32_t)by;
   l->links = l->turned[s - l->stage] = true;
 }
 
 static void begin_beside(Loop *l, Stage *s) {
   const Piece *p = &s->now.piece[s->beside.piece[0]];
-  s->beside.left = p->seconds - burst(l, s, p->level, p->seconds);
+  s->beside.left = p->seconds;
   s->beside.begin = s->since = l->now;
   take_beside(l, s, 1);
 }
@@ -309,7 +268,7 @@ static void begin_compute(Loop *l, uint32_t stage, uint32_t i) {
 static void move(Loop *l, uint32_t id) {
   uint32_t stage = l->stage_of[id];
   Moving m = {.x = zp_exchange(l->x, stage, instr_of(l, id)), .member = id};
-  m.left = m.x.seconds - burst_of(l, &m);
+  m.left = m.x.seconds;
   m.since = l->now;
   l->links = true;
   take_links(l, &m, 1);
@@ -438,7 +397,7 @@ static void set_rates(Loop *l) {
     l->turned[i] = false;
     l->ends[i] = INFINITY;
     if (s->beside.n) {
-      s->beside.rate = beside_rate(l, s);
+      s->beside.rate = share_of(s, s->now.piece[s->beside.piece[0]].level);
       s->beside.ends = l->now + s->beside.left / s->beside.rate;
     }
     if (!s->running || waits(s)) continue;
@@ -485,7 +444,6 @@ static void fill_stage(Loop *l, uint32_t i, ZpStageTime *out) {
 void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t) {
   const ZpPlan *p = x->p;
   Loop l = {.x = x, .a = a, .nstages = p->nstages};
-  for (uint32_t i = 0; i < x->c->nlevels; i++) l.shares |= x->c->levels[i].beside > 0;
   uint32_t n = 0;
   l.base = ZB_NEWN(x->a, uint32_t, p->nstages);
   for (uint32_t s = 0; s < p->nstages; s++) l.base[s] = n, n += p->stages[s].prog.ninstrs;

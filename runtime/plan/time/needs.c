@@ -54,14 +54,6 @@ static void need_levels(Needs *x, int64_t nranks) {
   if (!x->c->nlevels && nranks > 1) need(x, 0, "devices", "level", "how they are connected");
 }
 
-/* Whether the levels of so many ranks all say it themselves. */
-static bool levels_steal(const ZlCluster *c, int64_t nranks) {
-  int64_t size = 1;
-  for (uint32_t i = 0; i < c->nlevels && size < nranks; size *= c->levels[i++].size)
-    if (c->levels[i].size > 1 && !(c->levels[i].steal > 0)) return false;
-  return true;
-}
-
 static void report(Needs *x, ZlDiags *d) {
   ZlDiag *g =
       zl_report(d, ZL_Z0813, x->c->span, "cluster `%s` does not say what times are made from", x->c->name);
@@ -83,7 +75,7 @@ bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, Zl
   if (s.attention_grad) need_device(&x, &c->attention_grad);
   need_device(&x, &c->stream);
   need_device(&x, &c->launch);
-  if (nranks > 1 && !levels_steal(c, nranks)) need_device(&x, &c->steal);
+  if (nranks > 1) need_device(&x, &c->steal);
   need_levels(&x, nranks);
   if (x.n) report(&x, d);
   zb_text_free(&x.missing);

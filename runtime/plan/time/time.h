@@ -3,7 +3,6 @@
  * never to models.
  *
  * kernel.c   a call: products in tiles and waves, attention, bytes for the rest
- * cache.c    what of these bytes a cache still has from the calls before
  * link.c     a collective, a transfer: from its kind, its bytes and where its group lies
  * cost.c     an instruction: its calls and collectives in order; what of the cluster is needed and not there
  * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
@@ -33,12 +32,8 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
 double zp_product_flops(double sms, double m, double n, double k, double batch, double *fill);
 /* flops of attention, forward or backward. */
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward);
-/* A kernel that passes over so many bytes, of which so many are found in a cache. */
-double zp_stream_seconds(const ZlCluster *c, double bytes, double cached);
-/* An optimizer's, or a norm of gradients. */
-double zp_update_seconds(const ZlCluster *c, double bytes);
-/* How much longer computation takes beside a collective of the level, as a share. */
-double zp_steal(const ZlCluster *c, uint32_t level);
+/* A kernel that passes over so many bytes: an optimizer's, too. */
+double zp_stream_seconds(const ZlCluster *c, double bytes);
 
 /* ---- link.c: seconds of one exchange ------------------------------------------------------------------- */
 #define ZP_MOST_LEVELS 8

@@ -87,7 +87,7 @@ static double seconds_of(const ZkCall *c) {
   check_place(c->scratch, 1);
   if (bytes < EAGER) return machine.is.launch;
   if (c->op == ZG_OP_ATTEND || c->op == ZG_OP_ATTEND_GRAD) node.busiest = attention_flops(c);
-  return zp_call_seconds(&is, &node, 0);
+  return zp_call_seconds(&is, &node);
 }
 
 static size_t scratch(const ZkCall *c, int threads) {

@@ -9,7 +9,7 @@ static const char cluster[] =
     "cluster box { device memory %d MB, f32 100 GFLOPS, bf16 300 GFLOPS, products 0.8, attention 0.4\n"
     "  device attention_grad 0.7, stream 10 GB/s, launch 2 us, steal 0.5\n"
     "  level node 4, link 4 GB/s, latency 5 us, start 10 us, ramp 1 us\n"
-    "  level pod 16, link 1 GB/s, latency 9 us, start 12 us, ramp 3 us, steal 0.2 }\n";
+    "  level pod 16, link 1 GB/s, latency 9 us, start 12 us, ramp 3 us }\n";
 
 /* Of a recipe, or with everything open (recipe NULL): sizes by `bind`. */
 typedef struct {
