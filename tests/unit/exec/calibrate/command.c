@@ -130,6 +130,16 @@ Test(command, slower) {
   expect_level(&c->levels[0], &machine.level[0]);
 }
 
+/* A launch that seems to take longer than what is launched, as on a busy machine: still a cluster. */
+Test(command, launches) {
+  for (double tiny = 1e-5; tiny < 1; tiny *= 100) {
+    begin_two();
+    machine.tiny = tiny;
+    expect_end(CALIBRATE("-o", "here.zug", "--device", "cpu"), ZX_EXIT_DONE, "");
+    read_cluster();
+  }
+}
+
 /* Calls and collectives are queued, and the host cannot touch what they work on. */
 Test(command, queued) {
   begin(false, 0, 2, (int[]){0, 0});

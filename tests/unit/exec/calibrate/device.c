@@ -85,7 +85,7 @@ static double seconds_of(const ZkCall *c) {
     bytes += bytes_of(v);
   }
   check_place(c->scratch, 1);
-  if (bytes < EAGER) return machine.is.launch;
+  if (bytes < EAGER) return machine.tiny > 0 ? machine.tiny : machine.is.launch;
   if (c->op == ZG_OP_ATTEND || c->op == ZG_OP_ATTEND_GRAD) node.busiest = attention_flops(c);
   return zp_call_seconds(&is, &node);
 }

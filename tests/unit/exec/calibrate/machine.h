@@ -20,6 +20,7 @@ typedef struct {
   int rank, size, node[MOST_RANKS];
   double slower;                /* how much longer all takes on the slowest other rank, where here it is 1 */
   bool noisy;                   /* now and then all takes four times as long */
+  double tiny;                  /* seconds of the smallest call, if not those of a launch */
   int alloc_fails, others_fail; /* the how manieth allocation; agreement */
   int finish_fails;             /* the how manieth wait for the device */
   /* ---- what was asked of it ---- */
