@@ -17,7 +17,7 @@ typedef struct {
   Line in[2], out; /* softmax, normalize: x; gradients: g, y */
   const void *r_in;
   void *r;
-  ZkcNest rest; /* [row]; views: in[0], out, in[1] or r */
+  ZkcNest rest;       /* [row]; views: in[0], out, in[1] or r */
   long long n, valid; /* valid: without what is added to the axis */
   bool wide, std;
   float eps;

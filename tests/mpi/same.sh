@@ -82,6 +82,7 @@ option '--trace t.json where rank 0 has none' '--trace t.json'
 apart '^zrun: error: rank 1 was given other options: --trace-steps 1 to 2 where rank 0 has 2 to 2$' \
   "$one --trace t.json --trace-steps 2" "$one --trace t.json --trace-steps 1-2"
 tried="$tried --trace-steps "
+option '--compare-every 7 where rank 0 has 100' '--compare-every 7'
 option '--hang-after 60 s where rank 0 has 600 s' '--hang-after 60s'
 option '--ckpt c where rank 0 has none' '--ckpt c'
 option '--ckpt-every 5 steps, 0 s where rank 0 has 0 steps, 1800 s' '--ckpt-every 5'
