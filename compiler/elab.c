@@ -108,8 +108,8 @@ static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
   return false;
 }
 
-/* The call that would need a label for the paths in the current frame to differ: the innermost one without.
- * */
+/* The call that would need a label for the paths in the current frame to differ: the innermost one
+ * without. */
 static ZlSpan unlabelled_call(const Elab *e, const char **block) {
   const Frame *f = e->frame;
   while (f->labelled) f = f->caller;

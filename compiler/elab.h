@@ -195,8 +195,8 @@ void static_not(Num *v);
 bool static_assumed(Num *v);
 /* Can a tensor hold the number? Else a report. */
 bool static_fits(Elab *e, ZlSpan span, Num v);
-/* Statics, with what a config.json and the command line make of them, then axes; and both against the config.
- * */
+/* Statics, with what a config.json and the command line make of them, then axes; and both against the
+ * config. */
 void static_bind_model(Elab *e, const ZlModel *m);
 /* Is a condition true? Without a value it is not, which was reported. */
 bool static_true(Elab *e, const ZlExpr *x);

@@ -175,9 +175,9 @@ static uint32_t seed(Pass *p, const ZgNode *sink) {
   return *s;
 }
 
-/* A value whose uses are all differentiated: if it came from outside, its cotangent can go there. As early as
- * that, rather than when its own node is reached, because parameters may be listed at the top of a segment.
- * */
+/* A value whose uses are all differentiated: if it came from outside, its cotangent can go there. As
+ * early as that, rather than when its own node is reached, because parameters may be listed at the
+ * top of a segment. */
 static void finish_gradient(Pass *p, uint32_t v) {
   ZcGrad *b = &p->b;
   ZgNode n = b->s->nodes[b->s->values[v].node];

@@ -1,10 +1,10 @@
 /* Makes a graph smaller without changing what it computes: folds constants, removes operations that do
  * nothing, shares equal nodes, drops nodes and carried positions that reach no sink.
  *
- * Needs and keeps a graph that verifies; every node keeps its region and place (a shared node those of the
- * first). Only exact rewrites: x*1, x+0 and the like, never a reassociation, so that a loss curve does not
- * depend on what was recognised here. No rewrite takes an axis away from a node that can be split along it.
- * */
+ * Needs and keeps a graph that verifies; every node keeps its region and place (a shared node those
+ * of the first). Only exact rewrites: x*1, x+0 and the like, never a reassociation, so that a loss
+ * curve does not depend on what was recognised here. No rewrite takes an axis away from a node that
+ * can be split along it. */
 #include "compiler/compiler.h"
 
 #include <math.h>
@@ -147,8 +147,8 @@ static uint32_t hash_of(const Key *k) {
   return (uint32_t)h;
 }
 
-/* The place in the table of a node equal to `n` with a first result of type `t`, or the empty place for it.
- * */
+/* The place in the table of a node equal to `n` with a first result of type `t`, or the empty place for
+ * it. */
 static uint32_t *find_equal(Fold *f, const ZgNode *n, const ZgType *t) {
   Key k = key_of(n);
   for (uint32_t i = hash_of(&k);; i++) {

@@ -87,8 +87,8 @@ typedef struct {
   ZkPool *pool;
   uint64_t seed;
   uint64_t step; /* for `random` */
-  const ZkStepState
-      *step_state; /* in a device's memory: `step` and optimizers' rates are read there; NULL: not */
+  /* In a device's memory: `step` and optimizers' rates are read there. NULL: not. */
+  const ZkStepState *step_state;
   bool tf32;       /* operands of products in f32 may be rounded to 11 bits, where a device is faster so */
   bool repeatable; /* only what gives the same bits in every run, of what is chosen by time */
   ZkDebug debug;

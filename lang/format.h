@@ -30,8 +30,8 @@ typedef struct {
   /* Of the first of a line. It begins `indent` columns right of `anchor`, a piece before it. */
   uint32_t anchor; /* ZL_NO_PIECE: right of the margin */
   uint32_t indent;
-  uint32_t
-      hangs; /* from which piece it hangs: those of one are rows beside each other. ZL_NO_PIECE: from none */
+  /* The piece it hangs from: those of one are rows beside each other. ZL_NO_PIECE: from none. */
+  uint32_t hangs;
 } ZlPiece;
 enum { ZL_COMMENT = -1 };
 

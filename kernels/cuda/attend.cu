@@ -76,8 +76,8 @@ ZK_DEVICE void scores(const float *a, const float *b, float (&s)[T / SIDE][T / S
   }
 }
 
-/* Thread x has D / 16 columns of results of D: groups of W neighbours, so that they load and store together.
- * */
+/* Thread x has D / 16 columns of results of D: groups of W neighbours, so that they load and store
+ * together. */
 template <int D> struct Columns {
   enum { N = D / SIDE, W = N < 4 ? N : 4 };
   ZK_DEVICE int at(int n) { return n / W * (SIDE * W) + (int)(threadIdx.x % SIDE) * W + n % W; }
@@ -150,8 +150,8 @@ template <class F> ZK_DEVICE float across(float x, F f) {
 }
 
 /* ---- forward ------------------------------------------------------------------------------------------- */
-/* Scores in powers of two to weights about the new peak; what was summed about the old one is to be scaled.
- * */
+/* Scores in powers of two to weights about the new peak; what was summed about the old one is to be
+ * scaled. */
 template <int T, bool MORE> struct Softmax {
   float peak[T / SIDE], sum[T / SIDE], scale[T / SIDE];
   /* A sink is a key whose value is 0. Without one a query may see nothing, and has a finite peak all the
@@ -563,8 +563,8 @@ static void launch(ZkCuda *cu, const ZkCall *call, K kernel, unsigned grid, size
   ZK_LAUNCH(cu, call, kernel, grid, THREADS, bytes, args...);
 }
 
-/* F: T of the forward pass, B: of the gradient; for what 96 KB of shared memory hold, which every device has.
- * */
+/* F: T of the forward pass, B: of the gradient; for what 96 KB of shared memory hold, which every device
+ * has. */
 template <int D, int F, int B, bool MORE>
 static void run_tiles(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, Attend a) {
   int64_t kv = from->heads.count, heads = kv * from->groups.count;

@@ -1,5 +1,5 @@
-/* What the files of `attend` and `attend_grad` share. attend.c looks at a call and decides who computes it.
- * */
+/* What the files of `attend` and `attend_grad` share. attend.c looks at a call and decides who computes
+ * it. */
 #ifndef ZUG_KERNELS_CUDA_ATTEND_H
 #define ZUG_KERNELS_CUDA_ATTEND_H
 

@@ -435,8 +435,8 @@ static void cut_for(Heads *h, int arch) {
   if (h->twice) cut(h, planned);
 }
 
-/* Makes the plan of one configuration. False if cuDNN cannot, or if its workspace is not what it should be.
- * */
+/* Makes the plan of one configuration. False if cuDNN cannot, or if its workspace is not what it should
+ * be. */
 static bool plan_one(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t device,
                      cudnnBackendDescriptor_t config) {
   Graph *g = &p->graph;

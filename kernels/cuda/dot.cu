@@ -56,8 +56,8 @@ template <int R> ZK_DEVICE Walk walk(bool along_k) {
   return {t / (SIDE * R), THREADS / (SIDE * R), t % (SIDE * R), 0};
 }
 
-/* The steps that exist of `count` rows (columns), the others zero. Offsets of rows: off[], of steps: koff[].
- * */
+/* The steps that exist of `count` rows (columns), the others zero. Offsets of rows: off[], of steps:
+ * koff[]. */
 template <int R>
 ZK_DEVICE void load_tile(const void *p, int elem, const Walk &w, const long long *off, unsigned count,
                          const long long *koff, unsigned steps, float (&x)[R]) {

@@ -90,8 +90,8 @@ void launch(const char *name, dim3 grid, dim3 block, size_t shared, CUstream_st 
 }
 
 void barrier(Place at);
-/* The lanes of `mask` meet here; then `combine` sees what each of them brought (NULL for the others), once.
- * */
+/* The lanes of `mask` meet here; then `combine` sees what each of them brought (NULL for the others),
+ * once. */
 typedef void Combine(void *const lane[32]);
 void meet(unsigned mask, void *mine, Combine *combine, Place at);
 unsigned lane(); /* of the running thread */

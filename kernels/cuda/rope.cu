@@ -31,8 +31,8 @@ ZK_DEVICE void sine_cosine(double x, double *s, double *c) {
 #endif
 }
 
-/* E: the type of x and y, whose eights of pairs are read 16 bytes at a time; ANY: of any types, pair by pair.
- * */
+/* E: the type of x and y, whose eights of pairs are read 16 bytes at a time; ANY: of any
+ * types, pair by pair. */
 enum { ANY = -1 };
 
 template <int E> static __global__ void __launch_bounds__(THREADS) rope(const __grid_constant__ Rope p) {

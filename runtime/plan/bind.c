@@ -83,8 +83,8 @@ static void bind_sizes(ZpBuild *b) {
   }
 }
 
-/* How to give the axes of node n as many elements: by `bind` of one of them, a data axis but not the batch.
- * */
+/* How to give the axes of node n as many elements: by `bind` of one of them, a data axis but not the
+ * batch. */
 static void help_size(ZpBuild *b, ZlDiag *e, const ZgNode *n) {
   const ZpPlan *p = b->p;
   int k = n->ax[0] == p->batch;

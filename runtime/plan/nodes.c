@@ -141,8 +141,8 @@ static ZpDims from_dim(const ZpMesh *m, int d) {
   return dims;
 }
 
-/* Why the blocks of the dims from `d` on are not all on one node, if they might be, or if nothing at all is.
- * */
+/* Why the blocks of the dims from `d` on are not all on one node, if they might be, or if
+ * nothing at all is. */
 static void explain(const ZpMesh *m, ZbArena *a, const Nodes *o, const int *order, int d, ZbText *out) {
   int block = block_of(m, d), n = spanning(m, o, order, d), most = 0;
   for (int k = 0; k < o->nnodes; k++) most = count_of(o, k) > most ? count_of(o, k) : most;

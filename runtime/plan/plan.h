@@ -20,8 +20,7 @@
  * keep.c       what is kept for backward, since memory allows
  * mesh.c       ranks and their coordinates
  * words.c      what messages and tables call things; instr.def, ledger.def
- * nodes.c      which ranks go to which node
- * / */
+ * nodes.c      which ranks go to which node */
 #ifndef ZUG_PLAN_H
 #define ZUG_PLAN_H
 
@@ -350,8 +349,8 @@ typedef enum {
   ZP_MEMORIES
 } ZpMemory;
 
-/* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them apart.
- * */
+/* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them
+ * apart. */
 typedef enum {
   ZP_B_SLOT, /* activation slot: inputs, then saved blocks of all instances */
   ZP_B_RECV_ACT,
@@ -614,8 +613,8 @@ uint64_t zp_scalars_bytes(const ZpPlan *p);
 static inline uint32_t zp_seed_index(bool aux, uint32_t loss) { return aux ? 1 : loss ? 1 + loss : 0; }
 
 typedef struct {
-  /* Bytes of scratch a kernel call needs; zk_cpu_scratch with the run's threads, or that of another device.
-   * */
+  /* Returns the bytes of scratch that a kernel call needs: zk_cpu_scratch with the run's threads, or that of
+   * another device. */
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
   const ZlCluster *cluster; /* or NULL */

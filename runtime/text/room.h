@@ -313,8 +313,8 @@ void zt_grow_from(ZtCoder *c, size_t n);
 /* Whether it may grow by n bytes; false with a message. zt_grow also counts them. */
 bool zt_may_grow(ZtCoder *c, size_t n);
 bool zt_grow(ZtCoder *c, size_t n);
-/* normalize.c: all normalizers over s[0..n); *out is s itself, or scratch of the coder until the next call.
- * */
+/* normalize.c: all normalizers over s[0..n); *out is s itself, or scratch of the coder until the next
+ * call. */
 bool zt_normalize(ZtCoder *c, const char *s, size_t n, const char **out, size_t *out_n);
 /* precompiled.c */
 bool zt_precompiled_init(ZtTokenizer *t, ZtNorm *norm, const char *base64, ZbErr *err);

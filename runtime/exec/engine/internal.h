@@ -134,8 +134,8 @@ struct ZxEngine {
   uint32_t call_event;        /* the call just made, where the host waits for it */
   uint32_t rows_event;        /* three of them: the latest uploads of tables of rows (rows.c) */
   uint32_t ring_event;        /* two of them: before a transfer of a ring and behind it (ring.c) */
-  uint32_t
-      node_event; /* before a collective of a node; behind it, one for each that may be under way, and one */
+  /* Before a collective of a node; behind it, one for each that may be under way, and one. */
+  uint32_t node_event;
   uint32_t staged_event; /* the first of a staged communicator */
   struct {
     uint64_t total;

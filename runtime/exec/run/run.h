@@ -92,8 +92,8 @@ void zx_run_say(ZbText *t); /* prints it, if there is any, and frees it */
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------ */
 bool zx_run_same_options(ZxRun *r);
-bool zx_run_read(
-    ZxRun *r); /* graph, recipe, data, the checkpoint to go on from: headers, and what they hold */
+/* Reads graph, recipe, data and the checkpoint to resume from: headers, and what they hold. */
+bool zx_run_read(ZxRun *r);
 bool zx_run_plan(ZxRun *r); /* and that of evaluations */
 bool zx_run_fits(ZxRun *r); /* as many ranks as the recipe wants */
 /* The mesh's fast dims go inside nodes, whatever order the launcher dealt the ranks out in. */

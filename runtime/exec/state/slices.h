@@ -44,8 +44,8 @@ struct ZxWalk {
   const char *path;
   uint64_t stream; /* of random numbers */
   uint32_t iter;
-  float
-      *base; /* f32 values; element `first` of the slice is base[0], and `last` is the first one not there */
+  /* Values in f32: element `first` of the slice is base[0], and `last` is the first one that is not there. */
+  float *base;
   uint64_t first, last;
   float *values; /* room on the host for one shard; NULL: the device is the host */
 };

@@ -7,8 +7,9 @@
  *
  * check.c     form, ownership, completeness, reductions
  * queues.c    pairs, deadlock
- * operands.c  what each instruction must read and write contents.c  happens-before, contents cotangents.c
- * which carried values have one
+ * operands.c  what each instruction must read and write
+ * contents.c  happens-before, contents
+ * cotangents.c  which carried values have one
  * arena.c     sizes and places of buffers
  * beside.c    two plans in one arena
  * segment.c   local programs: what each call reads and writes
@@ -27,8 +28,8 @@ typedef struct {
   const ZpPlan *p;
   ZbErr *err;
   ZbArena *a; /* scratch */
-  uint32_t
-      *base;     /* per stage: number of its first instruction among all; base[nstages]: how many there are */
+  /* Per stage: number of its first instruction among all; base[nstages]: how many there are. */
+  uint32_t *base;
   uint32_t *pos; /* per instruction: position in its queue */
   /* Per stage, per held bucket: the last instance that uses it; its backward comes first. */
   uint32_t **last_user;

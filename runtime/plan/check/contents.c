@@ -152,8 +152,8 @@ static bool writes(Mem *m, uint32_t i, uint32_t buf, uint64_t tag) {
   return true;
 }
 
-/* Writing into one buffer destroys what others hold in the same bytes; not even the writer may be using them.
- * */
+/* Writing into one buffer destroys what others hold in the same bytes; not even the writer
+ * may be using them. */
 static bool destroys(Mem *m, uint32_t i, uint32_t buf, uint32_t by) {
   const Cell *x = &m->cells[buf];
   bool uses = x->writer == i;

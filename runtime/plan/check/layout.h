@@ -36,8 +36,8 @@ const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v);
 uint64_t zp_kernel_scratch(const Local *l, const ZkCall *call);
 /* NULL, or what is wrong with the axes that a call names: whoever trusts them asks this first. */
 const char *zp_axes_wrong(const Local *l, const ZpNode *n);
-/* NULL, or what is wrong with the operands' shapes: of a sum that is taken out, a collective, another call.
- * */
+/* NULL, or what is wrong with the operands' shapes: of a sum that is taken out, a collective, another
+ * call. */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n);
 const char *zp_collective_wrong(const Local *l, const ZpNode *n);
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n);

@@ -3,10 +3,9 @@
  * A value has the bytes of its sizes and its type, lies inside the block in which it is said to lie, and the
  * view that a call has of it is that. What a call reads has been made and nothing has been written over it
  * since; what it writes is nothing that it still reads, unless element by element, and belongs to its list:
- * forward
- * saves, backward adds to gradients, the count has its temporaries alone. What is carried is made, all of it,
- * where the instance on the other side looks for it. What collectives read and make that go beside calls, and
- * their scratch, is nobody else's until they are complete.
+ * forward saves, backward adds to gradients, the count has its temporaries alone. What is carried is made,
+ * all of it, where the instance on the other side looks for it. What collectives read and make that go beside
+ * calls, and their scratch, is nobody else's until they are complete.
  *
  * Shares nothing with memory.c and its like: all is derived again from the node lists, the mesh and the
  * graph. */

@@ -187,8 +187,8 @@ typedef struct {
   bool backward;
   uint32_t *region; /* of each value: that of the node that makes it */
   uint32_t *last;   /* of each value: the unit, by its first node, that uses it last */
-  uint32_t
-      *busy; /* of each value: the node before which collectives that have it are complete; 0: none has */
+  /* Of each value: the node before which collectives that have it are complete; 0: none has. */
+  uint32_t *busy;
   struct {
     uint32_t node, join;
   } open[ZP_MOST_BESIDE]; /* collectives that go on behind their unit */

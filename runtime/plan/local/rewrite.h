@@ -9,8 +9,8 @@
  *   ...
  *   zp_compact(r);
  *
- * Only gradients are placed while passes go over a list; `needed_later` tells which other values must exist.
- * */
+ * Only gradients are placed while passes go over a list; `needed_later` tells which other values must
+ * exist. */
 #ifndef ZUG_PLAN_REWRITE_H
 #define ZUG_PLAN_REWRITE_H
 

@@ -8,8 +8,8 @@
  *
  * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X = ffn,
  * so x must be R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn, summed: y is P. x + y: X =
- * seq, so y becomes S(seq):
- * reduce_scatter. That is Megatron's sequence parallelism, found rather than written.
+ * seq, so y becomes S(seq): reduce_scatter. That is Megatron's sequence parallelism, found rather than
+ * written.
  *
  * attend and its gradients, which compare all queries with all keys, choose in a way of their own: attend.c. A
  * shift along an axis that is split takes its neighbours' borders: halo.c.
@@ -80,10 +80,9 @@ static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
  * which are linear in what they get. One reduction later instead of one or two now.
  *
  * A sum that stays partial along one dim does so along others too, where only one of its operands is partial:
- * the other is
- * padded, and there is one reduction over all these dims instead of one over some now and one over the rest
- * later. Where a sum is complete along every other dim nothing is gained, and the partial operand is reduced,
- * which others may need too. */
+ * the other is padded, and there is one reduction over all these dims instead of one over some now and one
+ * over the rest later. Where a sum is complete along every other dim nothing is gained, and the partial
+ * operand is reduced, which others may need too. */
 static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, uint8_t *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
   for (int d = 0; d < h->p->mesh.ndims; d++)

@@ -165,9 +165,9 @@ static bool reads_inputs(const ZpSegment *s) {
   return false;
 }
 
-/* What a stage needs beside its buckets: its activation slot (inputs, then instance by instance the saved
- * values and after them the carried tuple, if backward reads it), scratch, and boundaries between instances.
- * */
+/* What a stage needs beside its buckets: its activation slot (inputs, then instance by
+ * instance the saved values and after them the carried tuple, if backward reads it), scratch,
+ * and boundaries between instances. */
 static void measure(const ZpPlan *p, ZpStage *st) {
   bool inputs = false;
   for (uint32_t i = 0; i < st->ninsts; i++) inputs |= reads_inputs(&p->segments[st->insts[i].segment]);

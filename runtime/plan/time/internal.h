@@ -29,8 +29,7 @@ typedef struct {
 typedef struct {
   double seconds;
   uint32_t level;
-  bool
-      heavy; /* it takes multiprocessors from computation, and its share of the links; not if it only starts */
+  bool heavy; /* takes multiprocessors from computation, and its share of the links; not if it only starts */
 } Exchange;
 
 typedef struct {
