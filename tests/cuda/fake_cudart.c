@@ -54,8 +54,8 @@ struct CUevent_st {
   double at; /* when it was reached */
 };
 
-/* Work, records and waits in the order in which streams were given them. Events are those of the graph alone.
- * */
+/* Work, records and waits in the order in which streams were given them. Events are those of the graph
+ * alone. */
 typedef enum { WORK, RECORD, WAIT } Step;
 typedef struct Node {
   struct Node *next;

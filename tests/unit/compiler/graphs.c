@@ -1,7 +1,8 @@
-/* Every tests/graphs/NAME.zug gives exactly the graphs in NAME.expect: as instantiated, and after all passes.
- * A new case is two new files; `make regenerate-graphs` writes all .expect files anew. Whether derivatives
- * are right is for tests/unit/compiler/grad; here nothing may change unseen. */
+/* Every case of tests/graphs gives exactly the graphs that are expected: as instantiated, and after all passes.
+ * `make regenerate-graphs` writes them anew. tests/unit/compiler/grad tests that derivatives are right; here
+ * nothing may change unseen. */
 #include "tests/unit/compiler/load.h"
+#include "tests/unit/golden.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -16,26 +17,21 @@ static void print_after(void *arg, const char *pass, const ZgGraph *g) {
 static void check_case(const char *file) {
   Case c = load_file(file);
   ZbText got = {0};
-  size_t bytes;
-  const char *expect = zb_printf(c.a, "%.*s.expect", (int)strlen(file) - 4, file);
-  const char *want = zb_read_file(c.a, expect, 1 << 20, &bytes, NULL);
-  cr_assert(want, "no %s", expect);
   c.opt.after = print_after;
   c.opt.arg = &got;
   cr_assert(compile(&c), "%s", messages(&c));
-  const char *wrong = difference(c.a, want, got.s);
-  cr_expect(!wrong, "%s: %s", file, wrong);
+  golden_expect(file, got.s);
   zb_text_free(&got);
   done(&c);
 }
 
 Test(graphs, golden) {
-  int cases = each_program(ZUG_SRC "/tests/graphs", check_case);
+  int cases = golden_each(ZUG_SRC "/tests/graphs", check_case);
   cr_expect(cases >= 5);
 }
 
-/* Functions of numbers whose last digits are the C library's: statics, and constant tensors that are folded.
- * */
+/* Functions of numbers whose last digits are the C library's: statics, and constant tensors that are
+ * folded. */
 Test(graphs, functions_of_constants) {
   static const struct {
     const char *call;

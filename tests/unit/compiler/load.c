@@ -91,17 +91,3 @@ const char *difference(ZbArena *a, const char *want, const char *got) {
   return zb_printf(a, "line %u: expected '%.*s', found '%.*s'", number, (int)strcspn(want, "\n"), want,
                    (int)strcspn(got, "\n"), got);
 }
-
-int each_program(const char *folder, void (*check)(const char *file)) {
-  DIR *dir = chdir(folder) == 0 ? opendir(".") : NULL;
-  int cases = 0;
-  ZB_ASSERT(dir);
-  for (struct dirent *f; (f = readdir(dir));) {
-    size_t n = strlen(f->d_name);
-    if (n < 5 || strcmp(f->d_name + n - 4, ".zug")) continue;
-    check(f->d_name);
-    cases++;
-  }
-  closedir(dir);
-  return cases;
-}

@@ -25,8 +25,6 @@ const char *messages(Case *c);
 /* The first line that differs, as a sentence, or NULL. */
 const char *difference(ZbArena *a, const char *want, const char *got);
 void done(Case *c);
-/* Goes to that folder and calls `check` with every *.zug there. Returns how many there are. */
-int each_program(const char *folder, void (*check)(const char *file));
 
 /* Looking into a graph. */
 uint32_t count_op(const ZgSegment *s, ZgOp op);

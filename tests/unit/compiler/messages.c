@@ -1,7 +1,8 @@
-/* Every tests/lang/types/NAME.zug gives exactly the messages in NAME.expect, and every message of the
- * compiler is among them. A new case is two new files; `make regenerate-types` writes all .expect files anew.
- * */
+/* Every case of tests/lang/types gives exactly the messages that are expected, and every message of the compiler is among
+ * them. A first line `# zc: -D n=3` gives options. `make regenerate-types` writes what is expected anew: read the difference
+ * before you commit it. */
 #include "tests/unit/compiler/load.h"
+#include "tests/unit/golden.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -9,21 +10,17 @@
 
 static void check_case(const char *file) {
   Case c = load_file(file);
-  size_t n, bytes;
+  size_t n;
   const char *text = zb_read_file(c.a, file, 1 << 20, &n, NULL);
-  const char *expect = zb_printf(c.a, "%.*s.expect", (int)strlen(file) - 4, file);
-  const char *want = zb_read_file(c.a, expect, 1 << 20, &bytes, NULL);
-  cr_assert(text && want, "no %s", expect);
+  cr_assert(text, "%s", file);
   if (!strncmp(text, "# zc: ", 6)) set_options(&c, zb_strndup(c.a, text + 6, strcspn(text + 6, "\n")));
   if (c.p && !zl_errors(c.d)) zc_check(c.a, c.s, c.d, c.p, &c.opt);
-  const char *got = messages(&c);
-  const char *wrong = difference(c.a, want, got);
-  cr_expect(!wrong, "%s: %s", file, wrong);
+  golden_expect(file, messages(&c));
   done(&c);
 }
 
 Test(messages, golden) {
-  int cases = each_program(ZUG_SRC "/tests/lang/types", check_case);
+  int cases = golden_each(ZUG_SRC "/tests/lang/types", check_case);
   cr_expect(cases > 15);
 }
 
@@ -43,7 +40,7 @@ Test(messages, every_code_is_provoked) {
   ZbArena *a = zb_arena_new();
   ZbText source = {0}, tests = {0};
   read_all(a, ZUG_SRC "/compiler", ".c", &source);
-  read_all(a, ZUG_SRC "/tests/lang/types", ".expect", &tests);
+  golden_read(ZUG_SRC "/tests/lang/types", &tests);
   int reported = 0;
   for (int code = 0; code < ZL_CODE_COUNT; code++) {
     const char *name = zl_code_name((ZlCode)code);

@@ -149,8 +149,8 @@ static void has(const char *name, const char *want) {
   free(text);
 }
 
-/* A run that fails before its first step leaves all as it was; one that does not keeps it under another name.
- * */
+/* A run that fails before its first step leaves all as it was; one that does not keeps it under another
+ * name. */
 Test(log, lines_of_earlier_runs_are_kept) {
   cr_redirect_stdout();
   zx_log_close(open_log(scratch("log"))); /* makes the folder, and an empty file */

@@ -229,8 +229,8 @@ Test(file, every_altered_byte) {
   done(&f);
 }
 
-/* The same with checksums that fit: whatever is accepted verifies (zg_read sees to that) and can be written.
- * */
+/* The same with checksums that fit: whatever is accepted verifies (zg_read sees to that) and can be
+ * written. */
 Test(file, every_altered_byte_sealed) {
   File f = written();
   for (size_t i = 0; i < f.t.len; i++) {

@@ -1,5 +1,5 @@
-/* Limits of graphs and what their names may hold: the last thing that is allowed, and the first that is not.
- * */
+/* Limits of graphs and what their names may hold: the last thing that is allowed, and the
+ * first that is not. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -165,8 +165,8 @@ Test(limits, names_among_many) {
   }
 }
 
-/* Strings of files are UTF-8: whole, in the shortest form, no surrogates, nothing beyond the last character.
- * */
+/* Strings of files are UTF-8: whole, in the shortest form, no surrogates, nothing beyond the last
+ * character. */
 Test(limits, text) {
   static const struct {
     const char *text;

@@ -258,6 +258,7 @@ static const Parted kinds[] = {
 static void check(int grad, bool apart) {
   for (size_t n = 0; n < sizeof kinds / sizeof *kinds; n++) {
     const Parted *k = &kinds[n];
+    if (!breadth_tries(n + (size_t)grad + (apart ? 2 : 0), 4)) continue;
     Results want = {0};
     whole_of(k, &want);
     for (int half = 0; half < 2; half++)

@@ -11,8 +11,8 @@
  * and has marks before it. */
 void exact_products(const ZkEnv *env, int64_t m, int64_t n, int64_t k);
 
-/* From now on bf16 is multiplied by "avx512", "amx" or "f32"; if this machine lacks it the test is skipped.
- * */
+/* From now on bf16 is multiplied by "avx512", "amx" or "f32"; if this machine lacks it the test is
+ * skipped. */
 void use_path(const char *name);
 /* The same by what swap_path returned before; NULL: f32. */
 const void *swap_path(const void *path);

@@ -1,6 +1,6 @@
-/* Attention of bf16 operands by every path against f32 products of the same operands: what differs is the
- * rounding of probabilities and of gradients of scores. attend.c compares the path in use with the reference.
- * */
+/* Attention of bf16 operands by every path against f32 products of the same operands: what
+ * differs is the rounding of probabilities and of gradients of scores. attend.c compares the path
+ * in use with the reference. */
 #include "tests/unit/kernels/bgemm.h"
 
 #include <math.h>

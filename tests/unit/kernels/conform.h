@@ -15,6 +15,7 @@
 
 #include "graph/graph.h"
 #include "kernels/kernels.h"
+#include "tests/unit/breadth.h"
 
 typedef struct {
   const char *name;
@@ -71,7 +72,7 @@ typedef struct {
 
 #define CONFORM(...) conform(__FILE__, __LINE__, &(Case){__VA_ARGS__})
 void conform(const char *file, int line, const Case *c);
-/* Builds with sanitizers leave out two of three orders of axes, but for tests that count calls. */
+/* A push leaves out two of three orders of axes, but for tests that count calls. */
 extern bool conform_leaves_none_out;
 extern bool conform_repeatable; /* what calls say: the same bits in every run */
 

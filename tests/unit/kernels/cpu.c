@@ -50,8 +50,8 @@ Test(table, what_is_no_op_has_no_kernel) {
   cr_expect_not_null(zk_cpu_kernel(ZG_OP_DOT));
 }
 
-/* Later keys score higher, over more keys than a tile of the CPU's holds (256): what was summed must shrink.
- * */
+/* Later keys score higher, over more keys than a tile of the CPU's holds (256): what was summed must
+ * shrink. */
 Test(attend, beyond_a_tile_of_keys) {
   double k[300 * 4];
   for (int i = 0; i < 300 * 4; i++) k[i] = (double)(i / 4) / 50 + (double)(i % 7) / 4;

@@ -16,6 +16,7 @@ static void by_path(const char *name) {
   double *ends[] = {some, all};
   use_path(name);
   for (int i = 0; i < 2; i++) {
+    if (!breadth_tries((size_t)i + (*name == 'f'), 2)) continue;
     CONFORM(.op = ZG_OP_GROUPED_DOT, .dims = "e=4 s=300 k=64 n=40", .ax = "esk",
             .in = {{"sk"}, {"ekn"}, {"e", ID, 0, 0, ends[i]}}, .out = {{"sn"}}, .tol = TOL);
     CONFORM(.op = ZG_OP_GROUPED_DOT, .dims = "e=4 s=75 k=33 n=300", .ax = "esk",

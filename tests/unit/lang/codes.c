@@ -1,4 +1,5 @@
 /* The list of codes, the error index and the tests keep up with each other. */
+#include "tests/unit/golden.h"
 #include "lang/internal.h"
 
 #include <criterion/criterion.h>
@@ -68,7 +69,7 @@ Test(codes, every_code_that_lang_reports_is_provoked) {
   read_all(a, ZUG_SRC "/lang", ".c", &source);
   read_all(a, ZUG_SRC "/lang", ".l", &source);
   read_all(a, ZUG_SRC "/lang", ".y", &source);
-  read_all(a, ZUG_SRC "/tests/lang", ".expect", &tests);
+  golden_read(ZUG_SRC "/tests/lang", &tests);
   read_all(a, ZUG_SRC "/tests/unit/lang", ".c", &tests);
   size_t reported = 0;
   for (size_t i = 0; i < NCODES; i++) {

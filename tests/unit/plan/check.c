@@ -307,8 +307,8 @@ Test(check, collective_bytes) {
   rejects(p, "PUBLISH_PARAMS(layer.0) is all_gather of 4096 bytes, but has to be all_gather of 2048");
 }
 
-/* A gradient that is complete along the shards' dim, or along one of two, is not summed along it once more.
- * */
+/* A gradient that is complete along the shards' dim, or along one of two, is not summed along it once
+ * more. */
 Test(check, scatter_of_what_is_complete) {
   Fake f = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2};
   ZpPlan *p = fake_plan(arena, f);

@@ -37,8 +37,8 @@ ZpPlan *fake_programs(ZbArena *a, Fake f);
 uint32_t fake_find(const ZpPlan *p, uint32_t stage, ZpInstrOp op, uint32_t mb, uint32_t what);
 /* Takes one instruction out; those that wait for it wait for what it waited for. */
 void fake_remove(ZpPlan *p, uint32_t stage, uint32_t instr);
-/* Queues and waits of a stage after its instructions were permuted: now[i] is the old number of the one at i.
- * */
+/* Queues and waits of a stage after its instructions were permuted: now[i] is the old number of
+ * the one at i. */
 void fake_reorder(ZpPlan *p, uint32_t stage, const uint32_t *now);
 /* Queues side by side: what each instruction is and what it waits for. */
 void fake_print(const ZpPlan *p, ZbText *out);

@@ -240,8 +240,8 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
   }
 }
 
-/* The instructions that happen together with instruction i of stage s, itself among them: stage and number.
- * */
+/* The instructions that happen together with instruction i of stage s, itself among them: stage and
+ * number. */
 typedef struct {
   uint32_t n, stage[64], instr[64];
 } Meeting;

@@ -1,5 +1,5 @@
-/* Programs of made-up plans: all of them pass the proofs, hold what they should and no more, and are printed.
- * */
+/* Programs of made-up plans: all of them pass the proofs, hold what they should and no more, and are
+ * printed. */
 #include "tests/unit/plan/fake.h"
 
 #include <criterion/criterion.h>
@@ -170,8 +170,8 @@ Test(program, gathers) {
   zb_arena_free(a);
 }
 
-/* What uses a bucket more than once on a stage adds up its gradient, which is scattered once a micro-batch.
- * */
+/* What uses a bucket more than once on a stage adds up its gradient, which is scattered once a
+ * micro-batch. */
 Test(program, scatters_once_a_micro_batch) {
   ZbArena *a = zb_arena_new();
   for (int level = 2; level <= 3; level++) {

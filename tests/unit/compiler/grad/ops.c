@@ -1,7 +1,7 @@
-/* The derivative of every operation against central differences in f64. Sizes are odd and different, operands
- * broadcast both ways. The bound on |difference| / max(1, |gradient|) is 1e-7: differences are good to 1e-12
- * times the loss, which is below 1e3 here, and some slopes (div, log near 0) have large higher derivatives.
- * */
+/* The derivative of every operation against central differences in f64. Sizes are odd and
+ * different, operands broadcast both ways. The bound on |difference| / max(1, |gradient|) is 1e-7:
+ * differences are good to 1e-12 times the loss, which is below 1e3 here, and some slopes (div, log
+ * near 0) have large higher derivatives. */
 #include <criterion/criterion.h>
 #include <string.h>
 

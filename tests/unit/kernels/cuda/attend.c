@@ -38,7 +38,7 @@ static const struct {
 
 Test(attend_mma, gradient) {
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-    attend_gradient_of(&large[i].shape, &large[i].kind);
+    if (breadth_tries(i, 4)) attend_gradient_of(&large[i].shape, &large[i].kind);
 }
 
 /* ---- what is said of it ---- */
@@ -72,6 +72,7 @@ Test(attend_mma, which) {
                {136, 136, ZK_BF16, false}, {64, 64, ZK_F32, false},   {60, 64, ZK_BF16, false},
                {64, 68, ZK_BF16, false}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (!breadth_tries(i, 5)) continue;
     ZkCall c = gradient_call(200, known[i].d, known[i].elem, known[i].stride);
     ZkWay way = way_of(&c, NULL, 90);
     cr_expect(way.scalar == !known[i].tensor && strstr(way.why, "no cuDNN"), "%zu: %s: %s", i, way.what,
@@ -96,6 +97,7 @@ static void check(void (*one)(const AttendShape *shape, int mask), size_t n, boo
   conform_repeatable = repeatable;
   for (size_t i = 0; i < n; i++)
     for (int mask = 0; mask < 2; mask++) {
+      if (!breadth_tries(i + (size_t)mask, 3)) continue;
       int64_t before = fake_dnn.runs;
       one(&shapes[i], mask);
       cr_assert(fake_dnn.runs > before, "%s did not go to cuDNN", shapes[i].dims);
@@ -149,6 +151,7 @@ Test(attend_cudnn, trusted) {
       {100, 91900, true, false, false}, {120, 91900, true, false, false}};
   emu_use_dnn(fake_dnn_handle());
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (!breadth_tries(i, 5)) continue;
     fake_dnn.version = known[i].version;
     emu_use_arch(known[i].arch);
     cr_expect_eq(goes_there(false, false), known[i].forward, "attention, %zu on %d", known[i].version,
@@ -167,6 +170,7 @@ Test(attend_cudnn, refuses) {
                            CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   emu_use_dnn(fake_dnn_handle());
   for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+    if (!breadth_tries(i, 4)) continue;
     fake_dnn.refuses = at[i];
     cr_assert(!goes_there(false, false) && !goes_there(true, false) && !goes_there(true, true), "%d", at[i]);
   }

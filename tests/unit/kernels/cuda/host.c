@@ -10,8 +10,8 @@
 
 unsigned emu_row(const ZkcUnits *units, long long u, long long *at); /* zkc_row */
 
-/* Rows of sizes around powers of two, units around multiples of them and around 2^32, where the way changes.
- * */
+/* Rows of sizes around powers of two, units around multiples of them and around 2^32, where the way
+ * changes. */
 Test(host, units) {
   static const int64_t sizes[] = {1,   2,    3,     5,     7,       8,          96,
                                   641, 1000, 65535, 65537, 1000003, 0x7fffffff, 0x100000001};

@@ -1,5 +1,6 @@
 /* What is kept for backward since `limit memory` has room for it: to the byte, the best first, and nothing
  * else changes. */
+#include "tests/unit/breadth.h"
 #include "tests/unit/plan/models/recipes.h"
 
 #include <criterion/criterion.h>
@@ -202,7 +203,7 @@ Test(keep, random) {
   uint32_t kept = 0, plans = 0;
   for (int k = 0; k < NMODELS; k++) {
     Model m = model_open(random_models[k].name, random_models[k].text, random_models[k].options);
-    for (uint32_t i = 0; i < 60; i++) {
+    for (uint32_t i = 0; i < breadth_many(20); i++) {
       ZbText t = {0};
       put_recipe(k, i, &t);
       Plan bare = plan_try(m.g, t.s);

@@ -265,8 +265,8 @@ Test(pad, sums) {
   expect("loss xent[v](dot[f](h, e), t) per known(t)", "f to 8", NULL);
 }
 
-/* The statistics of a norm along another axis are a second result; what its first operand holds stays known.
- * */
+/* The statistics of a norm along another axis are a second result; what its first operand holds stays
+ * known. */
 Test(pad, second_results) {
   expect("z = hk * 2  y = normalize[k](z, mode = rms, eps = 1) + z  loss dot[f, k](y, ck) per known(t)",
          "f to 8", NULL);

@@ -16,11 +16,4 @@ extern const RandomModel random_models[NMODELS];
 /* Recipe `number` of a model; about a third of them fit it. */
 void put_recipe(int model, uint64_t number, ZbText *out);
 
-/* Of so many recipes one is tried: sanitizers take ten times as long, and look where memory is touched. */
-#ifdef __SANITIZE_ADDRESS__
-enum { EACH = 3 };
-#else
-enum { EACH = 1 };
-#endif
-
 #endif

@@ -1,5 +1,5 @@
-/* The textbook schemes fall out of the rule: exactly their collectives, over exactly their dims, and no more.
- * */
+/* The textbook schemes fall out of the rule: exactly their collectives, over exactly their
+ * dims, and no more. */
 #include "tests/unit/plan/models/plan.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
-/* Thousands of random recipes, sensible and not, on four models: each gives a plan that passes its proofs and
+/* Random recipes, sensible and not, on four models: each gives a plan that passes its proofs and
  * brute force, or says why not; never silence, never a crash, and the same twice. Where there is a plan to
  * train there is one to evaluate, by itself and in the arena of the other. */
+#include "tests/unit/breadth.h"
 #include "tests/unit/plan/models/recipes.h"
 
 #include <criterion/criterion.h>
@@ -53,21 +54,22 @@ static bool try_one(const ZgGraph *g, const char *recipe, bool twice) {
   return made;
 }
 
-static void many(int m, uint32_t n) {
+static void many(int m) {
+  const uint32_t n = breadth_many(150);
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t plans = 0;
-  for (uint32_t i = 0; i < n; i += EACH) {
+  for (uint32_t i = 0; i < n; i++) {
     ZbText t = {0};
     put_recipe(m, i, &t);
     plans += try_one(x.g, t.s, i % 4 == 0);
     zb_text_free(&t);
   }
-  cr_log_info("%s: %u plans of %u recipes", random_models[m].name, plans, n / EACH);
-  cr_assert(plans * EACH * 8 > n, "only %u plans of %u recipes", plans, n);
+  cr_log_info("%s: %u plans of %u recipes", random_models[m].name, plans, n);
+  cr_assert(plans * 8 > n, "only %u plans of %u recipes", plans, n);
   model_close(&x);
 }
 
-Test(random, mlp) { many(MLP, 1000); }
-Test(random, gpt2) { many(GPT2, 1000); }
-Test(random, llama3) { many(LLAMA3, 1000); }
-Test(random, odd) { many(ODD, 1000); }
+Test(random, mlp) { many(MLP); }
+Test(random, gpt2) { many(GPT2); }
+Test(random, llama3) { many(LLAMA3); }
+Test(random, odd) { many(ODD); }
