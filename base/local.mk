@@ -5,4 +5,3 @@ libbase_a_SOURCES = \
   base/write.c
 libbase_a_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) -DZUG_MODULES='"$(pkglibdir)"'
 libbase_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -ffp-contract=off -fno-math-errno # random.c: the same bits everywhere
-EXTRA_DIST += base/embed.awk

@@ -17,4 +17,3 @@ editors/vim/ftdetect/zug.vim: editors/vim/ftdetect.vim
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)cp $(srcdir)/editors/vim/ftdetect.vim $@
 CLEANFILES += $(vimsyntax_DATA) $(vimdetect_DATA) $(vscode_DATA)
-EXTRA_DIST += editors/syntax.awk editors/vim/ftdetect.vim

@@ -22,4 +22,3 @@ libgraph_a_SOURCES = \
   graph/verify.c \
   graph/write.c
 libgraph_a_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
-EXTRA_DIST += graph/OPS.md graph/FORMAT.md

@@ -24,7 +24,6 @@ liblang_a_SOURCES = \
   lang/words.c
 nodist_liblang_a_SOURCES = \
   lang/parse.tab.c lang/parse.tab.h lang/scan.yy.c lang/stdlib.embed.c lang/errors.embed.c
-EXTRA_DIST += lang/parse.y lang/scan.l lang/errors.awk lang/ERRORS.md lang/REFERENCE.md
 BUILT_SOURCES += lang/parse.tab.h
 CLEANFILES += $(nodist_liblang_a_SOURCES)
 

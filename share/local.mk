@@ -16,7 +16,6 @@ $(completions): share/zug.%: share/complete.% share/words.awk
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)sed -e '/^@WORDS@$$/{r $(srcdir)/share/words.awk' -e 'd;}' $(srcdir)/share/complete.$* >$@.tmp && mv $@.tmp $@
 CLEANFILES += $(completions)
-EXTRA_DIST += share/man.awk share/words.awk share/complete.bash share/complete.zsh
 
 # What is installed is linked a second time, as installed/NAME: for programs that may lie anywhere, with their libraries and modules
 # in ../lib. Those of the build folder have no business there: it is not ours.
@@ -36,7 +35,6 @@ install-exec-hook:
 	  $(INSTALL_PROGRAM) installed/$$p $(DESTDIR)$(bindir)/$$(echo $$p | sed '$(transform)') || exit 1; done
 .SECONDARY: base/installed.o
 CLEANFILES += $(installed) base/installed.o
-EXTRA_DIST += base/installed.c
 
 bash_completions = $(datadir)/bash-completion/completions
 zsh_completions = $(datadir)/zsh/site-functions
@@ -56,4 +54,3 @@ relocatable: all
 	$(MAKE) $(AM_MAKEFLAGS) install-strip prefix='$(TO)' exec_prefix='$(TO)' DESTDIR=
 	$(SHELL) $(srcdir)/share/beside.sh '$(TO)'
 .PHONY: relocatable
-EXTRA_DIST += share/beside.sh

@@ -5,6 +5,9 @@ fail() {
   exit 1
 }
 
+# True where all is to be tried (`make nightly`); a push tries the few that show that it works at all.
+at_night() { [ "${BREADTH:-}" = all ]; }
+
 # Skips the test where there is no MPI.
 need_mpi() {
   export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's own are many

@@ -5,7 +5,8 @@
 #                one scenario:               make check TESTS=tests/mpi/layouts.sh
 # What a test printed is in TEST.log beside it.
 
-unit_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) -DZUG_SRC='"$(abs_top_srcdir)"'
+# Tests are compiled in less time than their code would save if it were optimised.
+unit_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) -O0 -DZUG_SRC='"$(abs_top_srcdir)"'
 unit_libs = $(CRITERION_LIBS)
 
 include tests/unit/base/local.mk
@@ -31,7 +32,6 @@ include tests/unit/zlog/local.mk
 TEST_EXTENSIONS = .sh
 
 # Unit tests report each case by itself (TAP).
-EXTRA_DIST += tests/run-unit tests/run-mpi tests/lib.sh tests/nodes.sh
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh --merge
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-unit
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-mpi
@@ -44,8 +44,14 @@ AM_TESTS_ENVIRONMENT = \
   UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1; \
   export ZUG_SRC ZUG_BUILD MPIRUN ASAN_OPTIONS UBSAN_OPTIONS;
 
-# ---- scenarios ----
-scenario_tests = \
+# ---- scenarios: those that a push runs, and those that a night adds ----
+breadth_tests += \
+  tests/bootstrap.sh \
+  tests/install.sh \
+  tests/plan/browser.sh \
+  tests/plan/search.sh \
+  tests/relocatable.sh
+scenario_tests += \
   tests/cli/files.sh \
   tests/cli/fmt.sh \
   tests/cli/zc.sh \
@@ -53,19 +59,14 @@ scenario_tests = \
   tests/editors.sh \
   tests/examples.sh \
   tests/format.sh \
-  tests/install.sh \
   tests/keep.sh \
   tests/library.sh \
-  tests/bootstrap.sh \
   tests/mpi/comm.sh \
   tests/plan.sh \
   tests/plan/published.sh \
-  tests/plan/browser.sh \
   tests/plan/report.sh \
   tests/plan/machine.sh \
-  tests/plan/search.sh \
   tests/readme.sh \
-  tests/relocatable.sh \
   tests/rooms.sh \
   tests/zdata.sh \
   tests/zdata_files.sh \
@@ -77,12 +78,9 @@ scenario_tests = \
 include tests/mpi/local.mk
 include tests/plan/local.mk
 
-# What zlog draws and says, see tests/zlog.sh.
-EXTRA_DIST += tests/zlog
 regenerate-zlog: all
 	REGENERATE=yes ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_builddir)' $(SHELL) $(srcdir)/tests/run-mpi $(srcdir)/tests/zlog.sh
 .PHONY: regenerate-zlog
-dist_check_SCRIPTS += $(scenario_tests)
 TESTS += $(scenario_tests)
 
 if HAVE_MPI
@@ -120,7 +118,6 @@ fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-format tests/fuzz/fuzz-zsg 
   tests/fuzz/fuzz-documents tests/fuzz/fuzz-megatron tests/fuzz/fuzz-table tests/fuzz/fuzz-config tests/fuzz/fuzz-trace \
   tests/fuzz/fuzz-hosts
 EXTRA_PROGRAMS += $(fuzz_programs)
-dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
 tests_fuzz_fuzz_lang_LDADD = $(libs_compiler)
 tests_fuzz_fuzz_format_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_format.c
@@ -155,20 +152,35 @@ tests_fuzz_fuzz_hub_LDADD = $(libs_exec)
 tests_fuzz_fuzz_metrics_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_metrics.c
 tests_fuzz_fuzz_metrics_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
 tests_fuzz_fuzz_metrics_LDADD = $(libs_zlog)
-EXTRA_DIST += tests/fuzz/text
 tests_fuzz_fuzz_text_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_text.c
 tests_fuzz_fuzz_text_LDADD = $(libs_text)
 tests_fuzz_fuzz_hosts_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_hosts.c
 tests_fuzz_fuzz_hosts_LDADD = libkeep.a $(libs_base)
 CLEANFILES += $(fuzz_programs)
 
-.PHONY: fuzz check-unit
-fuzz: all $(fuzz_programs)
+# What a push runs again with sanitizers: who reads foreign bytes, and communicators. (All of them: `make nightly`.)
+if HAVE_CRITERION
+sanitized_tests = tests/unit/test-base tests/unit/test-graph tests/unit/test-lang tests/unit/test-text tests/unit/test-zdata \
+  tests/unit/test-zlog
+if HAVE_MPI
+sanitized_tests += tests/unit/test-exec
+endif
+endif
+.PHONY: fuzz check-unit sanitized check-sanitized
+fuzz: zc zdata $(fuzz_programs)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/fuzz.sh
-
-# The unit tests alone: quick, and all that the sanitizer build needs to run.
+sanitized: zc zdata $(sanitized_tests) $(fuzz_programs)
+check-sanitized: sanitized
+	BREADTH=few $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(sanitized_tests) tests/fuzz.sh'
 check-unit: all $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(filter-out %.sh,$(TESTS))'
+
+# Breadth, for a night: tests/nightly.sh.
+.PHONY: nightly check-breadth
+check-breadth: all $(check_PROGRAMS) $(bench_programs)
+	BREADTH=all $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(TESTS) $(breadth_tests)'
+nightly:
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/nightly.sh
 
 clean-local:
 	rm -rf tests/scratch
@@ -176,6 +188,3 @@ clean-local:
 include tests/cuda/local.mk
 include tests/gpu/local.mk
 include tests/tools/local.mk
-include tests/reference/local.mk
-include tests/hf/local.mk
-include tests/bench/local.mk

@@ -26,7 +26,6 @@ nodist_libkernels_emu_a_SOURCES = kernels/cuda/texts.embed.c
 libkernels_emu_a_LIBADD = $(cuda_kernels:.cu=.emu.o) kernels/cuda/emu.emu.o
 libkernels_emu_a_DEPENDENCIES = $(libkernels_emu_a_LIBADD)
 libkernels_emu_a_CPPFLAGS = $(AM_CPPFLAGS) -DZK_EMU
-EXTRA_DIST += kernels/cuda/emu.cc
 CLEANFILES += kernels/cuda/*.emu.o
 
 # Programs made at run time carry these.
@@ -50,6 +49,13 @@ nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler=-Wall,-Wextra,-fPIC $(NVCC_WERR
 emu_flags = -x c++ -std=c++17 -DZK_EMU -Wall -Wextra -Wno-unknown-pragmas $(WERROR_CFLAGS) $(OPT_CFLAGS) -g \
   -I$(srcdir) -I$(builddir) -fmacro-prefix-map=$(srcdir)/= $(SANITIZE_FLAGS) $(CXXFLAGS)
 
+# Objects are made anew for other GPU generations, and with other flags.
+$(cuda_kernels:.cu=.o): kernels/cuda/generations
+kernels/cuda/generations: always
+	@$(MKDIR_P) $(@D)
+	@echo '$(NVCC_GENCODE) $(NVCCFLAGS)' | cmp -s - $@ || echo '$(NVCC_GENCODE) $(NVCCFLAGS)' >$@
+.PHONY: always
+CLEANFILES += kernels/cuda/generations
 .cu.o:
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(V_NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MT $@ -MF $(@D)/$(DEPDIR)/$(*F).cu.d -c -o $@ $<

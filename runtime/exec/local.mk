@@ -143,7 +143,6 @@ libexec_a_SOURCES += \
 endif
 libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
-EXTRA_DIST += runtime/exec/data/DATA.md
 
 # The CUDA device: a library for test programs, and the module that zrun loads where there is a GPU. The module is linked
 # as a program is, but for -shared, and finds in zrun what it does not have itself. --enable-new-dtags: LD_LIBRARY_PATH goes before

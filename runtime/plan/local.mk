@@ -114,7 +114,6 @@ libplan_a_SOURCES = \
   runtime/plan/time/time.c \
   runtime/plan/time/time.h
 
-EXTRA_DIST += runtime/plan/output/JSON.md
 
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c

@@ -26,7 +26,6 @@ libtext_a_SOURCES = \
   runtime/text/wordpiece.c
 nodist_libtext_a_SOURCES = runtime/text/unicode.embed.c
 libtext_a_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(PCRE2_CFLAGS)
-EXTRA_DIST += runtime/text/unicode.txt runtime/text/unicode.awk
 CLEANFILES += runtime/text/unicode.embed.c
 runtime/text/unicode.embed.c: runtime/text/unicode.txt runtime/text/unicode.awk
 	@$(MKDIR_P) $(@D)

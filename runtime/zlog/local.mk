@@ -12,7 +12,6 @@ libzlog_a_SOURCES = \
   runtime/zlog/tail.c \
   runtime/zlog/zlog.h
 nodist_libzlog_a_SOURCES = runtime/zlog/page.embed.c
-EXTRA_DIST += runtime/zlog/page.html
 CLEANFILES += runtime/zlog/page.embed.c
 runtime/zlog/page.embed.c: runtime/zlog/page.html base/embed.awk
 	@$(MKDIR_P) $(@D)

@@ -24,6 +24,4 @@ endif
 tests_cuda_programs_SOURCES = tests/cuda/programs.c
 tests_cuda_programs_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_cuda_programs_LDADD = libexec_cuda.a libkernels_cuda.a $(libs_exec) $(CUDA_LIBS) $(NVRTC_LIBS) -lstdc++
-dist_check_SCRIPTS += tests/cuda/machine_code.sh
-TESTS += tests/cuda/machine_code.sh
-EXTRA_DIST += tests/cuda/machine_code.awk tests/cuda/machine_code.txt
+breadth_tests += tests/cuda/machine_code.sh

@@ -37,7 +37,7 @@ if [ -x "$ZUG_BUILD/tests/cuda/programs" ]; then
   ok zc -q "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=12 -D width=768 -D context=1024
   ok zc -q "$ZUG_SRC/examples/llama3.zug" -o llama.zsg -D layers=2 -D heads=32 -D kv_heads=8 -D width=2048 -D inner=8192 -D words=32000
   # Without the limit: calls that make again what might be kept have most operands.
-  sed 's/limit memory 76 GB//' "$ZUG_SRC/tests/bench/recipes-gpu.zug" >bf16.zug
+  sed 's/limit memory 76 GB//' "$ZUG_SRC/bench/recipes-gpu.zug" >bf16.zug
   sed 's/compute bf16/compute f32/' bf16.zug >f32.zug
   ok "$ZUG_BUILD/tests/cuda/programs" gpt2.zsg bf16.zug:gpt2 llama.zsg f32.zug:llama
   cat out.txt

@@ -37,7 +37,7 @@ static void predict(void) {
   ZgGraph *g = p && !zl_errors(d) ? zc_compile(a, s, d, p, &(ZcOptions){0}) : NULL;
   const ZlRecipe *r = g ? zl_recipe(p, d, "r") : NULL;
   plan = r ? zp_plan(a, g, r, d, &(ZpOptions){.threads = 1}) : NULL;
-  predicted = plan ? zp_time(a, plan, zl_cluster(p, d, "c"), &(ZpTimeOptions){.spans = true}, d) : NULL;
+  predicted = plan ? zp_time(a, plan, zl_cluster(p, d, "c"), true, d) : NULL;
   ZbText why = {0};
   zl_print_text(d, &why);
   if (!predicted) ZB_BUG("the plan of this target: %s", why.s);

@@ -33,10 +33,7 @@ tests_gpu_apart_so_CFLAGS = $(AM_CFLAGS) -fPIC
 tests_gpu_apart_so_LDFLAGS = $(AM_LDFLAGS) -shared
 tests_gpu_apart_so_LDADD = -ldl
 
-EXTRA_DIST += tests/gpu/README.md tests/gpu/first.sh tests/gpu/kit/cases.txt tests/gpu/kit/inputs.sh tests/gpu/kit/make.sh \
-  tests/gpu/kit/parts.sh tests/gpu/kit/recipes.zug tests/gpu/kit/try-gpu.sh
-dist_check_SCRIPTS += tests/gpu/kit/check.sh
-TESTS += tests/gpu/kit/check.sh
+breadth_tests += tests/gpu/kit/check.sh
 .PHONY: check-gpu first-gpu gpu-kit
 gpu_script = ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/tests/gpu
 first-gpu: all $(gpu_programs) tests/tools/compare_runs

@@ -43,7 +43,8 @@ cat >run <<'END'
 #!/bin/sh
 ranks=$1 recipe=$2
 shift 2
-exec $MPIRUN -np "$ranks" zrun train ${graph:-gpt2.zsg} --recipe recipes.zug:"$recipe" --data ${data:-text.bin} "$@"
+[ "$ranks" -eq 1 ] && unset MPIRUN || MPIRUN="$MPIRUN -np $ranks"
+exec $MPIRUN zrun train ${graph:-gpt2.zsg} --recipe recipes.zug:"$recipe" --data ${data:-text.bin} "$@"
 END
 chmod +x run
 # same_run A B: the logs of two runs have the same steps, with losses and norms of the same bits.
@@ -54,8 +55,8 @@ same_run() {
 unfinished() { find "$1" -name '*.tmp' | wc -l; }
 
 # ---- the same layout: bit for bit, whatever it is ----
-for layout in '1 one' '2 ddp_2' '2 half_2' '2 momentum_2' '8 all_8'; do
-  set -- $layout
+for layout in 1:one 2:half_2 $(at_night && echo 2:ddp_2 2:momentum_2 8:all_8); do
+  set -- "${layout%:*}" "${layout#*:}"
   ok ./run $1 $2 --steps 9 --log whole_$2 --save whole_$2.safetensors
   ok ./run $1 $2 --steps 4 --log $2 --ckpt ckpt_$2 --ckpt-every 3 --resume # there is none yet
   says "^checkpoint ckpt_$2/step-00000003: "
@@ -79,24 +80,23 @@ evaluate() { # RANKS RECIPE WEIGHTS
   ok $MPIRUN -np $1 zrun eval gpt2.zsg --recipe recipes.zug:$2 --data text.bin --eval-batches 2 --init $3
   grep -o 'loss [0-9.]*' out.txt
 }
-[ "$(evaluate 2 half_2 ckpt_one/step-00000009)" = "$(evaluate 2 half_2 whole_one.safetensors)" ] &&
-  [ "$(evaluate 8 all_8 ckpt_one/step-00000009)" = "$(evaluate 8 all_8 whole_one.safetensors)" ] || fail "another evaluation of a checkpoint"
+[ "$(evaluate 2 half_2 ckpt_one/step-00000009)" = "$(evaluate 2 half_2 whole_one.safetensors)" ] || fail "another evaluation of a checkpoint"
 grep -q 'loss [0-9]' out.txt || fail "nothing was evaluated"
 
 # ---- another layout: as equal as layouts are ----
 # AdamW divides by what may be rounding alone, so momentum is compared, with the tolerance of layouts. Files of 10 kB:
 # tensors of all ranks share files, and large ones have files of their own.
 ok ./run 1 momentum_1 --steps 9 --log m_whole
-ok ./run 8 momentum_8 --steps 4 --ckpt m_8 --ckpt-file-size 10K
-[ "$(ls m_8/step-00000004 | grep -c 'optimizer-.*safetensors')" -gt 3 ] || fail "files are not cut"
+ok ./run 2 momentum_2 --steps 4 --ckpt m_2 --ckpt-file-size 10K
+[ "$(ls m_2/step-00000004 | grep -c 'optimizer-.*safetensors')" -gt 3 ] || fail "files are not cut"
 for steps in 3 4; do ok ./run 1 momentum_1 --steps $steps --ckpt from_1 --ckpt-file-size 10K --resume; done
-for way in '1 momentum_1 m_8' '2 momentum_2 m_8' '2 momentum_seq_2 m_8' '8 momentum_8 from_1' '2 momentum_seq_2 from_1'; do
+for way in '2 momentum_seq_2 m_2' '1 momentum_1 m_2' '8 momentum_8 from_1' '2 momentum_2 from_1'; do
+  [ "$way" = '2 momentum_seq_2 m_2' ] || at_night || continue
   set -- $way
   ok ./run $1 $2 --steps 9 --log $3_$2 --resume-from $3/step-00000004
   sed 1,4d m_whole/metrics.jsonl >rest.jsonl
   ok $compare --loss 1e-5 --norm 1e-5 rest.jsonl $3_$2/metrics.jsonl
 done
-ok ./run 8 all_8 --steps 9 --log all_8_one --resume-from ckpt_one/step-00000004
 
 # ---- shares: no rank writes or reads more than it speaks for or owns ----
 # kB WORDS: the number before "kB" that comes after these words.
@@ -154,7 +154,7 @@ refuses 'nowhere/step-00000001 is not a complete checkpoint: cannot open' ./run 
 # broken PATTERN: resuming from a copy, made worse, is refused.
 copy() { rm -rf worse && cp -r from_1 worse && worse=worse/step-00000004; }
 broken() {
-  refuses "$1" ./run 2 momentum_2 --steps 9 --ckpt worse --resume
+  refuses "$1" ./run 1 momentum_1 --steps 9 --ckpt worse --resume
   grep -q '^step ' out.txt && fail "it trains"
   return 0
 }

@@ -16,7 +16,7 @@ recipe batch    from two { micro 3 }
 recipe nothing  from one { mesh data = 2 }
 recipe narrow   from two { limit memory 10 kB }
 recipe long     from two { bind seq = 32 }
-recipe huge     from one { bind batch = 2000000000, seq = 16 }
+recipe huge     from one { bind batch = 100000000, seq = 16 }
 END
 echo 'recipe alone { mesh data = 2   split batch over data   optimizer sgd(lr = 0.1)   bind batch = 4, seq = 16 }' >alone.zug
 echo 'recipe two {' >syntax.zug

@@ -75,8 +75,8 @@ once() {
 # ---- the last step's update ----
 trains 1 weight one good.bin 1 --save good.safetensors
 cp good.safetensors w.safetensors
-for recipe in "wild 1" "wild_4 4" "half_4 4"; do
-  set -- $recipe
+for recipe in wild:1 half_4:4 $(at_night && echo wild_4:4); do
+  set -- "${recipe%:*}" "${recipe#*:}"
   stops 'step 1: the update leaves values of .* parameters.* not finite .*lr 1e\+300' "$2" weight "$1" good.bin 1 --save w.safetensors
   once 'the update leaves'
   cmp w.safetensors good.safetensors || fail "$1: a good file was replaced"
@@ -89,8 +89,8 @@ stops 'step 2: the (loss is (inf|nan)|update leaves)' 4 weight steep_4 good.bin 
 once 'gradients that are not finite: |the update leaves'
 
 # ---- data: such a step updates nothing ----
-for recipe in "one 1" "pipe_4 4" "adam_4 4"; do
-  set -- $recipe
+for recipe in $(at_night && echo one:1 pipe_4:4) adam_4:4; do
+  set -- "${recipe%:*}" "${recipe#*:}"
   stops 'step 2: the loss is nan .*input `x` of sample 13 of the run is not finite: record 13 of bad.bin.*; the run ends' \
     "$2" weight "$1" bad.bin 3 --on-nan end
   stops 'step 4: .*input `x` of sample 27 of the run is not finite: record 13 of bad.bin.*; the run ends' \
@@ -112,8 +112,8 @@ records gap.bin 13 '\\000\\000\\200\\077' # all of weight 1
 head -c $((8 * 24)) records.raw >short.raw
 tail -c $((16 * 24)) records.raw >>short.raw # without samples 8 to 15, those of step 2
 ok zdata records short.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o short.bin
-for recipe in "one 1" "pipe_4 4"; do
-  set -- $recipe
+for recipe in $(at_night && echo one:1) pipe_4:4; do
+  set -- "${recipe%:*}" "${recipe#*:}"
   trains "$2" weight "$1" gap.bin 3 --save skipped.safetensors
   trains "$2" weight "$1" short.bin 2 --save without.safetensors
   cmp skipped.safetensors without.safetensors || fail "$1: a step that is not finite leaves something in the momentum"
@@ -122,8 +122,8 @@ done
 sed 's/  loss dot.*/  h = log(0 - 1 - h * h)\n&/; s/PER/weight/' line.zug >log.zug
 ok zc log.zug -o log.zsg
 at=$(grep -n 'h = log' log.zug | cut -d: -f1)
-for np in "one 1" "pipe_4 4" "adam_4 4"; do
-  set -- $np
+for recipe in $(at_night && echo one:1 pipe_4:4) adam_4:4; do
+  set -- "${recipe%:*}" "${recipe#*:}"
   stops "step 1: the loss is nan .*; the first NaN is made by \`[a-z]*\` at log.zug:$at in FWD\(.*mb 0.*; the run ends" "$2" log "$1" good.bin 1 --on-nan end
   once 'the first NaN'
   trains "$2" log "$1" good.bin 2 --save skipped.safetensors # which is looked for without an update
@@ -135,8 +135,8 @@ trains 1 weight one gap.bin 10
 [ "$(grep -c '^note: step [26]\|^note: step 10' out.txt)" -eq 3 ] || { cat out.txt; fail "not all bad steps are said"; }
 tail -c +$((8 * 24 + 1)) records.raw | head -c $((8 * 24)) >bad.raw
 ok zdata records bad.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o all_bad.bin
-for recipe in "one 1" "pipe_4 4"; do
-  set -- $recipe
+for recipe in $(at_night && echo one:1) pipe_4:4; do
+  set -- "${recipe%:*}" "${recipe#*:}"
   stops 'step 3: the loss is nan .*; the run ends, since these are 3 steps in a row' "$2" weight "$1" all_bad.bin 9 --save w.safetensors
   once '^note: step 1:'
   once '^note: step 2:'
@@ -150,14 +150,14 @@ refuses 'wrong value .go. for --on-nan' zrun train weight.zsg --recipe recipes.z
 sed 's/\\001\\000\\000\\000/\\011\\000\\000\\000/g; s/\\377\\377\\377\\377/\\011\\000\\000\\000/g' escapes.txt >nine.txt
 printf "$(cat nine.txt)" >records.raw
 ok zdata records records.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o nine.bin
-for try in 1 2 3; do
+for try in 1 $(at_night && echo 2 3); do
   stops "error: nine.bin: its largest id in 't' is 9; the model knows 0 to 3" 4 knownt pipe_4 nine.bin 2
   once 'error: nine.bin'
 done
 
 # ---- a step of which nothing is known updates nothing, and the run goes on; so it does from a checkpoint ----
-for recipe in "one 1" "pipe_4 4"; do
-  set -- $recipe
+for recipe in $(at_night && echo one:1) pipe_4:4; do
+  set -- "${recipe%:*}" "${recipe#*:}"
   trains "$2" knownt "$1" good.bin 4 --log unknown-"$1" --ckpt kept-"$1" --ckpt-every 2
   says '^note: step 3: the loss is divided by 0, .*knownt.zug:[0-9]+.* 8 samples of the step, so nothing is updated'
   once '^note: step 3'
@@ -173,8 +173,8 @@ cmp w.safetensors good.safetensors || fail "a good file was replaced"
 # ---- initial values ----
 sed 's/param first.*/param first[a, b] ~ normal(3e38)/' weight.zug >huge.zug
 ok zc huge.zug -o huge.zsg
-for np in "one 1" "pipe_4 4"; do
-  set -- $np
+for recipe in one:1 $(at_night && echo pipe_4:4); do
+  set -- "${recipe%:*}" "${recipe#*:}"
   stops 'the initial value of first\[[0-3], [0-3]\] is -?inf \(parameter at huge.zug:' "$2" huge "$1" good.bin 1 --save w.safetensors
   once 'is -?inf'
 done
@@ -186,8 +186,8 @@ at=$(od -An -t u8 -N 8 start.safetensors)
 begin=$(head -c $((at + 8)) start.safetensors | grep -ao '"layer.1.turn":{[^}]*"data_offsets":\[[0-9]*' | grep -o '[0-9]*$')
 cp start.safetensors broken.safetensors
 printf '\377\377\377\377' | dd of=broken.safetensors bs=1 seek=$((at + 8 + begin + 36)) conv=notrunc 2>dd.txt
-for recipe in "one 1" "pipe_4 4"; do
-  set -- $recipe
+for recipe in $(at_night && echo one:1) pipe_4:4; do
+  set -- "${recipe%:*}" "${recipe#*:}"
   stops 'broken.safetensors: layer.1.turn\[2, 1\] is nan' "$2" weight "$1" good.bin 1 --init broken.safetensors --save w.safetensors
   once 'is nan'
 done

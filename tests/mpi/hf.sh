@@ -44,7 +44,7 @@ same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 
 # What transformers computed, from what it saved.
 numbers() {
-  for recipe in one_1 grid_4 pipe_4 zero_2; do
+  for recipe in one_1 $(at_night && echo grid_4 pipe_4 zero_2); do
     run eval $recipe --init "$hf/$family" --names hf --log log --predict logits.safetensors
     near "$(sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' log/metrics.jsonl)" "$(cat "$hf/$family/loss")" 1e-5 "$family $recipe"
     ok "$compare" --abs 1e-6 --rel 1e-5 logits.safetensors "$hf/$family/logits.safetensors"
@@ -122,9 +122,10 @@ family() { # NAME MODEL HEADS [whole|brief]: a model of one iteration is not cut
 
 family gpt2 gpt2 head
 family llama llama3 kv
-family llama_tied llama3 kv # its positions are those of Llama 3.1
+at_night && more= || more=brief
+family llama_tied llama3 kv $more # its positions are those of Llama 3.1
 family qwen2 qwen2 kv brief
-family qwen3 qwen3 kv
+family qwen3 qwen3 kv $more
 family gemma2 gemma2 kv whole # 2 layers are one pair
 
 # ---- of models whose weights are not here: what is written has transformers' names and shapes ----

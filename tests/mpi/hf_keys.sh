@@ -48,7 +48,7 @@ family() { # NAME MODEL [zc options]
       near "$loss" "$base" || { cat said.txt; fail "$what: nothing is said, and transformers has the loss $loss instead of $base"; }
     elif [ -n "$weights" ] && [ -x "$ZUG_BUILD/zrun" ]; then
       evaluated=$((evaluated + 1))
-      if $MPIRUN -np 1 zrun eval m.zsg --recipe ../r.zug:one --data data.bin --init "$hf/$name" --names hf --device cpu --log log >eval.txt 2>&1; then
+      if zrun eval m.zsg --recipe ../r.zug:one --data data.bin --init "$hf/$name" --names hf --device cpu --log log >eval.txt 2>&1; then
         near "$(sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' log/metrics.jsonl)" "$loss" || { cat eval.txt log/metrics.jsonl; fail "$what: transformers has $loss"; }
         rm -r log
       else
@@ -59,7 +59,7 @@ family() { # NAME MODEL [zc options]
   echo "$name: $line changes, $refused refused or warned of, $evaluated evaluated"
   cd ..
 }
-for name in gemma2 gemma3 mistral mixtral qwen2 qwen3 mamba2 deepseek bert t5; do family $name $name; done
+for name in gemma3 mixtral $(at_night && echo gemma2 mistral qwen2 qwen3 mamba2 deepseek bert t5); do family $name $name; done
 family llama llama3
-family llama_tied llama3
+! at_night || family llama_tied llama3
 family gpt2 gpt2 --names hf

@@ -5,7 +5,7 @@
 #   ZUG_SRC            the sources
 #   REFERENCE=quick    the model that is trained against losses kept from CPUs (part `first`) is a small one
 set -eu
-from=$ZUG_SRC/tests/gpu/kit bench=$ZUG_SRC/tests/bench
+from=$ZUG_SRC/tests/gpu/kit bench=$ZUG_SRC/bench
 mkdir -p "$1/data" && cd "$1/data"
 cp "$from/try-gpu.sh" "$from/parts.sh" "$from/cases.txt" "$ZUG_SRC/tests/gpu/README.md" ..
 cp "$bench/models-gpu.sh" "$bench/torch_lm.py" "$bench/torch_gpt2.py" .

@@ -1,5 +1,4 @@
 # Unit tests of graph: see the conventions at the top of Makefile.am.
-EXTRA_DIST += tests/unit/graph/bytes.txt tests/unit/graph/rules.txt tests/unit/graph/sample.txt
 if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-graph
 TESTS += tests/unit/test-graph

@@ -337,14 +337,16 @@ static void run_one(const Case *c, const Numbers *d, Mode mode, int shuffle, int
   tear_down(&call, buf);
 }
 
-/* A push runs each mode in one order of axes, which differs from case to case; nights run all. */
+/* A push runs a mode in one order of axes, which differs from case to case; nights run all. */
 bool conform_leaves_none_out;
 bool conform_repeatable;
 static bool is_left_out(const Case *c, int mode, int shuffle) {
   unsigned x = (unsigned)c->op + (unsigned)c->opt[0];
   for (const char *p = c->dims; p && *p; p++) x = 31 * x + (unsigned char)*p;
-  return breadth() < BREADTH_ALL && !conform_leaves_none_out &&
-         (x / 7 + (unsigned)mode) % SHUFFLES != (unsigned)shuffle;
+  if (breadth() == BREADTH_ALL || conform_leaves_none_out) return false;
+  /* the emulator takes its time: one of the two modes with bf16 */
+  return (x / 7 + (unsigned)mode) % SHUFFLES != (unsigned)shuffle ||
+         (backend.odd && mode && (x / 21 + (unsigned)mode) % 2);
 }
 
 void conform(const char *file, int line, const Case *c) {

@@ -7,4 +7,3 @@ tests_unit_test_machine_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
 tests_unit_test_machine_CFLAGS = $(unit_cflags)
 tests_unit_test_machine_LDADD = $(libs_machine) $(libs_base) $(unit_libs)
 endif
-EXTRA_DIST += tests/unit/machine/machine.xml

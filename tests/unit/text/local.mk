@@ -16,5 +16,3 @@ tests_unit_test_text_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
 tests_unit_test_text_CFLAGS = $(unit_cflags)
 tests_unit_test_text_LDADD = $(libs_text) $(unit_libs)
 endif
-EXTRA_DIST += tests/text/README.md tests/text/text.txt tests/text/broken.bin tests/text/variants.json tests/text/classes.txt tests/text/make_classes.py \
-  $(foreach t,bert gpt2 llama2 llama3 qwen t5,$(foreach f,broken.ids.bin lines.json text.ids.bin tokenizer.json,tests/text/$(t)/$(f)))

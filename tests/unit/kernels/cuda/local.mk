@@ -64,7 +64,6 @@ tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/dot_t
   tests/unit/kernels/cuda/fake_dnn.h tests/unit/kernels/cuda/fake_dnn.c
 tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_ROOM=65536 -DZK_ATTEND_SPARE=256 -DZK_ATTEND_TILE=1
 endif
-EXTRA_DIST += tests/unit/kernels/cuda/faults.cu tests/unit/kernels/cuda/pointwise.txt tests/unit/kernels/cuda/norm_text.txt
 CLEANFILES += tests/unit/kernels/cuda/*.emu.o
 
 # cuDNN itself, asked for plans.
@@ -81,6 +80,4 @@ tests_unit_test_kernels_cudnn_LDADD = $(libs_cuda) $(unit_libs) -lstdc++ -ldl
 tests/unit/kernels/cuda/standin_cuda.so: tests/unit/kernels/cuda/standin_cuda.c
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
-EXTRA_DIST += tests/unit/kernels/cuda/standin_cuda.c tests/unit/kernels/cuda/h100.json \
-  tests/unit/kernels/cuda/a100.json tests/unit/kernels/cuda/rtx4090.json
 CLEANFILES += tests/unit/kernels/cuda/standin_cuda.so

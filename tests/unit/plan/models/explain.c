@@ -456,8 +456,8 @@ static bool check_engine(const ZgGraph *g, const ZpPlan *p, const char *recipe) 
   return true;
 }
 
-Test(explain, gpt2_engine) { many(GPT2, 280, 20, check_engine); }
-Test(explain, llama3_engine) { many(LLAMA3, 280, 20, check_engine); }
+Test(explain, gpt2_engine) { many(GPT2, 100, 6, check_engine); }
+Test(explain, llama3_engine) { many(LLAMA3, 100, 6, check_engine); }
 
 /* ---- what all of them say of one plan ------------------------------------------------------------------ */
 /* By operation: how often, and bytes of whole tensors; at least, and at most where tokens say how often. */

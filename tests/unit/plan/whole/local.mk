@@ -1,6 +1,4 @@
 # Whole plans and times: see the conventions at the top of Makefile.am.
-EXTRA_DIST += tests/unit/plan/whole/recipes.zug tests/unit/plan/whole/plans.expect tests/unit/plan/whole/random.expect \
-  tests/unit/plan/whole/search.expect tests/unit/plan/whole/times.expect
 if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-plan-whole
 TESTS += tests/unit/test-plan-whole

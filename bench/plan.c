@@ -1,4 +1,4 @@
-#include "tests/bench/plan.h"
+#include "bench/plan.h"
 
 #include <stdio.h>
 

@@ -13,7 +13,7 @@
 
 #include "kernels/devices.h"
 #include "runtime/exec/engine/internal.h"
-#include "tests/bench/plan.h"
+#include "bench/plan.h"
 
 static const char usage[] =
     "usage: bench-bound GRAPH.zsg --recipe FILE:NAME [options]\n"

@@ -1,5 +1,5 @@
 /* Products by OpenBLAS: with its own threads, and on one thread each of a pool's. */
-#include "tests/bench/replay.h" /* first: cblas.h takes the name I */
+#include "bench/replay.h" /* first: cblas.h takes the name I */
 
 #include <cblas.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #   RUN, RANK, NODES  as in ranks.sh; on nodes layouts of two ranks alone
 set -u
 out=$ZUG_BUILD/tests/scratch/bench-time
-recipes=$ZUG_SRC/tests/bench/time.zug
+recipes=$ZUG_SRC/bench/time.zug
 steps=${STEPS:-30}
 models=${MODELS:-gpt2 tiny llama3 mlp}
 PATH=$ZUG_BUILD:$PATH
@@ -19,7 +19,7 @@ fail() { echo "$*" && exit 1; }
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
 : >all.txt
 
-. "$ZUG_SRC/tests/bench/ranks.sh"
+. "$ZUG_SRC/bench/ranks.sh"
 
 layouts_of() { # MODEL
   [ "${LAYOUTS:-}" ] && echo "$LAYOUTS" && return

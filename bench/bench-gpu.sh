@@ -17,7 +17,7 @@ out=$ZUG_BUILD/tests/scratch/bench-gpu
 rounds=${ROUNDS:-3} limit=${LIMIT:-330} models=${MODELS:-gpt2 llama gpt2_512k llama_512k} most_steps=${STEPS:-11} device=${DEVICE:-cuda}
 threads=${THREADS:-$(nproc)} variants=${VARIANTS:-compile,half compile,auto}
 began=$(date +%s)
-. "$ZUG_SRC/tests/bench/models-gpu.sh"
+. "$ZUG_SRC/bench/models-gpu.sh"
 case ${MPIRUN:=mpirun} in
 *' '*) ;; # with options of its own
 *) MPIRUN="$MPIRUN --allow-run-as-root --bind-to none --mca pml ob1 --mca btl self,vader --mca btl_vader_single_copy_mechanism none" ;;
@@ -68,7 +68,7 @@ done
 [ -n "$python" ] || say "no PyTorch here (PYTHON_TORCH names a python that has it): Zug alone"
 
 # ---- models: graph, recipe, and sizes for PyTorch ----
-cp "$ZUG_SRC/tests/bench/recipes-gpu.zug" recipes.zug
+cp "$ZUG_SRC/bench/recipes-gpu.zug" recipes.zug
 # Ids of two bytes below 125 each: random, and below 32000.
 head -c 16000000 /dev/urandom | LC_ALL=C tr -d '\175-\377' | head -c 7000000 >tokens.u16
 within zdata.out "$ZUG_BUILD/zdata" pack tokens.u16 --tokens u16 -o tokens.bin
@@ -107,7 +107,7 @@ run_torch() { # FILE VARIANT
   to=$1 options="$(torch_options "$model") --device $device --variant $2"
   [ "$device" != cpu ] || options="$options --threads $threads"
   # shellcheck disable=SC2086
-  TORCHINDUCTOR_CACHE_DIR="$out-inductor" within "$to" "$python" "$ZUG_SRC/tests/bench/torch_lm.py" $options \
+  TORCHINDUCTOR_CACHE_DIR="$out-inductor" within "$to" "$python" "$ZUG_SRC/bench/torch_lm.py" $options \
     --steps $((steps - 1)) --skip $((steps > 4 ? 3 : 1))
 }
 

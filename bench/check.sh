@@ -5,15 +5,15 @@ need_mpi
 mkdir -p build && ln -s "$ZUG_BUILD/zc" "$ZUG_BUILD/zdata" "$ZUG_BUILD/zrun" build
 bench() { # SETTING...
   rm -f report.txt
-  ok env ZUG_BUILD="$PWD/build" DEVICE=cpu STEPS=4 THREADS=1 ROUNDS=2 "$@" sh "$ZUG_SRC/tests/bench/bench-gpu.sh"
+  ok env ZUG_BUILD="$PWD/build" DEVICE=cpu STEPS=4 THREADS=1 ROUNDS=2 "$@" sh "$ZUG_SRC/bench/bench-gpu.sh"
   cp build/tests/scratch/bench-gpu/report.txt . || fail "no report"
 }
 row() { awk -v who="$1" -v col="$2" '/^  / && $1 == who { print $col; exit }' report.txt; } # WHO COLUMN
 
-ok env ZUG_BUILD="$PWD/build" DEVICE=cuda sh "$ZUG_SRC/tests/bench/bench-gpu.sh"
+ok env ZUG_BUILD="$PWD/build" DEVICE=cuda sh "$ZUG_SRC/bench/bench-gpu.sh"
 says '^bench-gpu: no GPU here that zrun can use, so there is nothing to measure .*no CUDA'
 mkdir empty
-ok env ZUG_BUILD="$PWD/empty" sh "$ZUG_SRC/tests/bench/bench-gpu.sh"
+ok env ZUG_BUILD="$PWD/empty" sh "$ZUG_SRC/bench/bench-gpu.sh"
 says '^bench-gpu: no zrun here'
 
 bench MODELS=tiny_llama PYTHON_TORCH=none
@@ -52,7 +52,7 @@ awk -v z="$(row Zug 2)" -v r="$(row Zug/PyTorch 2)" -v t="$(row Zug 8)" -v ms="$
 
 # What bench-bound counts: the model's FLOPs; of AdamW and the norm 34 bytes a parameter; and no rate but the two is in it,
 # if attention has none of its own.
-bound() { ok "$ZUG_BUILD/bench-bound" build/tests/scratch/bench-gpu/tiny_gpt2.zsg --recipe "$ZUG_SRC/tests/bench/recipes-gpu.zug:tiny_gpt2" "$@"; }
+bound() { ok "$ZUG_BUILD/bench-bound" build/tests/scratch/bench-gpu/tiny_gpt2.zsg --recipe "$ZUG_SRC/bench/recipes-gpu.zug:tiny_gpt2" "$@"; }
 least() { sed -n 's/^at .* takes \([0-9.]*\) ms at least.*/\1/p' out.txt; }
 bound --products 1 --copies 10 --attention 0 --attention-grad 0
 awk -v flops="$flops" -v params=2.152e6 '

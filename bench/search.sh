@@ -15,7 +15,7 @@ PATH=$ZUG_BUILD:$PATH
 fail() { echo "$*" && exit 1; }
 [ -x "$ZUG_BUILD/zrun" ] || fail "bench-search: no zrun here (it needs MPI)"
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-. "$ZUG_SRC/tests/bench/ranks.sh"
+. "$ZUG_SRC/bench/ranks.sh"
 
 search() { # MODEL
   case $1 in mlp) sizes="--batch 1024" ;; *) sizes="--batch 8 --seq 128" ;; esac

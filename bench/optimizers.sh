@@ -9,7 +9,7 @@ rm -rf "$out" && mkdir -p "$out" && cd "$out"
 [ -x "$ZUG_BUILD/zrun" ] || { echo "bench: no zrun here (it needs MPI)"; exit 0; }
 "$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/gpt2.zug" -o small.zsg -D layers=6 -D heads=6 -D width=384 -D context=256 -D words=256
 "$ZUG_BUILD/zdata" pack "$ZUG_SRC/lang" "$ZUG_SRC/runtime" "$ZUG_SRC/kernels" -o text.bin >/dev/null
-recipes=$ZUG_SRC/tests/bench/recipes.zug
+recipes=$ZUG_SRC/bench/recipes.zug
 list="small bits8 muon frozen frozen_bf16 small_bf16"
 
 i=0

@@ -24,7 +24,7 @@ while [ $i -lt "${ROUNDS:-3}" ]; do
   for tokenizer in $tokenizers; do
     for threads in 1 2; do
       "$ZUG_BUILD/bench-text" "$tokenizer" "$TEXT" $threads | sed "s|^|$tokenizer $threads zug |"
-      [ -z "$python" ] || "$python" "$ZUG_SRC/tests/bench/tokens.py" "$tokenizer" "$TEXT" $threads | sed "s|^|$tokenizer $threads library |"
+      [ -z "$python" ] || "$python" "$ZUG_SRC/bench/tokens.py" "$tokenizer" "$TEXT" $threads | sed "s|^|$tokenizer $threads library |"
     done
   done >>all.txt
   i=$((i + 1))

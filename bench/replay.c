@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/bench/plan.h"
-#include "tests/bench/replay.h"
+#include "bench/plan.h"
+#include "bench/replay.h"
 
 static const char usage[] =
     "usage: bench-replay GRAPH.zsg --recipe FILE:NAME [options]\n"

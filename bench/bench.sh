@@ -14,7 +14,7 @@ precisions=${PRECISION:-f32 bf16}
 threads=${THREADS:-1 2}
 layouts=${LAYOUTS:-yes}
 checkpoints=${CHECKPOINTS:-yes}
-recipes=$ZUG_SRC/tests/bench/recipes.zug
+recipes=$ZUG_SRC/bench/recipes.zug
 mpi="--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 --mca btl self,vader \
 --mca btl_vader_single_copy_mechanism none"
 
@@ -112,7 +112,7 @@ run_torch() { # MODEL PRECISION THREADS
 
 with_torch() {
   MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592 MALLOC_TOP_PAD_=268435456 \
-    "$python" "$ZUG_SRC/tests/bench/torch_gpt2.py" "$@"
+    "$python" "$ZUG_SRC/bench/torch_gpt2.py" "$@"
 }
 
 # ---- a round ----

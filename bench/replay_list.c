@@ -4,7 +4,7 @@
  * q k' is not counted. */
 #include <string.h>
 
-#include "tests/bench/replay.h"
+#include "bench/replay.h"
 
 typedef struct {
   ZbArena *a;

@@ -3,7 +3,7 @@
  * counted). */
 #include <stdlib.h>
 
-#include "tests/bench/replay.h"
+#include "bench/replay.h"
 
 #ifdef HAVE_DNNL
 #include <dnnl.h>
