@@ -12,7 +12,7 @@
 # To try this script: DEVICE=cpu STEPS=3 VARIANTS=eager,half MODELS="tiny_gpt2 tiny_llama"
 set -eu
 ZUG_BUILD=${ZUG_BUILD:-$(pwd)}
-ZUG_SRC=${ZUG_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
+ZUG_SRC=${ZUG_SRC:-$(cd "$(dirname "$0")/.." && pwd)}
 out=$ZUG_BUILD/tests/scratch/bench-gpu
 rounds=${ROUNDS:-3} limit=${LIMIT:-330} models=${MODELS:-gpt2 llama gpt2_512k llama_512k} most_steps=${STEPS:-11} device=${DEVICE:-cuda}
 threads=${THREADS:-$(nproc)} variants=${VARIANTS:-compile,half compile,auto}

@@ -1,6 +1,6 @@
 # What bench-gpu.sh does with what it finds: nothing to measure, Zug alone, Zug and a PyTorch that fails, is slow, or is fast. On
 # the CPU, with tiny models, and a stand-in for PyTorch that says numbers known beforehand.
-. "$ZUG_SRC/tests/lib.sh"
+. "$ZUG_SRC/tests/scenarios/lib.sh"
 need_mpi
 mkdir -p build && ln -s "$ZUG_BUILD/zc" "$ZUG_BUILD/zdata" "$ZUG_BUILD/zrun" build
 bench() { # SETTING...

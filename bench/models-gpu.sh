@@ -1,4 +1,4 @@
-# The models that are measured on one GPU, for Zug and for PyTorch: bench-gpu.sh and tests/gpu/kit read this.
+# The models that are measured on one GPU, for Zug and for PyTorch: bench-gpu.sh and tests/scenarios/gpu/kit read this.
 
 # Sets of a model `file` in examples, `sizes` that both have, `more` that Zug's file wants, and `words`, PyTorch's vocabulary (padded).
 measured_model() { # NAME

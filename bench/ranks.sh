@@ -7,7 +7,7 @@
 
 mpi="--allow-run-as-root --map-by core --bind-to core --mca pml ob1"
 if [ "${NODES:-}" ]; then
-  . "$ZUG_SRC/tests/nodes.sh"
+  . "$ZUG_SRC/tests/scenarios/lib_nodes.sh"
   nodes_up 2
   for i in 1 2; do
     ip netns exec "$node$i" tc qdisc add dev eth0 root tbf rate "$NODES" burst 128kb latency 100ms || fail "links cannot be limited here"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # `make bench-tokens`: how fast texts become tokens, with one thread and with two, and by the `tokenizers` library where Python
-# has it. The tokenizers are those of tests/text, or TOKENIZERS="FILE ..."; the text is this project's own and that of
-# tests/text, four times, or TEXT=FILE. Each runs in turn, ROUNDS (3) times, and its best run counts. Not a test.
+# has it. The tokenizers are those of tests/data/text, or TOKENIZERS="FILE ..."; the text is this project's own and that of
+# tests/data/text, four times, or TEXT=FILE. Each runs in turn, ROUNDS (3) times, and its best run counts. Not a test.
 set -eu
 out=$ZUG_BUILD/tests/scratch/bench-tokens
-texts=$ZUG_SRC/tests/text
+texts=$ZUG_SRC/tests/data/text
 tokenizers=${TOKENIZERS:-$(for t in gpt2 llama3 qwen llama2 t5 bert; do echo "$texts/$t/tokenizer.json"; done)}
 rm -rf "$out" && mkdir -p "$out" && cd "$out"
 if [ -z "${TEXT:-}" ]; then

@@ -1,4 +1,4 @@
-# examples: models and recipes; tests/examples.sh runs them all.
+# examples: models and recipes; tests/scenarios/examples.sh runs them all.
 examples_files = \
   examples/bert.zug \
   examples/clip.zug \

@@ -1,4 +1,4 @@
-# Notes how long a test took: read by tests/run-unit and tests/run-mpi. `./bootstrap check` prints the slowest.
+# Notes how long a test took: read by tests/run-unit and tests/run-scenario. `./bootstrap check` prints the slowest.
 # note_seconds NAME START: appends "SECONDS CPU-SECONDS NAME" to tests/seconds of the build folder. START was `date +%s.%N`.
 note_seconds() {
   noted=${ZUG_BUILD:-.}/tests/seconds.$$

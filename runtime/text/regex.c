@@ -12,7 +12,7 @@
  *   (?m:          (?s: a dot takes newlines
  *   (?i:          where letters fold into others one by one: not `ss`, which is a sharp s there
  *
- * tests/text/classes.txt has what the library takes each class for. */
+ * tests/data/text/classes.txt has what the library takes each class for. */
 #define _GNU_SOURCE
 #include "runtime/text/room.h"
 

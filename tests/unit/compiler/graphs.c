@@ -1,4 +1,4 @@
-/* Every case of tests/graphs gives exactly the graphs that are expected: as instantiated, and after all passes.
+/* Every case of tests/data/graphs gives exactly the graphs that are expected: as instantiated, and after all passes.
  * `make regenerate-graphs` writes them anew. tests/unit/compiler/grad tests that derivatives are right; here
  * nothing may change unseen. */
 #include "tests/unit/compiler/load.h"
@@ -26,7 +26,7 @@ static void check_case(const char *file) {
 }
 
 Test(graphs, golden) {
-  int cases = golden_each(ZUG_SRC "/tests/graphs", check_case);
+  int cases = golden_each(ZUG_SRC "/tests/data/graphs", check_case);
   cr_expect(cases >= 5);
 }
 

@@ -9,7 +9,7 @@ tests_unit_test_compiler_CFLAGS = $(unit_cflags)
 tests_unit_test_compiler_LDADD = $(libs_compiler) $(unit_libs)
 endif
 
-# What is expected in tests/lang/types and tests/graphs, from what is said and made now.
+# What is expected in tests/data/lang/types and tests/data/graphs, from what is said and made now.
 regenerate-types: tests/unit/test-compiler
 	REGENERATE=yes tests/unit/test-compiler --filter 'messages/golden'
 regenerate-graphs: tests/unit/test-compiler

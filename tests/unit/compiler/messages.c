@@ -1,4 +1,4 @@
-/* Every case of tests/lang/types gives exactly the messages that are expected, and every message of the compiler is among
+/* Every case of tests/data/lang/types gives exactly the messages that are expected, and every message of the compiler is among
  * them. A first line `# zc: -D n=3` gives options. `make regenerate-types` writes what is expected anew: read the difference
  * before you commit it. */
 #include "tests/unit/compiler/load.h"
@@ -20,7 +20,7 @@ static void check_case(const char *file) {
 }
 
 Test(messages, golden) {
-  int cases = golden_each(ZUG_SRC "/tests/lang/types", check_case);
+  int cases = golden_each(ZUG_SRC "/tests/data/lang/types", check_case);
   cr_expect(cases > 15);
 }
 
@@ -40,7 +40,7 @@ Test(messages, every_code_is_provoked) {
   ZbArena *a = zb_arena_new();
   ZbText source = {0}, tests = {0};
   read_all(a, ZUG_SRC "/compiler", ".c", &source);
-  golden_read(ZUG_SRC "/tests/lang/types", &tests);
+  golden_read(ZUG_SRC "/tests/data/lang/types", &tests);
   int reported = 0;
   for (int code = 0; code < ZL_CODE_COUNT; code++) {
     const char *name = zl_code_name((ZlCode)code);

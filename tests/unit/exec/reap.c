@@ -1,5 +1,5 @@
 /* Which process has started a rank, and the one that a rank leaves behind. That it ends a launcher which
- * stays is seen by tests/mpi/hang.sh alone: numbers of processes are not for a test to be wrong about. */
+ * stays is seen by tests/scenarios/hang.sh alone: numbers of processes are not for a test to be wrong about. */
 #include "runtime/exec/comm/watch.h"
 #include "tests/unit/exec/scratch.h"
 

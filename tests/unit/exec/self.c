@@ -1,4 +1,4 @@
-/* The communicator of one rank, and the arithmetic of reductions. What several ranks do: tests/mpi/comm.c. */
+/* The communicator of one rank, and the arithmetic of reductions. What several ranks do: tests/scenarios/tools/comm.c. */
 #include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
 #include "tests/unit/exec/scratch.h"

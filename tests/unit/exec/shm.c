@@ -1,4 +1,4 @@
-/* Collectives through shared memory, their members played by threads of one process: what tests/mpi/comm.c
+/* Collectives through shared memory, their members played by threads of one process: what tests/scenarios/tools/comm.c
  * sees from outside, here in a window of plain memory, where -fsanitize=thread can watch. Then one thread
  * plays all of them, who come as late as is wanted; and the memory itself. */
 #define _GNU_SOURCE /* posix_openpt */

@@ -69,7 +69,7 @@ Test(codes, every_code_that_lang_reports_is_provoked) {
   read_all(a, ZUG_SRC "/lang", ".c", &source);
   read_all(a, ZUG_SRC "/lang", ".l", &source);
   read_all(a, ZUG_SRC "/lang", ".y", &source);
-  golden_read(ZUG_SRC "/tests/lang", &tests);
+  golden_read(ZUG_SRC "/tests/data/lang", &tests);
   read_all(a, ZUG_SRC "/tests/unit/lang", ".c", &tests);
   size_t reported = 0;
   for (size_t i = 0; i < NCODES; i++) {

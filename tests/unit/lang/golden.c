@@ -1,5 +1,5 @@
-/* Every tests/lang case gives exactly the messages that are expected, and the tree and the recipes of a file without errors;
- * every case of tests/lang/format is laid out as expected. `make regenerate-lang` writes what is expected anew: read the
+/* Every tests/data/lang case gives exactly the messages that are expected, and the tree and the recipes of a file without errors;
+ * every case of tests/data/lang/format is laid out as expected. `make regenerate-lang` writes what is expected anew: read the
  * difference before you commit it. */
 #include "tests/unit/golden.h"
 #include "tests/unit/lang/render.h"
@@ -15,5 +15,5 @@ static void check(const char *file, void render(const char *path, ZbText *out)) 
 static void check_messages(const char *file) { check(file, render_file); }
 static void check_format(const char *file) { check(file, render_format); }
 
-Test(golden, messages) { cr_expect_geq(golden_each(ZUG_SRC "/tests/lang", check_messages), 40); }
-Test(golden, formats) { cr_expect_geq(golden_each(ZUG_SRC "/tests/lang/format", check_format), 6); }
+Test(golden, messages) { cr_expect_geq(golden_each(ZUG_SRC "/tests/data/lang", check_messages), 40); }
+Test(golden, formats) { cr_expect_geq(golden_each(ZUG_SRC "/tests/data/lang/format", check_format), 6); }

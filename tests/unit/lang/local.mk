@@ -14,7 +14,7 @@ tests_unit_test_library_CFLAGS = $(unit_cflags)
 tests_unit_test_library_LDADD = $(libs_lang) $(unit_libs)
 endif
 
-# The expected messages, trees, recipes and layouts of tests/lang, from what is said now.
+# The expected messages, trees, recipes and layouts of tests/data/lang, from what is said now.
 regenerate-lang: tests/unit/test-lang
 	REGENERATE=yes tests/unit/test-lang --filter 'golden/*'
 .PHONY: regenerate-lang

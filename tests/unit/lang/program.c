@@ -128,7 +128,7 @@ Test(program, dump_is_stable) {
   ZbText first = {0}, second = {0};
   ZbArena *a = zb_arena_new();
   size_t n;
-  const char *text = zb_read_file(a, ZUG_SRC "/tests/lang/good.zug", 1 << 20, &n, NULL);
+  const char *text = zb_read_file(a, ZUG_SRC "/tests/data/lang/good.zug", 1 << 20, &n, NULL);
   cr_assert(text);
   for (char *u; (u = strstr(text, "use lib.good"));) memcpy(u, "use std.nn  ", 12);
   for (char *u; (u = strstr(text, "good.twice"));) memcpy(u, "good.relu ", 10);
@@ -209,7 +209,7 @@ Test(program, unreadable_file) {
 
 Test(program, include_folders) {
   Case c = load("");
-  const char *const folders[] = {"/nowhere", ZUG_SRC "/tests/lang"};
+  const char *const folders[] = {"/nowhere", ZUG_SRC "/tests/data/lang"};
   static const char text[] = "use lib.good\n";
   c.p = zl_load_text(c.a, c.s, c.d, "no-such-folder/x.zug", text, strlen(text), &(ZlOptions){folders, 2});
   cr_expect(zl_errors(c.d) == 0, "%s", messages(&c));

@@ -270,7 +270,7 @@ Test(messages, what_makes_a_report_the_same) {
 
 /* "FILE" and "FILE:NAME": as tools are told what to take. */
 Test(programs, loaded_with_a_name) {
-  cr_assert(chdir(ZUG_SRC "/tests/lang") == 0);
+  cr_assert(chdir(ZUG_SRC "/tests/data/lang") == 0);
   Case c = begin("");
   const char *name = "";
   ZlProgram *p = zl_load_named(c.a, c.s, c.d, "recipes.zug:second", NULL, &name);

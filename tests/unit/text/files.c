@@ -1,4 +1,4 @@
-/* Files of tests/text. */
+/* Files of tests/data/text. */
 #include "tests/unit/text/files.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ const char *const text_names[6] = {"gpt2", "llama3", "qwen", "llama2", "t5", "be
 
 char *text_file(ZbArena *a, const char *name, size_t *n) {
   ZbErr err;
-  char *s = zb_read_file(a, zb_printf(a, ZUG_SRC "/tests/text/%s", name), 1 << 24, n, &err);
+  char *s = zb_read_file(a, zb_printf(a, ZUG_SRC "/tests/data/text/%s", name), 1 << 24, n, &err);
   cr_assert(s, "%s", err.text);
   return s;
 }
@@ -23,7 +23,7 @@ cJSON *text_json(ZbArena *a, const char *name) {
 ZtTokenizer *text_tokenizer(const char *name) {
   ZbErr err;
   char path[512];
-  snprintf(path, sizeof path, ZUG_SRC "/tests/text/%s/tokenizer.json", name);
+  snprintf(path, sizeof path, ZUG_SRC "/tests/data/text/%s/tokenizer.json", name);
   ZtTokenizer *t = zt_load(path, &err);
   cr_assert(t, "%s", err.text);
   return t;

@@ -1,4 +1,4 @@
-/* Files of tests/text, and what the tests of text ask of them. */
+/* Files of tests/data/text, and what the tests of text ask of them. */
 #ifndef ZUG_TESTS_TEXT_FILES_H
 #define ZUG_TESTS_TEXT_FILES_H
 
@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 
 extern const char *const text_names[6];
-/* tests/text/NAME in the arena; the test fails if it is not there. */
+/* tests/data/text/NAME in the arena; the test fails if it is not there. */
 char *text_file(ZbArena *a, const char *name, size_t *n);
 cJSON *text_json(ZbArena *a, const char *name);
 ZtTokenizer *text_tokenizer(const char *name);

@@ -205,7 +205,8 @@ Test(regex, classes) {
   ZbErr err;
   ZtTokenizer t = {.arena = zb_arena_new()};
   ZtMatcher *m = zt_matcher_new();
-  char *lines = zb_read_file(t.arena, ZUG_SRC "/tests/text/classes.txt", 1 << 16, &size, &err), *rest = NULL;
+  char *lines = zb_read_file(t.arena, ZUG_SRC "/tests/data/text/classes.txt", 1 << 16, &size, &err),
+       *rest = NULL;
   cr_assert(lines, "%s", err.text);
   int classes = 0;
   for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), classes++) {

@@ -189,5 +189,5 @@ Test(models, qwen3) {
 /* Several losses, each with its own denominator, in different segments. */
 Test(models, losses) {
   const ZcDefine d[] = {{"layers", "2"}, {"width", "4"}, {"inner", "3"}, {"words", "5"}};
-  check_example("tests/graphs/losses.zug", d, 4, 5);
+  check_example("tests/data/graphs/losses.zug", d, 4, 5);
 }

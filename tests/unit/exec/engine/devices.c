@@ -82,7 +82,7 @@ static bool mark_second(ZkEnv *env, int node_rank, ZbErr *err) {
   return true;
 }
 Test(devices, lacks_room_for_rows) {
-  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  Model m = job_model("tests/data/models/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   device = zx_device_cpu;
   device.open = mark_second;
   device.pinned = none_on_second;
@@ -322,7 +322,7 @@ Test(devices, packs_one_tensor) {
                            "", &device, (ZpOptions){0}));
   model_close(&m);
   /* What sends rows to their experts has other operands beside them. */
-  m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  m = job_model("tests/data/models/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   expect_one_tensor(job_named(&m, "experts_2", &device, (ZpOptions){0}));
   model_close(&m);
 }

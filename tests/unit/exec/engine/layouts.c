@@ -1,5 +1,5 @@
 /* Whole steps in every kind of layout, in one process: losses, norms and parameters are those of one rank,
- * and a rank uses as many bytes as were planned. Models are those of scenarios (tests/mpi), which see more of
+ * and a rank uses as many bytes as were planned. Models are those of scenarios (tests/scenarios), which see more of
  * each in more layouts. */
 #include "tests/unit/breadth.h"
 #include "tests/unit/exec/engine/job.h"
@@ -15,7 +15,7 @@ TestSuite(layouts, .init = scratch_make, .fini = scratch_remove);
 typedef struct {
   const char *file, *text, *options;
   bool named, saves, exchanges;
-  double tolerance; /* f32 sums in another order: tests/mpi/layouts.sh */
+  double tolerance; /* f32 sums in another order: tests/scenarios/layouts.sh */
   const char *base; /* of each recipe */
 } Alike;
 
@@ -94,7 +94,7 @@ Test(layouts, llama3) {
 }
 
 Test(layouts, experts) {
-  alike(&(Alike){"tests/mpi/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
+  alike(&(Alike){"tests/data/models/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
                  .tolerance = 1e-5},
         NAMES("one", "few", "many", "data_2", "zero3_4", "sums_2", "experts_2", "experts_4", "both_4",
               "beside_4", "five_8", "more_8"));
@@ -142,7 +142,7 @@ Test(layouts, biases_of_experts) {
 
 /* All tokens go to the last experts: as many rounds as that takes. */
 Test(layouts, one_expert) {
-  alike(&(Alike){"tests/mpi/moe.zug", NULL,
+  alike(&(Alike){"tests/data/models/moe.zug", NULL,
                  "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1 -D shared=1", .named = true,
                  .tolerance = 1e-5},
         NAMES("one", "few", "experts_4", "two_4"));
@@ -192,7 +192,7 @@ Test(layouts, experts_of_experts) {
 Test(layouts, attend) {
   alike(
       &(Alike){
-          "tests/mpi/attend.zug", NULL, "-D groups=1", .saves = true, .tolerance = 1e-5,
+          "tests/data/models/attend.zug", NULL, "-D groups=1", .saves = true, .tolerance = 1e-5,
           .base =
               "bind batch = 8, seq = 8, past = 5 micro 4 optimizer sgd(lr = 0.1, momentum = 0.9) clip 1.0 "},
       NAMES("", "mesh context = 2 split seq over context",
@@ -207,19 +207,20 @@ Test(layouts, attend) {
 }
 
 Test(layouts, scans) {
-  alike(&(Alike){"tests/mpi/scans.zug", NULL, "-D layers=1 -D words=16 -D width=8", .named = true,
+  alike(&(Alike){"tests/data/models/scans.zug", NULL, "-D layers=1 -D words=16 -D width=8", .named = true,
                  .tolerance = 1e-5},
         NAMES("one", "zero3_4", "seq_2", "seq_4", "heads_seq_2"));
 }
 
 Test(layouts, convolutions) {
-  alike(&(Alike){"tests/mpi/conv.zug", NULL, "-D layers=1 -D side=4 -D words=16 -D width=4 -D inner=4",
-                 .named = true, .tolerance = 1e-5},
+  alike(&(Alike){"tests/data/models/conv.zug", NULL,
+                 "-D layers=1 -D side=4 -D words=16 -D width=4 -D inner=4", .named = true, .tolerance = 1e-5},
         NAMES("one", "inner_2", "outer_2", "rows_2"));
 }
 
 Test(layouts, states) {
-  alike(&(Alike){"tests/mpi/states.zug", NULL, "-D layers=2 -D words=16", .named = true, .tolerance = 1e-5},
+  alike(&(Alike){"tests/data/models/states.zug", NULL, "-D layers=2 -D words=16", .named = true,
+                 .tolerance = 1e-5},
         NAMES("one", "data_2", "zero1_4", "zero3_4", "experts_2", "pipe_2"));
 }
 
@@ -244,8 +245,8 @@ Test(layouts, averages_of_parameters) {
 }
 
 Test(layouts, losses) {
-  alike(&(Alike){"tests/mpi/losses.zug", NULL, "-m Losses -D layers=2 -D words=16 -D width=8 -D inner=8",
-                 .named = true, .tolerance = 1e-5},
+  alike(&(Alike){"tests/data/models/losses.zug", NULL,
+                 "-m Losses -D layers=2 -D words=16 -D width=8 -D inner=8", .named = true, .tolerance = 1e-5},
         NAMES("one", "big_1", "data_2", "zero3_4", "seq_2", "context_2", "pipe_2", "all_8"));
 }
 
@@ -268,7 +269,7 @@ Test(layouts, unrolled) {
 }
 
 Test(layouts, resplit) {
-  alike(&(Alike){"tests/mpi/resplit.zug", NULL, "", .named = true, .tolerance = 1e-5},
+  alike(&(Alike){"tests/data/models/resplit.zug", NULL, "", .named = true, .tolerance = 1e-5},
         NAMES("one", "vocab_2", "hd_2", "both_4", "zero_4"));
 }
 
@@ -372,7 +373,7 @@ Test(layouts, pieces) {
               "mesh context = 4 split seq over context contiguous"));
 }
 
-/* In bf16: what is rounded is the same but for partial sums (tests/mpi/precision.sh). */
+/* In bf16: what is rounded is the same but for partial sums (tests/scenarios/precision.sh). */
 Test(layouts, bf16) {
   alike(&(Alike){"examples/gpt2.zug", NULL, GPT2, .saves = true, .tolerance = 5e-3,
                  .base = SGD "precision compute bf16 pad vocab to 2 "},
@@ -455,7 +456,7 @@ Test(layouts, exchanges) {
         NAMES("", "mesh context = 4 split seq over context attention ring",
               "mesh context = 2 split seq over context contiguous attention ring",
               "mesh context = 4 split seq over context contiguous attention ring recompute Layer"));
-  alike(&(Alike){"tests/mpi/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
+  alike(&(Alike){"tests/data/models/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
                  .exchanges = true, .tolerance = 1e-5},
         NAMES("one", "experts_2", "experts_4", "both_4", "five_8"));
 }
@@ -473,15 +474,16 @@ Test(layouts, streams) {
                  "mesh pipe = 2, data = 2, tensor = 2 split batch over data split head, ffn, vocab over "
                  "tensor else seq stages over pipe by cost micro 1 " ZERO3));
   alike_on(queued_device(),
-           &(Alike){"tests/mpi/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
+           &(Alike){"tests/data/models/moe.zug", NULL, "-D layers=2 -D words=16 -D width=8", .named = true,
                     .tolerance = 1e-5},
            NAMES("one", "experts_4", "beside_4", "five_8"));
   alike_on(queued_device(),
-           &(Alike){"tests/mpi/losses.zug", NULL, "-m Losses -D layers=2 -D words=16 -D width=8 -D inner=8",
-                    .named = true, .tolerance = 1e-5},
+           &(Alike){"tests/data/models/losses.zug", NULL,
+                    "-m Losses -D layers=2 -D words=16 -D width=8 -D inner=8", .named = true,
+                    .tolerance = 1e-5},
            NAMES("one", "all_8"));
-  alike_on(
-      queued_device(),
-      &(Alike){"tests/mpi/states.zug", NULL, "-D layers=2 -D words=16", .named = true, .tolerance = 1e-5},
-      NAMES("one", "experts_2", "pipe_2"));
+  alike_on(queued_device(),
+           &(Alike){"tests/data/models/states.zug", NULL, "-D layers=2 -D words=16", .named = true,
+                    .tolerance = 1e-5},
+           NAMES("one", "experts_2", "pipe_2"));
 }

@@ -4,7 +4,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-engine
 TESTS += tests/unit/test-engine
 tests_unit_test_engine_SOURCES = \
-  tests/mpi/device_threads.c tests/mpi/device_threads.h \
+  tests/scenarios/tools/device_threads.c tests/scenarios/tools/device_threads.h \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/exec/scratch.c tests/unit/exec/scratch.h \
   tests/unit/exec/engine/alike.c \

@@ -1,5 +1,5 @@
 /* Muon by its formula: a tiny net whose gradients and orthogonalisations are worked out in doubles, as
- * tests/mpi/muon.sh does. Tolerance 1e-5: f32, and steps of Newton and Schulz, which take a small singular
+ * tests/scenarios/muon.sh does. Tolerance 1e-5: f32, and steps of Newton and Schulz, which take a small singular
  * value to hundreds of times itself, with its rounding error. */
 #include "tests/unit/exec/engine/job.h"
 

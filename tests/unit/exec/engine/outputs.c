@@ -406,7 +406,7 @@ Test(outputs, beside_training) {
   look_in(&m, "bind batch = 8 micro 2 optimizer sgd(lr = 0.1) precision compute bf16 ",
           "mesh data = 2 split batch over data", &zx_device_cpu, 5e-3);
   model_close(&m);
-  m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  m = job_model("tests/data/models/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   look_in(&m, "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ",
           "mesh ep = 2 split batch, expert over ep bind slot = 0.5", &zx_device_cpu, 1e-6);
   model_close(&m);
@@ -471,7 +471,7 @@ static void look_without_room(Player *p) {
   cr_expect_str_eq(p->err.text, p->rank ? "nothing is pinned" : "");
 }
 Test(outputs, beside_training_without_room) {
-  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  Model m = job_model("tests/data/models/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   ZxDeviceTable device = zx_device_cpu;
   device.pinned = pinned_if_room;
   Job j = job_of(&m, "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ",

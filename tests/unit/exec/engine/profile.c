@@ -351,7 +351,7 @@ static void expect_sent(const ZxEngine *e) {
   }
 }
 Test(profile, sent_in_rounds) {
-  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  Model m = job_model("tests/data/models/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   static const char *const recipes[] = {"experts_2", "experts_4"};
   for (int i = 0; i < 2; i++) {
     Job j = job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0});

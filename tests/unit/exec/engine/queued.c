@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/mpi/device_threads.h"
+#include "tests/scenarios/tools/device_threads.h"
 #include "tests/unit/exec/engine/world.h"
 
 typedef struct {

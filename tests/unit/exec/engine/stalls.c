@@ -1,6 +1,6 @@
 /* What a rank says of a wait that lasts: in what, for whom or for what, once; and that it goes on. Rank 0
  * loses its patience soon, the last rank takes its time in one call. */
-#include "tests/mpi/device_threads.h"
+#include "tests/scenarios/tools/device_threads.h"
 #include "tests/unit/exec/engine/job.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
-/* On a device whose calls only queue their work, on streams that are threads (tests/mpi/device_threads.c),
+/* On a device whose calls only queue their work, on streams that are threads (tests/scenarios/tools/device_threads.c),
  * all is as on the CPU, bit by bit: losses, norms, parameters, evaluations and checkpoints. Ranks exchange
  * by way of the host there; a rank alone plays its steps from the third on as they were captured in the
  * second. */
-#include "tests/mpi/device_threads.h"
+#include "tests/scenarios/tools/device_threads.h"
 #include "tests/unit/exec/engine/job.h"
 #include "tests/unit/exec/engine/queued.h"
 
@@ -127,15 +127,15 @@ Test(streams, dropout) {
 }
 
 Test(streams, experts) {
-  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  Model m = job_model("tests/data/models/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   static const char base[] = "bind batch = 8, seq = 8 micro 2 optimizer sgd(lr = 0.1) ";
   same(&m, base, "", "each step is queued anew: hosts must know how many rows experts have; that is about ");
   static const char two[] = "mesh ep = 2 split batch, expert over ep bind slot = 0.7",
                     anew[] = "each step is queued anew: hosts must know how many rows experts have";
   same(&m, base, "bind slot = 0.3", anew);
   /* All rows are those of the last expert. */
-  Model hot =
-      job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1");
+  Model hot = job_model("tests/data/models/moe.zug", NULL,
+                        "-D layers=1 -D words=16 -D width=8 -D hot=100 -D active=1");
   same(&hot, base, "bind slot = 0.3", anew);
   model_close(&hot);
   same(&m, base, two, anew);

@@ -112,7 +112,7 @@ Test(traces, all_that_was_done) {
 
 Test(traces, rounds_of_experts) {
   static const char *const recipes[] = {"experts_2", "experts_4", "sums_2", "beside_4"};
-  Model m = job_model("tests/mpi/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
+  Model m = job_model("tests/data/models/moe.zug", NULL, "-D layers=1 -D words=16 -D width=8");
   for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
     trace(job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0}));
   model_close(&m);

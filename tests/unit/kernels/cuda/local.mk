@@ -6,7 +6,7 @@ check_PROGRAMS += tests/unit/test-kernels-cuda
 TESTS += tests/unit/test-kernels-cuda
 endif
 endif
-# Cases for kernels of GPUs: emulated here, and on a GPU in tests/gpu.
+# Cases for kernels of GPUs: emulated here, and on a GPU in tests/scenarios/gpu.
 gpu_cases = tests/unit/kernels/conform.h \
   tests/unit/kernels/conform.c \
   tests/unit/kernels/update.h \

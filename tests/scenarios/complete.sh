@@ -1,0 +1,53 @@
+# Completion offers the options that a program takes, all of them and no other's, and the commands that it has.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+programs=$(cd "$ZUG_BUILD" && ls -d zc zplan zrun zdata zckpt zkeep zlog 2>/dev/null)
+words() { "$1" --help | awk -v program="$1" -f "$ZUG_SRC/share/words.awk" | sort -u; } # PROGRAM
+for p in $programs; do
+  words $p >$p.words
+  grep -e '^--[a-z]' $p.words >$p.offered || fail "no options of $p"
+done
+
+# ---- who takes what the programs say themselves: one that does not know an option says so before anything else ----
+sort -u ./*.offered >all.txt
+[ "$(wc -l <all.txt)" -gt 60 ] || fail "only $(wc -l <all.txt) options"
+for p in $programs; do
+  case $p in zdata) command=pack ;; zckpt) command=show ;; zlog) command=tail ;; zplan) command=show ;; zrun) command=train ;; *) command= ;; esac
+  for option in --foo $(cat all.txt); do
+    echo "@$option"
+    if [ "$option" = --version ]; then $p --version; else $p $command "$option"; fi 2>&1
+  done </dev/null >said.txt
+  awk '/^@--/ { option = substr($0, 2); print option; next } /(unrecognized|unknown) option|is ambiguous/ { print option }' said.txt |
+    sort | uniq -u >$p.takes
+  # what getopt takes for the beginning of another is none
+  while read -r option; do
+    case $(tr '\n' ' ' <$p.offered) in *"$option "*) echo "$option" ;; *"$option"*) ;; *) echo "$option" ;; esac
+  done <$p.takes >$p.own
+  diff $p.own $p.offered || fail "$p takes < and is offered >"
+done
+
+# ---- versions: a line that a report of a fault begins with ----
+for p in $programs; do
+  ok $p --version
+  [ "$(wc -l <out.txt)" -eq 1 ] && says "^$p \\(zug\\) [0-9]+\\.[0-9]" || fail "the version of $p"
+done
+[ "$(for p in $programs; do $p --version | sed 's/.* //'; done | sort -u | wc -l)" -eq 1 ] || fail "several versions"
+
+# ---- commands ----
+has() { # PROGRAM COMMAND...
+  p=$1
+  shift
+  [ "$(grep -v -- '^-' $p.words | tr '\n' ' ')" = "$* " ] || fail "commands of $p: $(grep -v -- '^-' $p.words | tr '\n' ' ')"
+}
+has zc dump fmt
+has zdata check decode import pack records show table tokenizer
+has zlog compare plot tail
+has zckpt diff export list show verify weights
+
+# ---- in bash ----
+command -v bash >/dev/null || { echo "no bash"; exit 0; }
+bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _zug "$1"; printf "%s\n" "${COMPREPLY[@]}"' \
+  "$ZUG_BUILD/share/zug.bash" zlog tail a -- >bash.txt
+diff bash.txt zlog.offered || fail "bash offers others"
+grep -q "^@" "$ZUG_BUILD/share/zug.zsh" && fail "the completion of zsh is not made"
+command -v zsh >/dev/null || exit 0
+ok zsh -n "$ZUG_BUILD/share/zug.zsh"
