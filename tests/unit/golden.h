@@ -1,13 +1,13 @@
-/* Golden cases: files NAME.zug with what is expected of them, NAME.expect, many in one text archive (*.txtar): a line
- * `-- FILE --` before the text of each file, as Go's txtar has it. A new case is a few lines. */
+/* Golden cases: files NAME.zug with what is expected of them, NAME.expect, many in one text archive (*.txtar):
+ * a line `-- FILE --` before the text of each file, as Go's txtar has it. A new case is a few lines. */
 #ifndef ZUG_TESTS_GOLDEN_H
 #define ZUG_TESTS_GOLDEN_H
 
 #include "base/base.h"
 
-/* Calls check with every NAME.zug that has a NAME.expect, in the folder itself and in its archives, which are unpacked into a
- * scratch folder. The working folder is that of the case. Returns the number of cases. Where the environment says REGENERATE, what golden_expect is given is then packed
- * into the archive. */
+/* Calls check with every NAME.zug that has a NAME.expect, in the folder itself and in its archives, which are
+ * unpacked into a scratch folder. The working folder is that of the case. Where the environment says
+ * REGENERATE, what golden_expect is given is packed into the archive. Returns the number of cases. */
 int golden_each(const char *folder, void (*check)(const char *file));
 
 /* Fails if the text differs from NAME.expect of the case NAME.zug; says the first line that does. */

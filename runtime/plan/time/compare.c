@@ -26,8 +26,8 @@ static uint32_t number_of(ZbArena *a, ZbNames *names, const char *text) {
   return i == ZB_NO_NAME ? zb_names_add(a, names, zb_strdup(a, text)) : i;
 }
 
-/* Writes into `t` of what a slice is: "FWD(layer.3, mb 1)" of "FWD(layer)", a node's "all_reduce" of "all_reduce in
- * forward or backward". */
+/* Writes the kind of a slice into `t`: that of "FWD(layer.3, mb 1)" is "FWD(layer)", that of a node's
+ * "all_reduce" is "all_reduce in forward or backward". */
 static void put_kind(ZbText *t, bool node, const char *name, const char *end) {
   t->len = 0;
   zb_text_add(t, "%s", "");
@@ -151,8 +151,8 @@ static int by_step(const void *a, const void *b) {
   return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Returns how many steps there are, and how long one takes in their mean: from its first slice to the end of its
- * last. */
+/* Returns how many steps there are, and how long one takes in the mean: from its first slice to the end of
+ * its last. */
 static uint64_t steps_in(ZbArena *a, const Events *e, double *seconds) {
   Slice *all = ZB_NEWN(a, Slice, e->n + 1);
   uint64_t n = 0;

@@ -1,6 +1,6 @@
-/* Every case of tests/data/lang/types gives exactly the messages that are expected, and every message of the compiler is among
- * them. A first line `# zc: -D n=3` gives options. `make regenerate-types` writes what is expected anew: read the difference
- * before you commit it. */
+/* Every case of tests/data/lang/types gives exactly the messages that are expected, and every message of the
+ * compiler is among them. A first line `# zc: -D n=3` gives options. `make regenerate-types` writes what is
+ * expected anew: read the difference before you commit it. */
 #include "tests/unit/compiler/load.h"
 #include "tests/unit/golden.h"
 

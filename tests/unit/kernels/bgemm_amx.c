@@ -204,7 +204,7 @@ Test(bgemm_amx, emulated) {
 }
 
 Test(bgemm_amx, emulated_attention) {
-  if (breadth() < BREADTH_ALL) cr_skip_test("at night");
+  if (!at_night()) cr_skip_test("at night");
   use_path("avx512");
   ZkEnv alone = {0};
   emulate();

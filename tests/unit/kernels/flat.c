@@ -251,7 +251,7 @@ Test(flat, lost) {
   /* The square of 1e25 is not finite, 30 * 3e38 neither. */
   const float bad[] = {1, NAN, INFINITY, -INFINITY, 1e25f, 3e38f};
   for (int p = 0; p < 2; p++)
-    for (int64_t at = 0; at < N; at += breadth() == BREADTH_ALL ? 14000 : 70000) /* 70000 is the last */
+    for (int64_t at = 0; at < N; at += at_night() ? 14000 : 70000) /* 70000 is the last */
       for (int i = 0; i < 6; i++) {
         float *g = normals(N, 10, 1), *w = normals(N, 11, 1), *x = normals(N, 11, 1), *m = normals(N, 12, 0),
               *v = normals(N, 12, 0);

@@ -1,6 +1,6 @@
-/* Every tests/data/lang case gives exactly the messages that are expected, and the tree and the recipes of a file without errors;
- * every case of tests/data/lang/format is laid out as expected. `make regenerate-lang` writes what is expected anew: read the
- * difference before you commit it. */
+/* Every case of tests/data/lang gives exactly the messages that are expected, and the tree and the recipes of a
+ * file without errors; every case of tests/data/lang/format is laid out as expected. `make regenerate-lang`
+ * writes what is expected anew: read the difference before you commit it. */
 #include "tests/unit/golden.h"
 #include "tests/unit/lang/render.h"
 

@@ -94,7 +94,7 @@ Test(train, refused) {
 }
 
 Test(train, long_runs) { /* one word of a megabyte, by day of a quarter */
-  size_t n = breadth() == BREADTH_ALL ? 1 << 20 : 1 << 18;
+  size_t n = at_night() ? 1 << 20 : 1 << 18;
   ZbArena *a = zb_arena_new();
   char *text = zb_alloc(a, n + 1);
   for (size_t i = 0; i < n; i++) text[i] = (char)('a' + zb_random_u64(1, 2, i) % 4);

@@ -137,7 +137,7 @@ Test(variants, of_another_kind) {
     before = base;
     cJSON_Delete(file);
   }
-  cr_expect(n > (breadth() == BREADTH_ALL ? 300 : 60), "%d values", n);
+  cr_expect(n > (at_night() ? 300 : 60), "%d values", n);
   cJSON_Delete(list);
   zb_arena_free(a);
 }

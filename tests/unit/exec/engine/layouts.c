@@ -1,7 +1,6 @@
 /* Whole steps in every kind of layout, in one process: losses, norms and parameters are those of one rank,
  * and a rank uses as many bytes as were planned. Models are those of scenarios (tests/scenarios), which see more of
  * each in more layouts. */
-#include "tests/unit/breadth.h"
 #include "tests/unit/exec/engine/job.h"
 #include "tests/unit/exec/engine/queued.h"
 
@@ -24,7 +23,6 @@ static void alike_on(const ZxDeviceTable *device, const Alike *x, const char *co
   char path[2][400];
   Job one = {0};
   for (int i = 0; recipes[i]; i++) {
-    if (i % 4 && breadth() == BREADTH_FEW) continue;
     const ZxDeviceTable *on = i ? device : &zx_device_cpu;
     Job j = x->named ? job_named(&m, recipes[i], on, (ZpOptions){0})
                      : job_of(&m, x->base, recipes[i], on, (ZpOptions){0});

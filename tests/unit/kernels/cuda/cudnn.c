@@ -102,7 +102,7 @@ static void plans(const char *name, const Shape *s, int any, int repeatable) {
 Test(cudnn, plans) {
   stand_in();
   plans("h100", &(Shape){4, 1024, 12, 1, 64, "bskd", "bskd", "bsk", 1}, 1, 1);
-  if (breadth() < BREADTH_ALL) return; /* seconds each */
+  if (!at_night()) return; /* seconds each */
   plans("h100", &(Shape){8, 2048, 8, 4, 64, "bskgd", "bskd", "bskg", 1}, 1, 4);
   plans("h100", &(Shape){2, 128, 3, 1, 40, "bksd", "bksd", "bks", 0}, 1, 1);
   plans("h100", &(Shape){3, 256, 1, 4, 256, "bsgd", "bsd", "bsg", 1}, 1, 1);
@@ -114,7 +114,7 @@ Test(cudnn, plans) {
 Test(cudnn, plans_before_hopper) {
   static const char *const names[] = {"a100", "rtx4090"};
   bool gradients = cudnnGetVersion() >= 91800;
-  if (breadth() < BREADTH_ALL) cr_skip_test("at night");
+  if (!at_night()) cr_skip_test("at night");
   stand_in();
   for (int i = 0; i < 2; i++) {
     plans(names[i], &(Shape){4, 1024, 12, 1, 64, "bskd", "bskd", "bsk", 1}, 2, gradients);
