@@ -126,21 +126,32 @@ int golden_each(const char *folder, void (*check)(const char *file)) {
   return cases;
 }
 
-void golden_expect(const char *file, const char *got) {
+const char *difference(ZbArena *a, const char *want, const char *got) {
+  if (!strcmp(want, got)) return NULL;
+  uint32_t number = 1;
+  while (*want && *got) {
+    size_t n = strcspn(want, "\n"), m = strcspn(got, "\n");
+    if (n != m || memcmp(want, got, n) != 0) break;
+    want += n + (want[n] == '\n');
+    got += m + (got[m] == '\n');
+    number++;
+  }
+  return zb_printf(a, "line %u: expected '%.*s', found '%.*s'", number, (int)strcspn(want, "\n"), want,
+                   (int)strcspn(got, "\n"), got);
+}
+
+void golden_file(const char *path, const char *got) {
   ZbArena *a = zb_arena_new();
-  const char *path = expect_name(a, file);
   size_t n;
   if (getenv("REGENERATE")) write_text(path, got, strlen(got));
-  const char *want = read_text(a, path, &n);
-  for (int line = 1; *want || *got; line++) {
-    size_t w = strcspn(want, "\n"), g = strcspn(got, "\n");
-    if (w != g || memcmp(want, got, w)) {
-      cr_expect(false, "%s, line %d: expected '%.*s', found '%.*s'", file, line, (int)w, want, (int)g, got);
-      break;
-    }
-    want += w + (want[w] != 0);
-    got += g + (got[g] != 0);
-  }
+  const char *wrong = difference(a, read_text(a, path, &n), got);
+  cr_expect(!wrong, "%s: %s", path, wrong);
+  zb_arena_free(a);
+}
+
+void golden_expect(const char *file, const char *got) {
+  ZbArena *a = zb_arena_new();
+  golden_file(expect_name(a, file), got);
   zb_arena_free(a);
 }
 

@@ -10,7 +10,13 @@
  * REGENERATE, what golden_expect is given is packed into the archive. Returns the number of cases. */
 int golden_each(const char *folder, void (*check)(const char *file));
 
-/* Fails if the text differs from NAME.expect of the case NAME.zug; says the first line that does. */
+/* Returns the first line that differs, as a sentence, or NULL. */
+const char *difference(ZbArena *a, const char *want, const char *got);
+
+/* Fails if the text differs from what the file holds; where the environment says REGENERATE, it is written. */
+void golden_file(const char *path, const char *got);
+
+/* The same with NAME.expect of the case NAME.zug. */
 void golden_expect(const char *file, const char *got);
 
 /* Appends all archives of the folder, and the .expect files that lie beside them, as they are. */

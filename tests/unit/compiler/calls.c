@@ -3,6 +3,7 @@
  * more. calls.txt says of each what its type is, or what is reported: all of it, so that what depends on a
  * mistake is seen to say nothing. REGENERATE=1 writes it anew: read the difference before you commit it. */
 #include "tests/unit/compiler/load.h"
+#include "tests/unit/golden.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -169,15 +170,7 @@ Test(calls, every_operation_changed_in_every_way) {
     change_list(&got, &calls[i], &axes, &args, &axes, other_axes);
     change_list(&got, &calls[i], &axes, &args, &args, other_args);
   }
-  if (getenv("REGENERATE")) {
-    FILE *f = fopen(PATH, "w");
-    cr_assert(f && fputs(got.s, f) >= 0 && fclose(f) == 0, "%s", PATH);
-  }
-  size_t n;
-  const char *want = zb_read_file(a, PATH, 1 << 20, &n, NULL);
-  cr_assert(want, "%s", PATH);
-  const char *wrong = difference(a, want, got.s);
-  cr_expect(!wrong, "%s", wrong);
+  golden_file(PATH, got.s);
   zb_text_free(&got);
   zb_arena_free(a);
 }

@@ -77,17 +77,3 @@ const ZgParam *find_param(const ZgGraph *g, const char *path) {
     if (!strcmp(g->params[i].path, path)) return &g->params[i];
   return NULL;
 }
-
-const char *difference(ZbArena *a, const char *want, const char *got) {
-  if (!strcmp(want, got)) return NULL;
-  uint32_t number = 1;
-  while (*want && *got) {
-    size_t n = strcspn(want, "\n"), m = strcspn(got, "\n");
-    if (n != m || memcmp(want, got, n) != 0) break;
-    want += n + (want[n] == '\n');
-    got += m + (got[m] == '\n');
-    number++;
-  }
-  return zb_printf(a, "line %u: expected '%.*s', found '%.*s'", number, (int)strcspn(want, "\n"), want,
-                   (int)strcspn(got, "\n"), got);
-}

@@ -22,8 +22,6 @@ void set_options(Case *c, const char *options);
 ZgGraph *compile(Case *c); /* all passes */
 ZgGraph *elaborate(Case *c);
 const char *messages(Case *c);
-/* The first line that differs, as a sentence, or NULL. */
-const char *difference(ZbArena *a, const char *want, const char *got);
 void done(Case *c);
 
 /* Looking into a graph. */

@@ -2,7 +2,7 @@
 if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-graph
 TESTS += tests/unit/test-graph
-tests_unit_test_graph_SOURCES = \
+tests_unit_test_graph_SOURCES = tests/unit/golden.h tests/unit/golden.c \
   tests/unit/graph/bytes.c \
   tests/unit/graph/file.c \
   tests/unit/graph/foreign.c \

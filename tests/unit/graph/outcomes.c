@@ -1,4 +1,5 @@
 #include "tests/unit/graph/outcomes.h"
+#include "tests/unit/golden.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -21,20 +22,6 @@ void outcomes_put(Outcomes *o, ZbText *out) {
 
 void outcomes_compare(const char *got, const char *name) {
   ZbArena *a = zb_arena_new();
-  const char *path = zb_printf(a, "%s/tests/unit/graph/%s", ZUG_SRC, name);
-  if (getenv("REGENERATE")) {
-    FILE *f = fopen(path, "w");
-    cr_assert(f && fputs(got, f) >= 0 && fclose(f) == 0, "%s", path);
-  }
-  size_t n;
-  const char *want = zb_read_file(a, path, 1 << 22, &n, NULL);
-  cr_assert(want, "%s", path);
-  for (int line = 1; *want || *got; line++) {
-    size_t w = strcspn(want, "\n"), g = strcspn(got, "\n");
-    cr_assert(w == g && !memcmp(want, got, w), "%s, line %d: expected '%.*s', found '%.*s'", name, line,
-              (int)w, want, (int)g, got);
-    want += w + (want[w] != 0);
-    got += g + (got[g] != 0);
-  }
+  golden_file(zb_printf(a, "%s/tests/unit/graph/%s", ZUG_SRC, name), got);
   zb_arena_free(a);
 }

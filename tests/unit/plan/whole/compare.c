@@ -1,5 +1,6 @@
 /* A predicted step beside measured ones, by their traces. */
 #include "runtime/plan/output/page.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/plan/models/plan.h"
 
 #include <criterion/criterion.h>

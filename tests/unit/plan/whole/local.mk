@@ -2,7 +2,7 @@
 if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-plan-whole
 TESTS += tests/unit/test-plan-whole
-tests_unit_test_plan_whole_SOURCES = \
+tests_unit_test_plan_whole_SOURCES = tests/unit/golden.h tests/unit/golden.c \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/plan/models/plan.c tests/unit/plan/models/plan.h \
   tests/unit/plan/models/recipes.c tests/unit/plan/models/recipes.h \

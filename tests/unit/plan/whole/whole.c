@@ -2,6 +2,7 @@
  * plans.expect is a plan, as digests of what it is made of; one of times.expect a step of it, in seconds. `make
  * regenerate-whole` writes them anew: lines that change without a reason are a mistake. */
 #include "runtime/plan/output/page.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/compiler/load.h"
 #include "tests/unit/plan/models/recipes.h"
 #include "tests/unit/plan/whole/whole.h"
@@ -143,15 +144,7 @@ static void put_refusal(ZlDiags *d, ZbText *out) {
 /* ---- against the file ---------------------------------------------------------------------------------- */
 void whole_expect(ZbText *got, const char *name) {
   ZbArena *a = zb_arena_new();
-  const char *path = zb_printf(a, "%s/tests/unit/plan/whole/%s", ZUG_SRC, name);
-  if (getenv("REGENERATE")) {
-    FILE *f = fopen(path, "w");
-    cr_assert(f && fputs(got->s, f) >= 0 && fclose(f) == 0, "%s", path);
-  }
-  size_t n;
-  const char *want = zb_read_file(a, path, 1 << 22, &n, NULL), *wrong;
-  cr_assert(want, "%s", path);
-  if ((wrong = difference(a, want, got->s))) cr_assert_fail("%s: %s", name, wrong);
+  golden_file(zb_printf(a, "%s/tests/unit/plan/whole/%s", ZUG_SRC, name), got->s);
   zb_text_free(got);
   zb_arena_free(a);
 }
