@@ -95,7 +95,8 @@ void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZxPeaks *own, int
          " (waiting inside collectives is theirs):\n",
          from, to);
   for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
-    if (t[i] <= 0.001 * sum) continue;
+    bool small = t[i] <= 0.001 * sum && i != ZG_OP_COUNT; // the optimizer's row is there in every run
+    if (small || t[i] <= 0) continue;
     printf("  %-16s %8.3f s  %5.1f %%",
            i < ZG_OP_COUNT    ? zg_op_info[i].text
            : i == ZG_OP_COUNT ? "optimizer"
