@@ -14,6 +14,7 @@
 #include "kernels/devices.h"
 #include "runtime/exec/engine/internal.h"
 #include "bench/plan.h"
+#include "runtime/plan/text.h"
 
 static const char usage[] =
     "usage: bench-bound GRAPH.zsg --recipe FILE:NAME [options]\n"
@@ -95,10 +96,10 @@ static const ZkPlanning *ask_device(const Options *o, ZpOptions *po) {
     fprintf(stderr, "bench-bound: error: %s; %s\n", err.text, err.help);
     return NULL;
   }
-  *po = (ZpOptions){.scratch = p->scratch,
+  *po = (ZpOptions){.scratch = p->asked.scratch,
                     .threads = 1,
                     .supports = o->apart ? NULL : p->supports,
-                    .pins = p->pins,
+                    .pins = p->asked.pins,
                     .repeatable = o->repeatable};
   return p;
 }
@@ -156,10 +157,10 @@ static void add_call(Tiled *t, uint32_t which, const ZpNode *n, double flops, do
 
 /* ---- a step of rank 0, counted and not played ---------------------------------------------------------- */
 static uint64_t count_nodes(ZxEngine *e, Tiled *t, uint32_t segment, ZpPhase phase, bool first) {
-  const ZpList *l = &e->p->segments[segment].list[phase];
+  const ZpList *l = &e->p->programs.segments[segment].list[phase];
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];
-    uint64_t sent = zp_sends(n) ? zp_node_bytes(&e->p->segments[segment], n) : 0;
+    uint64_t sent = zp_sends(n) ? zp_node_bytes(&e->p->programs.segments[segment], n) : 0;
     uint32_t which = e->timed_at[segment * ZP_PHASES + phase] + i;
     ZxWork before = e->timed[which].work;
     zx_profile_node(e, segment, phase, i, n->overwrites ? !first : n->call.accumulate, false, sent, 0);
@@ -226,13 +227,13 @@ static void print(const ZxEngine *e, const Tiled *t, uint64_t calls) {
          e->peak.flops / 1e12, e->peak.bytes / 1e9,
          (e->peak.attend > 0 ? e->peak.attend : e->peak.flops) / 1e12,
          (e->peak.attend_grad > 0 ? e->peak.attend_grad : e->peak.flops) / 1e12, 1e3 * sum,
-         (double)p->global_batch / sum, 100 * p->model_flops / (double)p->mesh.nranks / sum / e->peak.flops,
-         calls);
-  double flops = p->model_flops / (double)p->mesh.nranks;
+         (double)p->asked.global_batch / sum,
+         100 * p->notes.model_flops / (double)p->layout.mesh.nranks / sum / e->peak.flops, calls);
+  double flops = p->notes.model_flops / (double)p->layout.mesh.nranks;
   printf("in whole tiles on %d multiprocessors, %.4g us from kernel to kernel: %.3f ms, %.0f samples/s, "
          "%.1f %% of %.4g TFLOP/s (at least: %.1f %%); arena %s\n",
-         o->sms, 1e6 * o->gap, 1e3 * whole, (double)p->global_batch / whole, 100 * flops / whole / o->sheet,
-         o->sheet / 1e12, 100 * flops / sum / o->sheet,
+         o->sms, 1e6 * o->gap, 1e3 * whole, (double)p->asked.global_batch / whole,
+         100 * flops / whole / o->sheet, o->sheet / 1e12, 100 * flops / sum / o->sheet,
          zb_bytes(arena, zp_fullest(p)->ledger.total[ZP_DEVICE]));
   for (int i = 0; i <= ZG_OP_COUNT; i++) {
     const ZxWork *w = &e->work[i];
@@ -260,7 +261,7 @@ int main(int argc, char **argv) {
   const ZkPlanning *device = ask_device(&o, &po);
   ZpPlan *p = device ? bench_plan(a, "bench-bound", o.graph, o.recipe, &po) : NULL;
   if (p) {
-    ZxEngine e = {.a = a, .p = p, .st = &p->stages[0], .o.times = true, .peak = o.peak};
+    ZxEngine e = {.a = a, .p = p, .st = &p->programs.stages[0], .o.times = true, .peak = o.peak};
     zx_profile_open(&e);
     Tiled t = {&o, device, busy_at_rate(&o, device), ZB_NEWN(a, ZkTiling, e.ntimed),
                ZB_NEWN(a, double, e.ntimed)};

@@ -289,8 +289,8 @@ static double replay(const Replay *r, double *seconds) {
 
 static double tokens(const ZpPlan *p) {
   uint32_t seq = zg_axis_find(p->graph, "seq");
-  return (double)p->global_batch *
-         (seq == ZG_NONE || p->graph->axes[seq].size ? 1 : (double)p->axis_size[seq]);
+  return (double)p->asked.global_batch *
+         (seq == ZG_NONE || p->graph->axes[seq].size ? 1 : (double)p->layout.axis_size[seq]);
 }
 
 static void run(Replay *r, ZbArena *a, const ZpPlan *p, const Options *o) {
@@ -334,9 +334,9 @@ static int parse(int argc, char **argv, Options *o) {
 static ZpPlan *plan(ZbArena *a, const Options *o) {
   ZpOptions po = {.scratch = zk_cpu_scratch, .threads = o->threads};
   ZpPlan *p = bench_plan(a, "bench-replay", o->graph, o->recipe, &po);
-  if (!p || p->mesh.nranks == 1) return p;
+  if (!p || p->layout.mesh.nranks == 1) return p;
   return fprintf(stderr, "bench-replay: error: recipe %s is for %lld ranks; the replay is of one\n",
-                 p->recipe->name, (long long)p->mesh.nranks),
+                 p->asked.recipe->name, (long long)p->layout.mesh.nranks),
          NULL;
 }
 

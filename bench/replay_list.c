@@ -274,11 +274,11 @@ static void add_nodes(List *l, const ZpSegment *g, const ZpList *list) {
 
 Products replay_list(ZbArena *a, const ZpPlan *p) {
   List l = {.a = a};
-  const ZpStage *st = &p->stages[0];
+  const ZpStage *st = &p->programs.stages[0];
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
     if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
-    const ZpSegment *g = &p->segments[st->insts[in->inst].segment];
+    const ZpSegment *g = &p->programs.segments[st->insts[in->inst].segment];
     add_nodes(&l, g, &g->list[zp_phase(in->op)]);
   }
   return l.all;

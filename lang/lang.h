@@ -181,6 +181,9 @@ typedef struct {
   /* `?` in place of these; else file < 0. More of the kind is in mesh, splits and shards. */
   struct { ZlSpan micro, stages, recompute; } open;
 } ZlRecipe;
+/* The pipeline schedules there are, the default first; ends with NULL (schedules.def). */
+extern const char *const zl_schedules[];
+static inline const char *zl_schedule(ZlName word) { return word.s ? word.s : zl_schedules[0]; }
 /* clang-format on */
 
 /* Tags that parameters of the standard library carry; NULL ends the list. A recipe for several models may

@@ -1,7 +1,7 @@
 # lang: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += liblang.a
 liblang_a_SOURCES = \
-  lang/lang.h lang/ast.h lang/cluster.def lang/errors.def lang/format.h lang/internal.h lang/scan.h lang/words.h \
+  lang/lang.h lang/ast.h lang/cluster.def lang/errors.def lang/schedules.def lang/format.h lang/internal.h lang/scan.h lang/words.h \
   lang/align.c \
   lang/ast.c \
   lang/cluster.c \

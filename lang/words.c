@@ -4,7 +4,10 @@
 #include <string.h>
 
 const char *const zl_std_tags[] = {"norm", "bias", "lora", NULL};
-const char *const zl_schedules[] = {"gpipe", "1f1b", NULL};
+const char *const zl_schedules[] = {
+#define S(word, function) word,
+#include "lang/schedules.def"
+    NULL};
 const char *const zl_attention_ways[] = {"auto", "gather", "heads", "ring", NULL};
 const char *const zl_orders[] = {"", "contiguous", "zigzag"};
 const char *const zl_schedules_later[] = {"interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", NULL};

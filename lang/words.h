@@ -4,7 +4,6 @@
 
 #include "lang/internal.h"
 
-extern const char *const zl_schedules[];       /* those there are; end with NULL */
 extern const char *const zl_schedules_later[]; /* those of the field that this version lacks */
 
 /* Position of `word` among `n` words, or -1. */

@@ -57,11 +57,13 @@ sanitized_tests += tests/unit/test-exec
 endif
 endif
 .PHONY: fuzz check-unit sanitized check-sanitized
+# check-TESTS would first build all test programs.
+only_these = check_PROGRAMS= check_LIBRARIES=
 fuzz: zc zdata $(fuzz_programs)
-	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/scenarios/fuzz.sh
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/scenarios/fuzz.sh $(only_these)
 sanitized: zc zdata $(sanitized_tests) $(fuzz_programs)
 check-sanitized: sanitized
-	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(sanitized_tests) tests/scenarios/fuzz.sh'
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(sanitized_tests) tests/scenarios/fuzz.sh' $(only_these)
 check-unit: all $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(filter-out %.sh,$(TESTS))'
 

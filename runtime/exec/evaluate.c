@@ -35,7 +35,7 @@ uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight,
 }
 
 bool zx_eval_open(ZxEval *v, ZxEngine *e, const ZpPlan *p, const char *data, int64_t batches, ZbErr *err) {
-  uint64_t n = zx_engine_data_samples(e), each = (uint64_t)p->global_batch, have = n / each;
+  uint64_t n = zx_engine_data_samples(e), each = (uint64_t)p->asked.global_batch, have = n / each;
   *v = (ZxEval){.engine = e, .plan = p, .likelihood = is_likelihood(p->graph), .best_step = -1};
   if (!have)
     return zb_fail(err, "use more data, or `bind` a smaller batch",
@@ -52,8 +52,8 @@ bool zx_eval_open(ZxEval *v, ZxEngine *e, const ZpPlan *p, const char *data, int
 
 void zx_eval_tell(const ZxEval *v, const char *data, ZbText *out) {
   zb_text_add(out, "evaluation of %s: %" PRId64 " batch%s of %" PRId64 " samples", zb_show(data), v->batches,
-              v->batches > 1 ? "es" : "", v->plan->global_batch);
-  if (v->left_out >= (uint64_t)v->plan->global_batch)
+              v->batches > 1 ? "es" : "", v->plan->asked.global_batch);
+  if (v->left_out >= (uint64_t)v->plan->asked.global_batch)
     zb_text_add(out, "; the other %" PRIu64 " samples are left out", v->left_out);
   else if (v->left_out)
     zb_text_add(out, "; the last %" PRIu64 " samples make no whole batch and are left out", v->left_out);

@@ -3,7 +3,7 @@
  *
  * An evaluation is K whole batches of the plan from the beginning of the data, in their order. What is left
  * of the data makes no whole batch and is left out. Sums go over all batches before anything is divided, so
- * its loss is that of all its samples as one batch. Nothing is random: see ZpPlan.forward_only. */
+ * its loss is that of all its samples as one batch. Nothing is random: see ZpPlan.asked.forward_only. */
 #ifndef ZUG_EXEC_EVALUATE_H
 #define ZUG_EXEC_EVALUATE_H
 

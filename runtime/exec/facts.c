@@ -2,6 +2,7 @@
 #include "kernels/devices.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/hub/hub.h"
+#include "runtime/plan/text.h"
 
 #include <inttypes.h>
 #include <limits.h>

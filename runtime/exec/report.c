@@ -1,5 +1,6 @@
 /* What a run says at its end. */
 #include "runtime/exec/report.h"
+#include "runtime/plan/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +9,7 @@
 double zx_tokens_per_step(const ZpPlan *p) {
   uint32_t seq = zg_axis_find(p->graph, "seq");
   bool fixed = seq == ZG_NONE || p->graph->axes[seq].size;
-  return (double)p->global_batch * (fixed ? 1 : (double)p->axis_size[seq]);
+  return (double)p->asked.global_batch * (fixed ? 1 : (double)p->layout.axis_size[seq]);
 }
 
 /* ---- how fast ---- */
@@ -22,7 +23,7 @@ void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak) {
   if (t->made < 3) return;
   int64_t from = t->made <= ZX_STEPS_KEPT, n = from ? t->made - 1 : ZX_STEPS_KEPT;
   qsort(t->ms + from, (size_t)n, sizeof *t->ms, by_size);
-  double ms = t->ms[from + n / 2], flops = p->model_flops / ms * 1e3;
+  double ms = t->ms[from + n / 2], flops = p->notes.model_flops / ms * 1e3;
   printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s", ms, zx_tokens_per_step(p) / ms * 1e3,
          flops / 1e9);
   if (peak > 0)

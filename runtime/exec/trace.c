@@ -1,5 +1,6 @@
 /* Ranks' parts of a trace, one after the other, into one file. */
 #include "runtime/exec/trace.h"
+#include "runtime/plan/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/exit.h"
 #include "runtime/exec/run/run.h"
+#include "runtime/plan/text.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,18 +18,18 @@ static bool show_ways(ZxRun *r, ZbText *t, ZbErr *err) {
   const ZxDeviceTable *d = r->o.device;
   if (!d->way || r->rank) return true;
   bool here = !d->available || d->available(NULL);
-  r->env =
-      (ZkEnv){.seed = r->o.seed, .tf32 = r->plan->tf32, .repeatable = r->o.repeatable, .debug = r->o.debug};
+  r->env = (ZkEnv){
+      .seed = r->o.seed, .tf32 = r->plan->asked.tf32, .repeatable = r->o.repeatable, .debug = r->o.debug};
   r->opened = here ? d->open(&r->env, 0, err) : d->pretend(&r->env, err);
   if (!r->opened) return false;
   zb_text_add(t, "\n");
   if (!here)
     zb_text_add(t, "no such device is here: what follows is as of an H100 with this build's libraries\n");
-  for (uint32_t s = 0; s < r->plan->nstages; s++) {
-    if (r->plan->nstages > 1) zb_text_add(t, "stage %u\n", s);
+  for (uint32_t s = 0; s < r->plan->programs.nstages; s++) {
+    if (r->plan->programs.nstages > 1) zb_text_add(t, "stage %u\n", s);
     zx_plan_ways(r->plan, s, d, &r->env, r->cluster, t);
   }
-  if (d->comm_missing && r->plan->mesh.nranks > 1)
+  if (d->comm_missing && r->plan->layout.mesh.nranks > 1)
     zb_text_add(t, "note: ranks exchange by way of the host's memory: %s\n", d->comm_missing);
   return true;
 }

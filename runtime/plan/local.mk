@@ -1,35 +1,39 @@
 # runtime/plan: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
-  runtime/plan/batch.c \
-  runtime/plan/bind.c \
-  runtime/plan/bind.h \
+  runtime/plan/bind/batch.c \
+  runtime/plan/bind/bind.c \
+  runtime/plan/bind/bind.h \
   runtime/plan/instr.def \
-  runtime/plan/keep.c \
+  runtime/plan/schedule/keep.c \
   runtime/plan/ledger.def \
-  runtime/plan/mesh.c \
-  runtime/plan/names.c \
-  runtime/plan/nodes.c \
-  runtime/plan/pad.c \
+  runtime/plan/mesh/mesh.c \
+  runtime/plan/bind/names.c \
+  runtime/plan/mesh/nodes.c \
+  runtime/plan/bind/pad.c \
   runtime/plan/plan.c \
+  runtime/plan/mesh.h \
   runtime/plan/plan.h \
-  runtime/plan/groups.c \
-  runtime/plan/muon.c \
-  runtime/plan/rate.c \
-  runtime/plan/alike.c \
-  runtime/plan/select.c \
-  runtime/plan/chunk.c \
-  runtime/plan/slots.c \
-  runtime/plan/wide.c \
-  runtime/plan/words.c \
-  runtime/plan/zigzag.c \
+  runtime/plan/program.h \
+  runtime/plan/text.h \
+  runtime/plan/values.h \
+  runtime/plan/bind/groups.c \
+  runtime/plan/bind/muon.c \
+  runtime/plan/mesh/rate.c \
+  runtime/plan/schedule/alike.c \
+  runtime/plan/bind/select.c \
+  runtime/plan/bind/chunk.c \
+  runtime/plan/bind/slots.c \
+  runtime/plan/bind/wide.c \
+  runtime/plan/mesh/words.c \
+  runtime/plan/bind/zigzag.c \
   runtime/plan/check/arena.c \
   runtime/plan/check/axes.c \
   runtime/plan/check/beside.c \
   runtime/plan/check/check.c \
   runtime/plan/check/check.h \
   runtime/plan/check/contents.c \
-  runtime/plan/check/cotangents.c \
+  runtime/plan/check/carried.c \
   runtime/plan/check/inputs.c \
   runtime/plan/check/layout.c \
   runtime/plan/check/layout.h \
@@ -41,6 +45,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/batch_gemms.c \
   runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \
+  runtime/plan/local/traffic.c \
   runtime/plan/local/calls.c \
   runtime/plan/local/cotangents.c \
   runtime/plan/local/cut_conv.c \
@@ -102,7 +107,8 @@ libplan_a_SOURCES = \
   runtime/plan/search/search.h \
   runtime/plan/search/space.c \
   runtime/plan/search/weigh.c \
-  runtime/plan/time/compare.c \
+  runtime/plan/output/compare.c \
+  runtime/plan/output/compare.h \
   runtime/plan/time/cost.c \
   runtime/plan/time/internal.h \
   runtime/plan/time/kernel.c \

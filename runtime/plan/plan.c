@@ -8,11 +8,11 @@ static ZpPlan *begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, const ZpOp
   *p = (ZpPlan){.arena = a,
                 .model = g,
                 .graph = g,
-                .recipe = r,
-                .chunk = {ZG_NO_AXIS, ZG_NO_AXIS, ZG_NO_AXIS},
-                .forward_only = o->forward_only,
-                .beside = o->beside,
-                .outputs = o->forward_only && o->outputs};
+                .asked.recipe = r,
+                .layout.chunk = {ZG_NO_AXIS, ZG_NO_AXIS, ZG_NO_AXIS},
+                .asked.forward_only = o->forward_only,
+                .asked.eval_of = o->beside,
+                .asked.outputs = o->forward_only && o->outputs};
   return p;
 }
 
@@ -35,15 +35,15 @@ static bool schedule(ZpBuild *b) {
 /* The build once more, in this arena, with values kept. What there is to report has been reported. */
 static ZpPlan *make(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n, ZpMakeTo to) {
   ZpBuild c = {.g = b->g,
-               .p = begin(a, b->g, b->p->recipe, b->o),
+               .p = begin(a, b->g, b->p->asked.recipe, b->o),
                .d = zl_diags_new(a, zl_sources_new(a)),
                .o = b->o,
                .keep = keep,
                .nkeep = n,
                .like = b->p,
                .recomputes_none = b->recomputes_none};
-  c.p->beside_bytes = b->p->beside_bytes;
-  c.p->room = b->p->room;
+  c.p->notes.async_bytes = b->p->notes.async_bytes;
+  c.p->layout.room = b->p->layout.room;
   bool ok = local(&c);
   if (to == ZP_TO_STAGES) ok = ok && zp_stages(&c);
   if (to == ZP_TO_LEDGER) ok = ok && schedule(&c);
@@ -54,21 +54,21 @@ static ZpPlan *make(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n
 static bool any_beside(const ZpPlan *p) {
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
     for (int k = 0; k < ZP_PHASES; k++)
-      for (uint32_t i = 0; i < p->segments[s].list[k].n; i++)
-        if (p->segments[s].list[k].nodes[i].until > i + 1) return true;
+      for (uint32_t i = 0; i < p->programs.segments[s].list[k].n; i++)
+        if (p->programs.segments[s].list[k].nodes[i].until > i + 1) return true;
   return false;
 }
 
 /* Whether some call makes do with less scratch than it has. */
 static bool any_shrinks(const ZpPlan *p, uint64_t room) {
-  for (uint32_t s = 0; p->scratch && s < p->graph->nsegments; s++)
+  for (uint32_t s = 0; p->asked.scratch && s < p->graph->nsegments; s++)
     for (int k = 0; k < ZP_PHASES; k++)
-      for (uint32_t i = 0; i < p->segments[s].list[k].n; i++) {
-        const ZpNode *n = &p->segments[s].list[k].nodes[i];
+      for (uint32_t i = 0; i < p->programs.segments[s].list[k].n; i++) {
+        const ZpNode *n = &p->programs.segments[s].list[k].nodes[i];
         ZkCall less = n->call;
         if (n->dims || n->scratch_bytes <= room) continue;
         less.room = room;
-        if (zb_round_up(p->scratch(&less, p->threads), 64) < n->scratch_bytes) return true;
+        if (zb_round_up(p->asked.scratch(&less, p->asked.threads), 64) < n->scratch_bytes) return true;
       }
   return false;
 }
@@ -82,10 +82,10 @@ static bool again(ZpBuild *b, uint64_t room, uint64_t beside_bytes) {
                .nkeep = b->nkeep,
                .like = b->like,
                .recomputes_none = b->recomputes_none};
-  c.p = begin(b->p->arena, b->g, b->p->recipe, b->o);
+  c.p = begin(b->p->arena, b->g, b->p->asked.recipe, b->o);
   c.d = zl_diags_new(b->p->arena, zl_sources_new(b->p->arena));
-  c.p->room = room;
-  c.p->beside_bytes = beside_bytes;
+  c.p->layout.room = room;
+  c.p->notes.async_bytes = beside_bytes;
   bool fits = local(&c) && schedule(&c);
   *b = c;
   b->d = d;
@@ -98,14 +98,15 @@ static bool with_less(ZpBuild *b) {
   bool fits = false;
   for (int i = 0; i < 2 && !fits; i++)
     if (any_shrinks(b->p, rooms[i])) fits = again(b, rooms[i], 0);
-  if (!fits && any_beside(b->p)) fits = again(b, b->p->room, zp_fullest(b->p)->ledger.total[ZP_DEVICE]);
+  if (!fits && any_beside(b->p))
+    fits = again(b, b->p->layout.room, zp_fullest(b->p)->ledger.total[ZP_DEVICE]);
   return fits;
 }
 
 ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
   ZpBuild b = {.g = g, .p = begin(a, g, r, o), .d = d, .o = o};
-  if (o->keeps_as) b.like = o->keeps_as, b.keep = b.like->kept, b.nkeep = b.like->nkept;
-  if (o->keeps_as) b.p->beside_bytes = b.like->beside_bytes, b.p->room = b.like->room;
+  if (o->keeps_as) b.like = o->keeps_as, b.keep = b.like->programs.kept, b.nkeep = b.like->programs.nkept;
+  if (o->keeps_as) b.p->notes.async_bytes = b.like->notes.async_bytes, b.p->layout.room = b.like->layout.room;
   if (!local(&b)) return NULL;
   bool ok = schedule(&b);
   if (!ok && !zl_errors(d)) ok = with_less(&b);
@@ -126,10 +127,10 @@ static ZpPlan *unless_it_costs(ZpPlan *p, ZbArena *a, const ZgGraph *g, const Zl
   if (!local(&b) || !schedule(&b)) return p;
   uint64_t without = zp_fullest(b.p)->ledger.total[ZP_DEVICE];
   char with_text[24], without_text[24];
-  if (p->least <= without) return p;
+  if (p->notes.least <= without) return p;
   ZlDiag *e = zl_report(d, ZL_Z0809, r->recompute[0].span,
                         "`recompute` has no effect: with it a rank would need %s, without it needs %s",
-                        zb_bytes(with_text, p->least), zb_bytes(without_text, without));
+                        zb_bytes(with_text, p->notes.least), zb_bytes(without_text, without));
   zl_help(e, "name parts that have more inside than enters them, such as a whole layer");
   return zp_keep(&b, make);
 }

@@ -2,8 +2,9 @@
 #include "kernels/devices.h"
 #include "runtime/machine/machine.h"
 #include "runtime/plan/output/page.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 #include "runtime/plan/search/search.h"
+#include "runtime/plan/output/compare.h"
 #include "runtime/plan/time/time.h"
 
 #include <getopt.h>
@@ -247,8 +248,8 @@ static bool write_trace(const char *path, const ZpPlan *p, const ZpTime *t, ZbEr
   static const ZbKind kind = {"a trace", zp_is_trace};
   ZbText out = {0};
   zb_text_add(&out, "%s", zp_trace_head);
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    int64_t rank = p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, s);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    int64_t rank = p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, s);
     if (s) zb_text_add(&out, ",\n");
     zp_trace_events(p, rank, t->stages[s].spans, t->stages[s].nspans, 0, 0, true, &out);
   }

@@ -22,23 +22,33 @@ wall graph 'base/.*|graph/.*'
 wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/((ops|attend|conv|linear)\.h|(ops|pointwise)\.def)|kernels/.*'
-plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/plan\.h'
-wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|schedule/schedule|time/time|search/search|output/page)\.h)|kernels/devices\.h|runtime/machine/machine\.h" -maxdepth 1
+plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/(mesh|values|program|plan|text)\.h'
 wall runtime/machine 'base/.*|runtime/machine/.*'
-wall runtime/plan/local "$plan|runtime/plan/bind\.h|runtime/plan/local/.*"
-wall runtime/plan/schedule "$plan|runtime/plan/bind\.h|runtime/plan/schedule/.*"
+wall runtime/plan "$plan|runtime/plan/(bind/bind|local/local|schedule/schedule|time/time|search/search|output/[a-z]*)\.h|runtime/plan/[a-z]*\.def|kernels/devices\.h|runtime/machine/machine\.h" -maxdepth 1
+wall runtime/plan/mesh "$plan|runtime/plan/[a-z]*\.def"
+wall runtime/plan/bind "$plan|runtime/plan/bind/.*"
+wall runtime/plan/local "$plan|runtime/plan/bind/bind\.h|runtime/plan/local/.*"
+wall runtime/plan/schedule "$plan|lang/schedules\.def|runtime/plan/bind/bind\.h|runtime/plan/schedule/.*"
 wall runtime/plan/check "$plan|runtime/plan/check/.*"
 wall runtime/plan/time "$plan|lang/cluster\.def|runtime/plan/time/.*"
-wall runtime/plan/search "$plan|runtime/plan/search/.*|runtime/plan/time/time\.h"
 wall runtime/plan/output "$plan|runtime/plan/output/.*|runtime/plan/time/time\.h"
+wall runtime/plan/search "$plan|runtime/plan/search/.*|runtime/plan/time/time\.h"
 grep -lE 'include "runtime/plan/(local|schedule)/' runtime/plan/*.[ch] | grep -vxF runtime/plan/plan.c &&
   { echo "^ only runtime/plan/plan.c lists the passes of its rooms"; broken=1; }
 grep -lE '(kernels/devices|runtime/machine/machine)\.h' runtime/plan/*.[ch] | grep -vxF runtime/plan/zplan.c &&
   { echo "^ a plan knows no devices; only runtime/plan/zplan.c asks one"; broken=1; }
-# Calls between files of a plan go down: tsort finds a circle.
+# Calls between files of a plan go down: tsort finds a circle. So do calls between its rooms, given from the ground up; plan.c,
+# which lists the passes, is under the search.
 calls=$(calls libplan.a)
 [ "$(echo "$calls" | wc -l)" -gt 50 ] || fail "the files of libplan.a do not call each other"
 echo "$calls" | tsort >/dev/null || { echo "^ these files of libplan.a call each other in a circle"; broken=1; }
+{ (cd runtime/plan && ls -- */*.c plan.c); echo "$calls"; } | awk -v order='mesh check bind local schedule time output plan.c search' '
+  BEGIN { n = split(order, room, " "); for (i = 1; i <= n; i++) floor[room[i]] = i }
+  NF == 1 { name = $1; sub(/.*\//, "", name); sub(/c$/, "o", name); place = $1; sub(/\/.*/, "", place)
+    if (name in at) { print "two files are called " name; bad = 1 }
+    at[name] = place; if (!(place in floor)) { print place " is on no floor"; bad = 1 }; next }
+  at[$1] != at[$2] && floor[at[$2]] >= floor[at[$1]] { print at[$1] ": " $1 " calls " $2 " of " at[$2]; bad = 1 }
+  END { exit bad }' || { echo "^ rooms of runtime/plan call only those below them"; broken=1; }
 # The proofs call nothing that made the plan: only each other, the definitions of mesh.c, and words.c.
 proofs=$(cd runtime/plan/check && ls -- *.c | sed 's/c$/o/' | paste -sd '|')
 echo "$calls" | grep -E "^($proofs) " | grep -vE " ($proofs|mesh\.o|words\.o)\$" &&
@@ -48,7 +58,7 @@ exec=runtime/exec
 wall $exec/comm "base/.*|kernels/kernels\.h|$exec/comm/.*"
 wall $exec/data "base/.*|$exec/data/.*"
 wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same|watch)\.h|$exec/device/.*"
-engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/(plan\.h|[a-z]*\.def)'
+engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/((plan|text)\.h|[a-z]*\.def)'
 engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
@@ -56,7 +66,7 @@ wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
-wall $exec 'base/.*|graph/(graph|attend)\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|time/time\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
+wall $exec 'base/.*|graph/(graph|attend)\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|time/time\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'

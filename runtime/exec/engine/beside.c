@@ -29,7 +29,7 @@ static void share_memory(ZxEngine *x, const ZxEngine *e) {
 }
 
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
-  ZB_ASSERT(e->o.also && e->o.also->beside == e->p);
+  ZB_ASSERT(e->o.also && e->o.also->asked.eval_of == e->p);
   ZxEngineOptions own = e->o;
   own.data = o->data;
   own.order = o->order;
@@ -57,8 +57,8 @@ bool zx_engine_publish(ZxEngine *x, ZbErr *err) {
   ZxEngine *e = x->beside;
   for (uint32_t i = 0; e && i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
-    const ZpBucket *k = &e->p->buckets[h->bucket];
-    uint64_t from, to, each = zk_elem_bytes(e->p->compute);
+    const ZpBucket *k = &e->p->programs.buckets[h->bucket];
+    uint64_t from, to, each = zk_elem_bytes(e->p->asked.compute);
     char *params = zx_stored(e, ZP_B_PARAM, h);
     if (!k->republishes) continue;
     zx_owned_shard(e, h, &from, &to);

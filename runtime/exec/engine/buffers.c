@@ -51,26 +51,26 @@ char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h) {
 
 /* ---- the owned shard of it ---- */
 static const ZpBucket *bucket_of(const ZxEngine *e, const ZpStageBucket *h) {
-  return &e->p->buckets[h->bucket];
+  return &e->p->programs.buckets[h->bucket];
 }
 
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to) {
   const ZpBucket *k = bucket_of(e, h);
-  uint64_t n = k->elems / (uint64_t)zp_group_size(&e->p->mesh, k->shard);
-  *from = (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard) * n;
+  uint64_t n = k->elems / (uint64_t)zp_group_size(&e->p->layout.mesh, k->shard);
+  *from = (uint64_t)zp_group_index(&e->p->layout.mesh, e->rank, k->shard) * n;
   *to = *from + n;
 }
 
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = bucket_of(e, h);
-  return h->norm_owner && zp_group_index(&e->p->mesh, e->rank, k->replicas & ~k->shard) == 0;
+  return h->norm_owner && zp_group_index(&e->p->layout.mesh, e->rank, k->replicas & ~k->shard) == 0;
 }
 
 bool zx_spoken_part(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to) {
   const ZpBucket *k = bucket_of(e, h);
   uint64_t end, n = zp_spoken_elems(e->p, h->bucket);
   zx_owned_shard(e, h, from, &end);
-  *from += n * (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->replicas & ~k->shard);
+  *from += n * (uint64_t)zp_group_index(&e->p->layout.mesh, e->rank, k->replicas & ~k->shard);
   *to = *from + n < end ? *from + n : end;
   return h->norm_owner && *from < *to;
 }
@@ -85,18 +85,18 @@ static void *shard_at(const ZxEngine *e, const ZpStageBucket *h, char *at, bool 
 bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h) { return bucket_of(e, h)->frozen; }
 
 bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  return e->p->compute != ZK_F32 && (e->p->forward_only || zx_is_frozen(e, h));
+  return e->p->asked.compute != ZK_F32 && (e->p->asked.forward_only || zx_is_frozen(e, h));
 }
 
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h) {
   char *params = zx_stored(e, ZP_B_PARAM, h);
-  if (e->p->compute == ZK_F32) return shard_at(e, h, params, bucket_of(e, h)->gathers, sizeof(float));
+  if (e->p->asked.compute == ZK_F32) return shard_at(e, h, params, bucket_of(e, h)->gathers, sizeof(float));
   ZB_ASSERT(!zx_only_rounded(e, h));
   return (float *)(void *)(params + zp_param_bytes(e->p, h->bucket));
 }
 
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  if (e->p->compute == ZK_F32) return NULL;
+  if (e->p->asked.compute == ZK_F32) return NULL;
   return shard_at(e, h, zx_stored(e, ZP_B_PARAM, h), bucket_of(e, h)->gathers, sizeof(uint16_t));
 }
 

@@ -19,8 +19,8 @@
 static void put_now(ZxEngine *e) {
   ZkStepState *now = e->step_state;
   *now = (ZkStepState){.step = (uint64_t)e->step};
-  for (uint32_t i = 0; i < e->p->noptimizers; i++) {
-    const ZpOptimizer *o = &e->p->optimizers[i];
+  for (uint32_t i = 0; i < e->p->asked.noptimizers; i++) {
+    const ZpOptimizer *o = &e->p->asked.optimizers[i];
     if (o->kind == ZP_UPDATE) continue; /* the last; what it does is the same in every step */
     now->of[i].lr = (float)e->lr[i];
     if (o->kind != ZP_ADAMW) continue;
@@ -110,10 +110,10 @@ void zx_open_capture(ZxEngine *e) {
   if (!e->dev->capture) e->no_capture_reason = "this device cannot do otherwise";
   else if (e->o.times) e->no_capture_reason = "every call is timed";
   else if (e->rows) e->no_capture_reason = "hosts must know how many rows experts have";
-  else if (e->p->outputs) e->no_capture_reason = "outputs are taken out of it";
+  else if (e->p->asked.outputs) e->no_capture_reason = "outputs are taken out of it";
   else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
-  if (!e->no_capture_reason && e->st->input_bytes && e->st->prog.npinned < e->p->nmicro)
+  if (!e->no_capture_reason && e->st->input_bytes && e->st->prog.npinned < e->p->asked.nmicro)
     e->no_capture_reason = "its inputs are too large to be pinned at once";
   if (!e->no_capture_reason && zx_step_calls(e) > (double)most_nodes(e))
     e->no_capture_reason = zb_printf(

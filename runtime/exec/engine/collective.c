@@ -29,7 +29,7 @@ static bool same_order(const ZkView *v, const ZkView *w) {
 static void copy_pieces(ZxEngine *e, ZpDims dims, uint16_t axis, int64_t member, ZkView part, ZkView whole,
                         bool back) {
   ZpPiece piece[ZP_PIECES];
-  int n = zp_pieces(&e->p->mesh, dims, axis, member, part.size[zx_axis_of(&part, axis)], piece);
+  int n = zp_pieces(&e->p->layout.mesh, dims, axis, member, part.size[zx_axis_of(&part, axis)], piece);
   for (int i = 0; i < n; i++) {
     ZkView of = zx_slice_view(&part, axis, piece[i].from, piece[i].n);
     ZkView in = zx_slice_view(&whole, axis, piece[i].to, piece[i].n);
@@ -145,8 +145,8 @@ static Coll coll_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCa
                 .out = &call->out[0],
                 .scratch = call->scratch,
                 .g = e->node_group[n->dims],
-                .members = zp_group_size(&e->p->mesh, n->dims),
-                .mine = zp_group_index(&e->p->mesh, e->rank, n->dims),
+                .members = zp_group_size(&e->p->layout.mesh, n->dims),
+                .mine = zp_group_index(&e->p->layout.mesh, e->rank, n->dims),
                 .bytes = zp_node_bytes(s, n)};
 }
 

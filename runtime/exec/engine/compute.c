@@ -11,7 +11,7 @@ static char *boundary(ZxEngine *e, const ZpInstr *in, uint32_t index) {
 }
 
 static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot) {
-  const ZpSegment *s = &e->p->segments[e->st->insts[inst].segment];
+  const ZpSegment *s = &e->p->programs.segments[e->st->insts[inst].segment];
   if (inst == 0) return zx_find_buf(e, in, ZP_B_RECV_ACT, ZP_NONE);
   if (s->saves_carry) return slot + e->st->saved_at[inst] + s->saved_bytes;
   return boundary(e, in, inst);
@@ -35,7 +35,7 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
   f.held = e->held_at;
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[x->held[i]];
-    const ZpBucket *k = &e->p->buckets[h->bucket];
+    const ZpBucket *k = &e->p->programs.buckets[h->bucket];
     ZxHeldAt *at = &e->held_at[i];
     *at = (ZxHeldAt){.param = k->gathers ? zx_find_buf(e, in, ZP_B_GATHER, h->bucket)
                                          : zx_stored(e, ZP_B_PARAM, h)};
@@ -50,7 +50,7 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
 
 /* ---- who does it ---- */
 static void begin_step(ZxEngine *e) {
-  if (!e->p->forward_only) zx_begin_grads(e);
+  if (!e->p->asked.forward_only) zx_begin_grads(e);
   e->dev->zero(e->env, e->sums.loss, e->sums.bytes);
   e->dev->zero(e->env, e->count.denominator, e->nlosses * sizeof *e->count.denominator);
 }
@@ -88,7 +88,7 @@ void zx_compute(ZxEngine *e, const ZpInstr *in) {
   }
   case ZP_I_OPT_STEP: {
     double t = zb_now();
-    if (zp_is_muon(e->p, &e->p->buckets[e->st->held[in->held].bucket])) zx_muon(e, in);
+    if (zp_is_muon(e->p, &e->p->programs.buckets[e->st->held[in->held].bucket])) zx_muon(e, in);
     else zx_optimize(e, &e->st->held[in->held]);
     zx_profile_update(e, &e->st->held[in->held]);
     zx_finish_call(e);

@@ -11,7 +11,7 @@ ZxCut zx_cut(const ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
   for (int k = 0; knows_places(n->call.op) && k < n->call.nin + n->call.nout; k++) {
     const ZpValue *v = &s->values[k < n->call.nin ? n->in[k] : n->out[k - n->call.nin]];
     for (int a = 0; a < v->type.naxes && cut.axis == ZP_NO_AXIS; a++)
-      if (zp_view_pieces(&e->p->mesh, v, e->rank, v->axis[a], v->size[a], cut.piece) == ZP_PIECES)
+      if (zp_view_pieces(&e->p->layout.mesh, v, e->rank, v->axis[a], v->size[a], cut.piece) == ZP_PIECES)
         cut.axis = v->axis[a], cut.size = v->size[a];
   }
   return cut;

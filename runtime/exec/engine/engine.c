@@ -1,6 +1,7 @@
 /* The engine of one rank: its groups, its arena, its calls. */
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/engine/internal.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -16,7 +17,8 @@ bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err) {
   zx_watch_where(instr_text, e);
   zx_watch_step(step);
   e->env->step = (uint64_t)step;
-  for (uint32_t i = 0; i < e->p->noptimizers; i++) e->lr[i] = zp_rate(&e->p->optimizers[i].rate, step);
+  for (uint32_t i = 0; i < e->p->asked.noptimizers; i++)
+    e->lr[i] = zp_rate(&e->p->asked.optimizers[i].rate, step);
   e->err = err;
   e->out = (ZxStep){0};
   zx_trace_step(e);
@@ -34,7 +36,7 @@ bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err) {
 /* ---- set-up ---- */
 static void make_group(ZxEngine *e, ZxGroup *group, ZpDims dims) {
   if (!dims || group[dims] >= 0) return;
-  group[dims] = e->c->t->split(e->c, (int)zp_group_color(&e->p->mesh, e->rank, dims));
+  group[dims] = e->c->t->split(e->c, (int)zp_group_color(&e->p->layout.mesh, e->rank, dims));
 }
 
 static void groups_of(ZxEngine *e, const ZpList *l) {
@@ -48,20 +50,22 @@ static void make_groups(ZxEngine *e) {
   const ZpPlan *p = e->p;
   for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = e->ring_group[i] = -1;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
-    for (int k = 0; k < ZP_PHASES; k++) groups_of(e, &p->segments[i].list[k]);
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++) {
-      const ZpInstr *in = &p->stages[s].prog.instrs[i];
+    for (int k = 0; k < ZP_PHASES; k++) groups_of(e, &p->programs.segments[i].list[k]);
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t i = 0; i < p->programs.stages[s].prog.ninstrs; i++) {
+      const ZpInstr *in = &p->programs.stages[s].prog.instrs[i];
       if (in->queue == ZP_Q_COLL && in->op != ZP_I_REDUCE_TIED && in->op != ZP_I_REDUCE_STEP)
         make_group(e, e->group, in->dims);
     }
-  for (uint32_t i = 0; i < p->nbuckets; i++)
-    make_group(e, e->group, p->buckets[i].shard); /* zx_publish_initial */
-  e->tied = ZB_NEWN(e->a, ZxGroup, p->ntied + 1);
-  for (uint32_t i = 0; i < p->ntied; i++) {
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++)
+    make_group(e, e->group, p->programs.buckets[i].shard); /* zx_publish_initial */
+  e->tied = ZB_NEWN(e->a, ZxGroup, p->programs.ntied + 1);
+  for (uint32_t i = 0; i < p->programs.ntied; i++) {
     bool in = false;
-    for (uint32_t k = 0; k < p->tied[i].nstages; k++) in |= p->tied[i].stages[k] == e->stage;
-    e->tied[i] = e->c->t->split(e->c, in ? (int)zp_group_color(&p->mesh, e->rank, 1u << p->mesh.pipe) : -1);
+    for (uint32_t k = 0; k < p->programs.tied[i].nstages; k++)
+      in |= p->programs.tied[i].stages[k] == e->stage;
+    e->tied[i] = e->c->t->split(
+        e->c, in ? (int)zp_group_color(&p->layout.mesh, e->rank, 1u << p->layout.mesh.pipe) : -1);
   }
 }
 
@@ -98,7 +102,7 @@ static void find_scalars(ZxEngine *e) {
   e->sums = sums_at(scalars(e, ZP_B_SCALARS, ZP_SCALARS_SUMS), n);
   e->count = count_at((double *)(void *)count, n);
   ZB_ASSERT(e->sums.bytes <= bytes && (char *)(e->count.step_state + 1) <= count + bytes);
-  bool pins = e->p->pins;
+  bool pins = e->p->asked.pins;
   e->step_state =
       pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_STEP_STATE) : (void *)ZB_NEW(e->a, ZkStepState);
   e->step_sums =
@@ -108,7 +112,7 @@ static void find_scalars(ZxEngine *e) {
 
 /* The one seed that does not change from step to step; and where what does will be. */
 static bool put_seed(ZxEngine *e, ZbErr *err) {
-  float seed = (float)(1.0 / (double)e->p->nmicro);
+  float seed = (float)(1.0 / (double)e->p->asked.nmicro);
   e->env->step_state = e->count.step_state;
   memcpy(e->step_sums.loss, &seed, sizeof seed);
   e->dev->upload(e->env, &e->count.seed[zp_seed_index(true, 0)], e->step_sums.loss, sizeof seed);
@@ -145,8 +149,8 @@ ZxEngine *zx_engine_of(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOpt
                   .env = o->env,
                   .rank = c->t->rank(c),
                   .at = ZP_NONE};
-  e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
-  e->st = &p->stages[e->stage];
+  e->stage = p->layout.mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->layout.mesh, e->rank, p->layout.mesh.pipe);
+  e->st = &p->programs.stages[e->stage];
   zx_make_calls(e);
   return e;
 }
@@ -156,7 +160,7 @@ void zx_engine_room(ZxEngine *e) {
   find_scalars(e);
   zx_find_stored(e);
   e->clip = (ZxScalars){.squares = e->sums.squares,
-                        .most = (float)e->p->clip,
+                        .most = (float)e->p->asked.clip,
                         .lost = e->sums.lost,
                         .sums = e->sums.loss,
                         .nsums = (int)zp_step_sums(e->p),
@@ -203,7 +207,7 @@ void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples) {
 }
 
 int64_t zx_engine_samples(const ZxEngine *e, int64_t step) {
-  return e->begin_sample + (step - e->begin_step) * e->p->global_batch;
+  return e->begin_sample + (step - e->begin_step) * e->p->asked.global_batch;
 }
 
 uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total[ZP_DEVICE]; }

@@ -7,7 +7,7 @@
 #include "runtime/exec/comm/comm.h"
 #include "runtime/exec/data/data.h"
 #include "runtime/exec/device/device.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 
 /* ---- an engine and its steps --------------------------------------------------------------------------- */
 typedef struct ZxEngine ZxEngine;

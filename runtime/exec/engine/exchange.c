@@ -3,16 +3,16 @@
 #include "runtime/exec/engine/internal.h"
 
 static uint64_t shard_elems(const ZxEngine *e, const ZpBucket *k) {
-  return k->elems / (uint64_t)zp_group_size(&e->p->mesh, k->shard);
+  return k->elems / (uint64_t)zp_group_size(&e->p->layout.mesh, k->shard);
 }
 static uint64_t shard_index(const ZxEngine *e, const ZpBucket *k) {
-  return (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard);
+  return (uint64_t)zp_group_index(&e->p->layout.mesh, e->rank, k->shard);
 }
 
 /* ---- buckets ---- */
 static ZxRequest gather(ZxEngine *e, const ZpInstr *in, uint64_t elems, const char *shard, char *all) {
-  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == elems * zk_elem_bytes(e->p->compute));
-  uint64_t members = (uint64_t)zp_group_size(&e->p->mesh, in->dims);
+  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == elems * zk_elem_bytes(e->p->asked.compute));
+  uint64_t members = (uint64_t)zp_group_size(&e->p->layout.mesh, in->dims);
   return e->c->t->all_gather(e->c, e->group[in->dims], shard, in->bytes / members, all);
 }
 
@@ -42,8 +42,8 @@ static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, floa
 
 /* Of Muon: a rank's part is block number so-and-so of the whole, `n` elements. */
 static float *update_of(ZxEngine *e, const ZpInstr *in, uint64_t n, uint64_t *at) {
-  *at = (uint64_t)zp_group_index(&e->p->mesh, e->rank, in->dims) * n;
-  ZB_ASSERT(in->bytes == n * (uint64_t)zp_group_size(&e->p->mesh, in->dims) * sizeof(float));
+  *at = (uint64_t)zp_group_index(&e->p->layout.mesh, e->rank, in->dims) * n;
+  ZB_ASSERT(in->bytes == n * (uint64_t)zp_group_size(&e->p->layout.mesh, in->dims) * sizeof(float));
   return (float *)(void *)zx_need_buf(e, in, ZP_B_UPDATE, ZP_NONE);
 }
 
@@ -61,14 +61,14 @@ static ZxRequest scatter_updates(ZxEngine *e, const ZpInstr *in, uint64_t n) {
 
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   char *params = zx_stored(e, ZP_B_PARAM, h);
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   switch (in->op) {
   case ZP_I_GATHER_PARAMS: return gather(e, in, k->elems, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
   case ZP_I_PUBLISH_PARAMS:
-    return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->compute), params);
+    return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->asked.compute), params);
   case ZP_I_SCATTER_GRADS:
     return scatter(e, in, k,
                    (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
@@ -83,12 +83,12 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
 
 /* Loss sums and norm: each counted by exactly one rank of those that hold the same. */
 static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
-  const ZpMesh *m = &e->p->mesh;
+  const ZpMesh *m = &e->p->layout.mesh;
   ZpDims all = zp_all_dims(m);
   const ZxSums *s = &e->sums;
   bool first = zp_group_index(m, e->rank, all) == 0;
   for (uint32_t k = 0; k < e->nlosses; k++)
-    if (zp_group_index(m, e->rank, all & ~e->p->num_partial[k]))
+    if (zp_group_index(m, e->rank, all & ~e->p->layout.num_partial[k]))
       e->dev->zero(e->env, &s->loss[k], sizeof s->loss[k]);
   if (first) /* stages without a loss have counted nothing of it */
     e->dev->copy(e->env, s->denominator, e->count.denominator, e->nlosses * sizeof *s->denominator);
@@ -103,7 +103,7 @@ static ZxRequest start_count(ZxEngine *e, const ZpInstr *in) {
   if (!in->dims) return -1;
   ZB_ASSERT(in->bytes == e->nlosses * sizeof *x);
   for (uint32_t k = 0; k < e->nlosses; k++)
-    if (zp_group_index(&e->p->mesh, e->rank, in->dims & ~e->p->den_partial[k]))
+    if (zp_group_index(&e->p->layout.mesh, e->rank, in->dims & ~e->p->layout.den_partial[k]))
       e->dev->zero(e->env, &x[k], sizeof x[k]);
   return e->c->t->all_reduce(e->c, e->group[in->dims], x, e->nlosses, ZX_F64, ZX_SUM);
 }
@@ -115,7 +115,7 @@ static void invert_counts(ZxEngine *e) {
 
 ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
   const ZxCommTable *t = e->c->t;
-  int peer = (int)zp_rank_of_stage(&e->p->mesh, e->rank, in->peer);
+  int peer = (int)zp_rank_of_stage(&e->p->layout.mesh, e->rank, in->peer);
   switch (in->op) {
   case ZP_I_SEND_ACT:
     return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
@@ -135,7 +135,7 @@ ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
  * to its shard. */
 static void finish_scatter(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   uint64_t n = shard_elems(e, k), at = shard_index(e, k) * n;
   float *all = (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
                                               : zx_need_buf(e, in, ZP_B_STAGING, h->bucket));
@@ -148,7 +148,7 @@ static void finish_reduction(ZxEngine *e, const ZpInstr *in) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   float *x = zx_grads(e, h);
-  if (zx_travels_narrow(e, in, &e->p->buckets[h->bucket]))
+  if (zx_travels_narrow(e, in, &e->p->programs.buckets[h->bucket]))
     zx_widen(e, (const uint16_t *)(const void *)x, x, to - from);
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const ZpValue *value_of(const ZpPlan *p, const ZpInputUse *u) {
-  return &p->segments[u->value_segment].values[u->value];
+  return &p->programs.segments[u->value_segment].values[u->value];
 }
 
 static const ZpValue *input_value(const ZxEngine *e, const ZpInputUse *u) { return value_of(e->p, u); }
@@ -20,12 +20,12 @@ static bool is_whole(const ZgType *t) { return t->elem == ZG_INDEX || t->elem ==
 static int64_t sample_values(const ZpPlan *p, const ZgType *t) {
   int64_t n = 1;
   for (int i = 0; i < t->naxes; i++)
-    if (t->axis[i] != p->batch) n *= p->axis_valid[t->axis[i]];
+    if (t->axis[i] != p->asked.batch) n *= p->layout.axis_valid[t->axis[i]];
   return n;
 }
 
 int64_t zx_sample_values(const ZpPlan *p) {
-  return p->ninputs ? sample_values(p, &p->graph->inputs[p->inputs[0].input].type) : 0;
+  return p->programs.ninputs ? sample_values(p, &p->graph->inputs[p->programs.inputs[0].input].type) : 0;
 }
 
 /* ---- whole numbers that bf16 rounds ---- */
@@ -62,24 +62,25 @@ static void warn_of_rounding(ZxEngine *e, const ZpInputUse *u) {
 }
 
 static void warn_of_all(ZxEngine *e) {
-  for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    const ZpInputUse *u = &e->p->inputs[i];
+  for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
+    const ZpInputUse *u = &e->p->programs.inputs[i];
     bool again = false;
-    for (uint32_t k = 0; k < i; k++) again |= e->p->inputs[k].input == u->input;
+    for (uint32_t k = 0; k < i; k++) again |= e->p->programs.inputs[k].input == u->input;
     if (!again && input_value(e, u)->elem == ZK_BF16) warn_of_rounding(e, u);
   }
 }
 
 /* A run without steps has no data. */
 bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err) {
-  for (uint32_t i = 0; data && i < p->ninputs; i++) {
-    const ZgIo *io = &p->graph->inputs[p->inputs[i].input];
-    const ZpValue *v = value_of(p, &p->inputs[i]);
+  for (uint32_t i = 0; data && i < p->programs.ninputs; i++) {
+    const ZgIo *io = &p->graph->inputs[p->programs.inputs[i].input];
+    const ZpValue *v = value_of(p, &p->programs.inputs[i]);
     if (!zx_mix_check_field(data, io->name, is_whole(&io->type), sample_values(p, &io->type), err))
       return false;
-    if (io->type.elem == ZG_INDEX && !zx_mix_check_ids(data, io->name, p->axis_valid[io->type.of], err))
+    if (io->type.elem == ZG_INDEX &&
+        !zx_mix_check_ids(data, io->name, p->layout.axis_valid[io->type.of], err))
       return false;
-    if (!v->type.naxes || v->axis[0] != p->batch)
+    if (!v->type.naxes || v->axis[0] != p->asked.batch)
       return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis",
                      io->name);
   }
@@ -89,30 +90,30 @@ bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err) {
 void zx_open_inputs(ZxEngine *e) {
   if (!e->o.data) return;
   uint64_t longest = 0; /* row of all inputs */
-  for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    const ZpValue *v = input_value(e, &e->p->inputs[i]);
+  for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
+    const ZpValue *v = input_value(e, &e->p->programs.inputs[i]);
     for (int a = 0; a < v->type.naxes; a++)
       if ((uint64_t)v->size[a] > longest) longest = (uint64_t)v->size[a];
   }
   e->row = ZB_NEWN(e->a, float, longest);
-  if (e->rank == 0 && !e->p->forward_only) warn_of_all(e);
+  if (e->rank == 0 && !e->p->asked.forward_only) warn_of_all(e);
 }
 
 uint64_t zx_engine_data_samples(const ZxEngine *e) {
   uint64_t least = UINT64_MAX;
   ZB_ASSERT(zx_mix_files(e->o.data) == 1);
-  for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    const ZgType *t = &e->p->graph->inputs[e->p->inputs[i].input].type;
+  for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
+    const ZgType *t = &e->p->graph->inputs[e->p->programs.inputs[i].input].type;
     uint64_t n = zx_data_samples(zx_mix_file(e->o.data, 0), sample_values(e->p, t));
     if (n < least) least = n;
   }
-  return e->p->ninputs ? least : 0;
+  return e->p->programs.ninputs ? least : 0;
 }
 
 /* Where element i of the rank's part of an axis is in all of it; and how many follow it there without a gap. */
 static int64_t place_of(const ZxEngine *e, const ZpValue *v, int axis, int64_t i, int64_t *n) {
   ZpPiece piece[ZP_PIECES];
-  int last = zp_view_pieces(&e->p->mesh, v, e->rank, v->axis[axis], v->size[axis], piece) - 1, k = 0;
+  int last = zp_view_pieces(&e->p->layout.mesh, v, e->rank, v->axis[axis], v->size[axis], piece) - 1, k = 0;
   while (k < last && i >= piece[k + 1].from) k++;
   *n = piece[k].from + piece[k].n - i;
   return piece[k].to + i - piece[k].from;
@@ -120,10 +121,10 @@ static int64_t place_of(const ZxEngine *e, const ZpValue *v, int axis, int64_t i
 
 void zx_file_axes(const ZpPlan *p, const ZgIo *io, uint16_t axes[ZG_MAX_AXES]) {
   int n = 1;
-  axes[0] = p->batch;
+  axes[0] = p->asked.batch;
   for (int i = 0; i < io->type.naxes; i++) {
     uint16_t axis = io->type.axis[zg_io_axis(io, i)];
-    if (axis != p->batch) axes[n++] = axis;
+    if (axis != p->asked.batch) axes[n++] = axis;
   }
 }
 
@@ -152,7 +153,7 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   const ZgIo *io = &e->p->graph->inputs[u->input];
   uint64_t nth;
   ZxSampler s = zx_mix_sampler(e->o.data, e->o.order, e->o.seed, sample_values(e->p, &io->type), g, &nth);
-  int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of]
+  int64_t limit = io->type.elem == ZG_INDEX ? e->p->layout.axis_valid[io->type.of]
                   : io->type.elem == ZG_I32 ? ZX_ANY_I32
                                             : -1;
   int axes[ZG_MAX_AXES];
@@ -168,7 +169,7 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
       here += left % v->size[a] * beside[a];
       if (!step) step = beside[a], piece = follow;
       left /= v->size[a];
-      stride *= e->p->axis_valid[v->axis[a]];
+      stride *= e->p->layout.axis_valid[v->axis[a]];
     }
     char *out = to + (uint64_t)here * zk_elem_bytes((ZkElem)v->elem);
     bool direct = step <= 1 && v->elem != ZK_BF16;
@@ -183,21 +184,21 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
  * run. */
 static int64_t samples(const ZpValue *v) { return v->size[0]; }
 int64_t zx_first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
-  int64_t start = zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]);
-  int64_t before = e->begin_sample + (e->step - 1 - e->begin_step) * e->p->global_batch;
-  return before + (int64_t)mb * e->p->axis_size[e->p->batch] + start;
+  int64_t start = zp_view_start(&e->p->layout.mesh, v, e->rank, v->axis[0], v->size[0]);
+  int64_t before = e->begin_sample + (e->step - 1 - e->begin_step) * e->p->asked.global_batch;
+  return before + (int64_t)mb * e->p->layout.axis_size[e->p->asked.batch] + start;
 }
 
 /* Sample by sample, all inputs of one: they lie beside each other in a file. */
 static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
   int64_t most = 0;
-  for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    int64_t n = samples(input_value(e, &e->p->inputs[i]));
+  for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
+    int64_t n = samples(input_value(e, &e->p->programs.inputs[i]));
     if (n > most) most = n;
   }
   for (int64_t k = 0; k < most; k++)
-    for (uint32_t i = 0; i < e->p->ninputs; i++) {
-      const ZpInputUse *u = &e->p->inputs[i];
+    for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
+      const ZpInputUse *u = &e->p->programs.inputs[i];
       const ZpValue *v = input_value(e, u);
       int64_t n = samples(v), start = zx_first_sample(e, v, mb);
       if (k < n &&
@@ -210,8 +211,8 @@ static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
 /* Of one micro-batch. */
 static uint64_t input_bytes(const ZxEngine *e) {
   uint64_t end = 0;
-  for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    const ZpInputUse *u = &e->p->inputs[i];
+  for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
+    const ZpInputUse *u = &e->p->programs.inputs[i];
     if (end < u->at + input_value(e, u)->bytes) end = u->at + input_value(e, u)->bytes;
   }
   return end;
@@ -223,7 +224,7 @@ bool zx_engine_try_data(ZxEngine *e, int64_t steps, ZbErr *err) {
   bool ok = true;
   e->err = err;
   for (e->step = 1; ok && e->step <= steps; e->step++)
-    for (uint32_t mb = 0; ok && mb < e->p->nmicro; mb++) ok = feed(e, room, mb);
+    for (uint32_t mb = 0; ok && mb < e->p->asked.nmicro; mb++) ok = feed(e, room, mb);
   e->step = 0;
   free(room);
   return ok;
@@ -240,10 +241,10 @@ static bool sane(const ZpValue *v, const char *p, uint64_t bytes) {
 /* The first bad one of this rank, as sample * inputs + input; -1: none. */
 static int64_t bad_here(ZxEngine *e, char *room) {
   int64_t first = -1;
-  for (uint32_t mb = 0; mb < e->p->nmicro; mb++) {
+  for (uint32_t mb = 0; mb < e->p->asked.nmicro; mb++) {
     if (!feed(e, room, mb)) return first;
-    for (uint32_t i = 0; i < e->p->ninputs; i++) {
-      const ZpInputUse *u = &e->p->inputs[i];
+    for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
+      const ZpInputUse *u = &e->p->programs.inputs[i];
       const ZpValue *v = input_value(e, u);
       int64_t n = samples(v), start = zx_first_sample(e, v, mb);
       uint64_t each = v->bytes / (uint64_t)n;

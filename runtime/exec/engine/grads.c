@@ -24,7 +24,7 @@ static bool set_by(const ZpSegment *s, uint32_t bucket, const ZpSlice *slice) {
 
 /* Ranges of bucket `index` of the segment that its backward does not set. */
 static ZxClear unset(ZxEngine *e, const ZpSegment *s, uint32_t index) {
-  const ZpBucket *k = &e->p->buckets[s->buckets[index]];
+  const ZpBucket *k = &e->p->programs.buckets[s->buckets[index]];
   ZxClear c = {0};
   ZxRange gap = {0, 0, 0};
   for (uint32_t j = 0; j <= k->nslices; j++) {
@@ -43,7 +43,7 @@ void zx_make_clears(ZxEngine *e) {
   e->first_write = ZB_NEWN(e->a, bool, e->st->nheld);
   e->first_user = ZB_NEWN(e->a, const ZxClear *, e->st->nheld);
   for (uint32_t i = 0; i < nsegments; i++) {
-    const ZpSegment *s = &e->p->segments[i];
+    const ZpSegment *s = &e->p->programs.segments[i];
     e->clear[i] = ZB_NEWN(e->a, ZxClear, s->nbuckets);
     for (uint32_t j = 0; j < s->nbuckets; j++) e->clear[i][j] = unset(e, s, j);
   }
@@ -62,12 +62,12 @@ static void clear(ZxEngine *e, char *grads, const ZxClear *c) {
 void zx_begin_grads(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
-    const ZpBucket *k = &e->p->buckets[h->bucket];
+    const ZpBucket *k = &e->p->programs.buckets[h->bucket];
     if (k->frozen) continue;
     char *grads = zx_stored(e, ZP_B_GRAD, h);
     bool shard = zp_stages_grads(k);
     e->first_write[i] = !shard && e->first_user[i] != NULL;
-    uint64_t shards = shard ? (uint64_t)zp_group_size(&e->p->mesh, k->shard) : 1;
+    uint64_t shards = shard ? (uint64_t)zp_group_size(&e->p->layout.mesh, k->shard) : 1;
     if (e->first_write[i]) clear(e, grads, e->first_user[i]);
     else e->dev->zero(e->env, grads, k->elems / shards * sizeof(float));
   }

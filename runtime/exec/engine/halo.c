@@ -15,7 +15,7 @@ typedef struct {
 
 /* The rank so many farther on; -1: there is none. */
 static int peer(const ZxEngine *e, const ZpNode *n, int64_t farther) {
-  const ZpMesh *m = &e->p->mesh;
+  const ZpMesh *m = &e->p->layout.mesh;
   int64_t index = zp_group_index(m, e->rank, n->dims) + farther;
   bool none = index < 0 || index >= zp_group_size(m, n->dims);
   return none ? -1 : (int)zp_group_member(m, e->rank, n->dims, index);

@@ -27,6 +27,7 @@
 #define ZUG_EXEC_ENGINE_INTERNAL_H
 
 #include "runtime/exec/engine/engine.h"
+#include "runtime/plan/text.h"
 
 /* Where a bucket lies that a running instruction uses. */
 typedef struct {
@@ -60,7 +61,7 @@ typedef struct {
 
 typedef struct {
   uint64_t from, to;
-  uint32_t group; /* how they are updated: of p->groups */
+  uint32_t group; /* how they are updated: of p->asked.groups */
 } ZxRange;        /* elements of a bucket */
 typedef struct {
   ZxRange *range;
@@ -152,7 +153,7 @@ struct ZxEngine {
    * differs from rank to rank. */
   ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
   ZxGroup ring_group[1 << ZP_MAX_DIMS]; /* where a device's streams order transfers */
-  ZxGroup *tied;                        /* per p->tied */
+  ZxGroup *tied;                        /* per p->programs.tied */
 
   /* ---- outputs, where the plan has them: node.c; who takes them is state/'s to say ---- */
   bool (*take_output)(ZxEngine *e, const ZxOutput *x); /* false: e->err says why */

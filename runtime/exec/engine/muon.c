@@ -25,7 +25,7 @@ typedef struct {
 static Walk walk_of(const ZxEngine *e, const ZpBucket *k, const ZpMatrix *m, float *update, float *x) {
   const ZpSlice *s = &k->slices[m->slice];
   Walk w = {.e = e, .k = k, .s = s, .update = update, .x = x};
-  w.own = k->elems / (uint64_t)zp_group_size(&e->p->mesh, k->shard);
+  w.own = k->elems / (uint64_t)zp_group_size(&e->p->layout.mesh, k->shard);
   uint64_t local = 1, row = m->rows <= m->cols ? (uint64_t)m->cols : 1;
   uint64_t col = m->rows <= m->cols ? 1 : (uint64_t)m->rows;
   for (int i = s->naxes; i-- > 0;) {
@@ -42,7 +42,7 @@ static Walk walk_of(const ZxEngine *e, const ZpBucket *k, const ZpMatrix *m, flo
 
 /* Where the element lies that has these indices over the group; how many follow it there, along the last. */
 static float *at(const Walk *w, const int64_t *index, int64_t *run) {
-  const ZpMesh *mesh = &w->e->p->mesh;
+  const ZpMesh *mesh = &w->e->p->layout.mesh;
   const ZpSlice *s = w->s;
   int64_t part[ZG_MAX_AXES], coord[ZP_MAX_DIMS] = {0};
   uint64_t elem = s->at;
@@ -114,25 +114,26 @@ static void go(Walk *w, Way way, uint64_t which) {
 /* ---- the instructions ---- */
 void zx_make_matrices(ZxEngine *e) {
   const ZpPlan *p = e->p;
-  e->matrices = ZB_NEWN(e->a, ZpMatrix *, p->nbuckets);
-  e->nmatrices = ZB_NEWN(e->a, uint32_t, p->nbuckets);
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    if (!zp_is_muon(p, &p->buckets[i])) continue;
+  e->matrices = ZB_NEWN(e->a, ZpMatrix *, p->programs.nbuckets);
+  e->nmatrices = ZB_NEWN(e->a, uint32_t, p->programs.nbuckets);
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    if (!zp_is_muon(p, &p->programs.buckets[i])) continue;
     ZB_ASSERT(e->dev->host && e->dev->orthogonalize);
-    e->matrices[i] = zp_matrices(p, &p->buckets[i], e->a, &e->nmatrices[i]);
+    e->matrices[i] = zp_matrices(p, &p->programs.buckets[i], e->a, &e->nmatrices[i]);
   }
 }
 
 static float *own_block(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   uint64_t from, to,
-      index = (uint64_t)zp_group_index(&e->p->mesh, e->rank, e->p->buckets[h->bucket].matrices);
+      index =
+          (uint64_t)zp_group_index(&e->p->layout.mesh, e->rank, e->p->programs.buckets[h->bucket].matrices);
   zx_owned_shard(e, h, &from, &to);
   return (float *)(void *)zx_need_buf(e, in, ZP_B_UPDATE, ZP_NONE) + index * (to - from);
 }
 
 static ZkMuon muon_of(const ZxEngine *e, const ZpGroup *g) {
-  const ZpOptimizer *o = &e->p->optimizers[g->optimizer];
+  const ZpOptimizer *o = &e->p->asked.optimizers[g->optimizer];
   return (ZkMuon){.lr = (float)e->lr[g->optimizer] * (float)g->rate,
                   .momentum = (float)o->momentum,
                   .decay = (float)g->decay,
@@ -143,7 +144,7 @@ void zx_momentum(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  ZkMuon m = muon_of(e, &e->p->groups[e->p->buckets[h->bucket].slices[0].group]);
+  ZkMuon m = muon_of(e, &e->p->asked.groups[e->p->programs.buckets[h->bucket].slices[0].group]);
   float *u = own_block(e, in);
   if (e->look) memset(u, 0, (to - from) * sizeof *u);
   else
@@ -152,8 +153,8 @@ void zx_momentum(ZxEngine *e, const ZpInstr *in) {
 
 void zx_orthogonalize(ZxEngine *e, const ZpInstr *in) {
   uint32_t b = e->st->held[in->held].bucket;
-  const ZpBucket *k = &e->p->buckets[b];
-  uint32_t rank = (uint32_t)zp_group_index(&e->p->mesh, e->rank, k->matrices);
+  const ZpBucket *k = &e->p->programs.buckets[b];
+  uint32_t rank = (uint32_t)zp_group_index(&e->p->layout.mesh, e->rank, k->matrices);
   float *update = (float *)(void *)zx_need_buf(e, in, ZP_B_UPDATE, ZP_NONE);
   float *x = (float *)(void *)zx_need_buf(e, in, ZP_B_SCRATCH, ZP_NONE);
   uint64_t end = (uint64_t)((char *)x - e->arena) + zp_orthogonal_scratch(e->p, k);
@@ -169,16 +170,17 @@ void zx_orthogonalize(ZxEngine *e, const ZpInstr *in) {
     go(&w, TAKE, m->index);
     float *behind = x + zb_round_up((uint64_t)(m->rows * m->cols), 16);
     e->dev->orthogonalize(e->env, wide ? m->rows : m->cols, wide ? m->cols : m->rows,
-                          e->p->optimizers[k->optimizer].iterations, x, behind);
+                          e->p->asked.optimizers[k->optimizer].iterations, x, behind);
     go(&w, PUT, m->index);
   }
 }
 
 void zx_muon(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   const float *u = own_block(e, in), *momentum = zx_state(e, h, 0);
-  float *w = zx_master(e, h), *average = e->p->average > 0 ? zx_state(e, h, zp_states(e->p, k) - 1) : NULL;
+  float *w = zx_master(e, h),
+        *average = e->p->asked.average > 0 ? zx_state(e, h, zp_states(e->p, k) - 1) : NULL;
   uint16_t *w16 = zx_rounded(e, h);
   uint64_t own, end;
   zx_owned_shard(e, h, &own, &end);
@@ -187,9 +189,9 @@ void zx_muon(ZxEngine *e, const ZpInstr *in) {
     uint64_t from = s->at > own ? s->at : own, to = s->at + s->n < end ? s->at + s->n : end, at = from - own;
     if (from >= to) continue;
     int64_t n = (int64_t)(to - from);
-    ZkMuon m = muon_of(e, &e->p->groups[s->group]);
-    m.shape = (float)zp_muon_scale(&e->p->optimizers[k->optimizer], s);
+    ZkMuon m = muon_of(e, &e->p->asked.groups[s->group]);
+    m.shape = (float)zp_muon_scale(&e->p->asked.optimizers[k->optimizer], s);
     e->dev->muon(e->env, &m, &e->clip, n, u + at, momentum + at, w + at, w16 ? w16 + at : NULL);
-    if (average) e->dev->average(e->env, &e->clip, n, (float)e->p->average, w + at, average + at);
+    if (average) e->dev->average(e->env, &e->clip, n, (float)e->p->asked.average, w + at, average + at);
   }
 }

@@ -1,6 +1,7 @@
 /* Where a step whose numbers went wrong has its first NaN: the step is played again, as nothing was updated,
  * and what each node makes is looked at. Infinities are not: masks have them. */
 #include "runtime/exec/engine/internal.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static bool has_nan(ZxEngine *e, const ZpValue *v, const char *data) {
 void zx_look_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, ZpPhase phase,
                   const ZxFrame *f) {
   bool backward = phase == ZP_BWD;
-  int64_t order = backward ? e->p->nstages - 1 - e->stage : e->stage;
+  int64_t order = backward ? e->p->programs.nstages - 1 - e->stage : e->stage;
   int64_t key = (((((int64_t)backward << 20) + f->mb) << 10) + order) << 20 | (e->at & 0xfffff);
   if (phase == ZP_COUNT || (e->look->key >= 0 && e->look->key <= key)) return;
   for (int i = 0; i < c->nout; i++) {

@@ -1,5 +1,6 @@
 /* One node of a local program: pointers into the call, then a kernel, a collective, or a scalar taken out. */
 #include "runtime/exec/engine/internal.h"
+#include "runtime/plan/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,9 +61,9 @@ static void set_starts(const ZxEngine *e, const ZpSegment *s, const ZpNode *n, Z
     const ZpValue *v = &s->values[in ? n->in[k] : n->out[k - c->nin]];
     for (int a = 0; a < w->rank; a++) {
       uint16_t axis = w->axis[a];
-      w->start[a] = zp_view_start(&e->p->mesh, v, e->rank, axis, w->size[a]);
+      w->start[a] = zp_view_start(&e->p->layout.mesh, v, e->rank, axis, w->size[a]);
       if (c->op == ZG_OP_RANDOM)
-        w->whole[a] = axis == e->p->batch ? e->p->global_batch : e->p->axis_valid[axis];
+        w->whole[a] = axis == e->p->asked.batch ? e->p->asked.global_batch : e->p->layout.axis_valid[axis];
     }
   }
 }
@@ -77,7 +78,7 @@ void zx_make_calls(ZxEngine *e) {
   e->calls = ZB_NEWN(e->a, ZxCalls, e->p->graph->nsegments);
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++)
     for (int k = 0; runs(e, i) && k < ZP_PHASES; k++) {
-      const ZpSegment *s = &e->p->segments[i];
+      const ZpSegment *s = &e->p->programs.segments[i];
       const ZpList *l = &s->list[k];
       ZkCall *call = e->calls[i].of[k] = ZB_NEWN(e->a, ZkCall, l->n);
       ZxCut *cut = e->calls[i].cut[k] = ZB_NEWN(e->a, ZxCut, l->n);
@@ -144,8 +145,8 @@ bool zx_prepare_calls(ZxEngine *e, ZbErr *err) {
   bool ok = true;
   for (uint32_t i = 0; e->dev->prepare && i < e->p->graph->nsegments; i++)
     for (int k = 0; ok && runs(e, i) && k < ZP_PHASES; k++)
-      ok = prepare_list(e, &e->p->segments[i], &e->p->segments[i].list[k], e->calls[i].of[k],
-                        e->calls[i].cut[k], err);
+      ok = prepare_list(e, &e->p->programs.segments[i], &e->p->programs.segments[i].list[k],
+                        e->calls[i].of[k], e->calls[i].cut[k], err);
   return ok;
 }
 
@@ -154,7 +155,8 @@ static void run_random(ZxEngine *e, const ZkCall *call, const ZxFrame *f) {
   ZkCall c = *call;
   c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], f->iter, 0);
   for (int a = 0; a < c.out[0].rank; a++)
-    if (c.out[0].axis[a] == e->p->batch) c.out[0].start[a] += (int64_t)f->mb * e->p->axis_size[e->p->batch];
+    if (c.out[0].axis[a] == e->p->asked.batch)
+      c.out[0].start[a] += (int64_t)f->mb * e->p->layout.axis_size[e->p->asked.batch];
   e->dev->run(e->env, &c);
 }
 
@@ -259,7 +261,7 @@ static uint64_t moved(const ZxEngine *e, const ZpSegment *s, const ZpNode *n, bo
 }
 
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f) {
-  const ZpSegment *s = &e->p->segments[segment];
+  const ZpSegment *s = &e->p->programs.segments[segment];
   const ZpList *l = &s->list[phase];
   double t = zb_now();
   uint32_t first = 0; /* of the region */

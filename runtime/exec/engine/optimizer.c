@@ -3,10 +3,10 @@
 #include "runtime/exec/engine/internal.h"
 
 void zx_make_ranges(ZxEngine *e) {
-  e->ranges = ZB_NEWN(e->a, ZxRange *, e->p->nbuckets);
-  e->nranges = ZB_NEWN(e->a, uint32_t, e->p->nbuckets);
-  for (uint32_t i = 0; i < e->p->nbuckets; i++) {
-    const ZpBucket *k = &e->p->buckets[i];
+  e->ranges = ZB_NEWN(e->a, ZxRange *, e->p->programs.nbuckets);
+  e->nranges = ZB_NEWN(e->a, uint32_t, e->p->programs.nbuckets);
+  for (uint32_t i = 0; i < e->p->programs.nbuckets; i++) {
+    const ZpBucket *k = &e->p->programs.buckets[i];
     for (uint32_t j = 0; j < k->nslices; j++) {
       const ZpSlice *s = &k->slices[j];
       uint32_t n = e->nranges[i];
@@ -26,7 +26,7 @@ void zx_make_ranges(ZxEngine *e) {
 
 /* Of states: what they have in place of gradients is no part of the norm. */
 static bool is_updated(const ZxEngine *e, const ZpStageBucket *h) {
-  return e->p->optimizers[e->p->buckets[h->bucket].optimizer].kind == ZP_UPDATE;
+  return e->p->asked.optimizers[e->p->programs.buckets[h->bucket].optimizer].kind == ZP_UPDATE;
 }
 
 void zx_norm_local(ZxEngine *e) {
@@ -50,7 +50,7 @@ typedef struct {
 
 static void update(ZxEngine *e, const Part *x) {
   uint32_t which = x->group->optimizer;
-  const ZpOptimizer *o = &e->p->optimizers[which];
+  const ZpOptimizer *o = &e->p->asked.optimizers[which];
   float times = (float)x->group->rate, lr = (float)e->lr[which] * times, decay = (float)x->group->decay;
   if (o->kind == ZP_UPDATE) {
     const ZgUpdate *from = x->group->update;
@@ -86,7 +86,7 @@ static void update(ZxEngine *e, const Part *x) {
 }
 
 void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
-  int states = zp_states(e->p, &e->p->buckets[h->bucket]);
+  int states = zp_states(e->p, &e->p->programs.buckets[h->bucket]);
   uint64_t own, end;
   if (e->look) return;
   zx_owned_shard(e, h, &own, &end);
@@ -94,17 +94,17 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
     const ZxRange *r = &e->ranges[h->bucket][i];
     uint64_t from = r->from > own ? r->from : own, to = r->to < end ? r->to : end, at = from - own;
     if (from >= to) continue;
-    Part x = {.group = &e->p->groups[r->group], .n = (int64_t)(to - from)};
+    Part x = {.group = &e->p->asked.groups[r->group], .n = (int64_t)(to - from)};
     x.w = zx_master(e, h) + at;
     x.g = zx_grads(e, h) + at;
-    for (int k = 0; k < e->p->optimizers[x.group->optimizer].states; k++) {
+    for (int k = 0; k < e->p->asked.optimizers[x.group->optimizer].states; k++) {
       if (zx_codes(e, h, k, &x.code[k])) x.code[k].code += at, x.code[k].scale += at / ZK_BLOCK8;
       else x.state[k] = zx_state(e, h, k) + at;
     }
-    if (e->p->average > 0) x.average = zx_state(e, h, states - 1) + at;
+    if (e->p->asked.average > 0) x.average = zx_state(e, h, states - 1) + at;
     uint16_t *rounded = zx_rounded(e, h);
     if (rounded) x.w16 = rounded + at;
     update(e, &x);
-    if (x.average) e->dev->average(e->env, &e->clip, x.n, (float)e->p->average, x.w, x.average);
+    if (x.average) e->dev->average(e->env, &e->clip, x.n, (float)e->p->asked.average, x.w, x.average);
   }
 }

@@ -19,7 +19,7 @@ static void read_sums(ZxEngine *e) {
   if (!zx_finish(e, e->err)) e->failed = true;
   memcpy(e->out.loss_sum, s->loss, e->nlosses * sizeof *s->loss);
   memcpy(e->out.weight, s->denominator, e->nlosses * sizeof *s->denominator);
-  e->out.aux = *s->aux / (double)e->p->nmicro;
+  e->out.aux = *s->aux / (double)e->p->asked.nmicro;
   e->out.loss = zx_loss(e->nlosses, e->out.loss_sum, e->out.weight) + e->out.aux;
   e->out.grad_norm = sqrt(*s->squares);
   e->out.lost = *s->lost > 0;

@@ -27,12 +27,12 @@ void zx_profile_open(ZxEngine *e) {
   e->timed_at = ZB_NEWN(e->a, uint32_t, (size_t)nsegments * ZP_PHASES);
   for (uint32_t i = 0; i < nsegments * ZP_PHASES; i++) {
     e->timed_at[i] = e->ntimed;
-    e->ntimed += e->p->segments[i / ZP_PHASES].list[i % ZP_PHASES].n;
+    e->ntimed += e->p->programs.segments[i / ZP_PHASES].list[i % ZP_PHASES].n;
   }
   e->timed = ZB_NEWN(e->a, ZxCallTime, e->ntimed);
   if (!e->o.cluster) return;
   e->predicted = ZB_NEWN(e->a, double, e->ntimed);
-  uint32_t stage = (uint32_t)(e->st - e->p->stages);
+  uint32_t stage = (uint32_t)(e->st - e->p->programs.stages);
   for (uint32_t i = 0; i < nsegments * ZP_PHASES; i++)
     zp_list_seconds(e->p, e->o.cluster, stage, i / ZP_PHASES, (ZpPhase)(i % ZP_PHASES),
                     e->predicted + e->timed_at[i]);
@@ -41,7 +41,7 @@ void zx_profile_open(ZxEngine *e) {
 void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, bool again,
                      uint64_t sent, double seconds) {
   if (!e->o.times) return;
-  const ZpSegment *s = &e->p->segments[segment];
+  const ZpSegment *s = &e->p->programs.segments[segment];
   const ZpNode *n = &s->list[phase].nodes[i];
   bool sends = zp_sends(n); /* its bound is not known here */
   double bytes = sends ? (double)sent : zp_moved_bytes(s, n, adds);
@@ -121,11 +121,11 @@ void zx_profile_norm(ZxEngine *e) {
 
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   double states = zp_states(e->p, k); /* in f32 */
-  if (zp_is_muon(e->p, k)) states = e->p->average > 0;
-  if (zp_is_coded(e->p, k)) states = (e->p->average > 0) + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
-  double each = 4 + 8 + 8 * states + (e->p->compute != ZK_F32 ? 2 : 0);
+  if (zp_is_muon(e->p, k)) states = e->p->asked.average > 0;
+  if (zp_is_coded(e->p, k)) states = (e->p->asked.average > 0) + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
+  double each = 4 + 8 + 8 * states + (e->p->asked.compute != ZK_F32 ? 2 : 0);
   add_pass(e, each * own_elems(e, h));
 }
 
@@ -133,13 +133,13 @@ void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
  * more. */
 void zx_profile_muon(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   bool products = in->op == ZP_I_ORTHOGONALIZE;
   double bytes = products ? 2 * (double)zp_update_bytes(e->p, k) : 16 * own_elems(e, h), flops = 0;
-  uint32_t rank = (uint32_t)zp_group_index(&e->p->mesh, e->rank, k->matrices);
+  uint32_t rank = (uint32_t)zp_group_index(&e->p->layout.mesh, e->rank, k->matrices);
   for (uint32_t i = 0; products && e->o.times && i < e->nmatrices[h->bucket]; i++)
     if (e->matrices[h->bucket][i].owner == rank)
-      flops += zp_matrix_flops(&e->p->optimizers[k->optimizer], &e->matrices[h->bucket][i]);
+      flops += zp_matrix_flops(&e->p->asked.optimizers[k->optimizer], &e->matrices[h->bucket][i]);
   if (e->o.times) add(e, &e->work[ZG_OP_COUNT], ZG_OP_COUNT, flops, bytes, true);
 }
 

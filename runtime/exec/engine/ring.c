@@ -52,7 +52,7 @@ static uint64_t bytes_of(const ZkView *v) {
 
 static int peer(const Ring *r, int64_t farther) {
   int64_t index = ((r->mine + farther) % r->ranks + r->ranks) % r->ranks;
-  return (int)zp_group_member(&r->e->p->mesh, r->e->rank, r->n->dims, index);
+  return (int)zp_group_member(&r->e->p->layout.mesh, r->e->rank, r->n->dims, index);
 }
 
 /* Messages of some tensors: each to the rank `hop` farther on, and from that as many before. */
@@ -261,10 +261,10 @@ void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *cal
             .back = n->call.op == ZG_OP_ATTEND_GRAD,
             .scratch = call->scratch};
   r.first = zg_attend_first(call->op);
-  r.chunks = zp_ring_chunks(&e->p->mesh, n);
+  r.chunks = zp_ring_chunks(&e->p->layout.mesh, n);
   r.cut = zx_cut(e, s, n);
-  r.ranks = zp_group_size(&e->p->mesh, n->dims);
-  r.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
+  r.ranks = zp_group_size(&e->p->layout.mesh, n->dims);
+  r.mine = zp_group_index(&e->p->layout.mesh, e->rank, n->dims);
   r.at = zp_ring(s, n);
   r.k = call->in[r.first + 1], r.v = call->in[r.first + 2];
   for (int i = 0; i < r.k.rank; i++)

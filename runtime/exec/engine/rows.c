@@ -48,7 +48,7 @@ enum { EVENTS_NOW = 2 }; /* of uploads: those of tables, and of now */
 
 /* ---- set-up -------------------------------------------------------------------------------------------- */
 static Peers *peers_of(ZxEngine *e, ZpDims dims) {
-  const ZpMesh *m = &e->p->mesh;
+  const ZpMesh *m = &e->p->layout.mesh;
   Peers *p = ZB_NEW(e->a, Peers);
   p->members = zp_group_size(m, dims);
   p->mine = zp_group_index(m, e->rank, dims);
@@ -104,8 +104,8 @@ bool zx_open_rows(ZxEngine *e, ZbErr *err) {
   Most most = {0};
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++)
     for (int k = 0; k < ZP_PHASES; k++)
-      for (uint32_t j = 0; j < e->p->segments[i].list[k].n; j++)
-        look_at_node(e, &e->p->segments[i].list[k].nodes[j], &most);
+      for (uint32_t j = 0; j < e->p->programs.segments[i].list[k].n; j++)
+        look_at_node(e, &e->p->programs.segments[i].list[k].nodes[j], &most);
   ZxRows *r = e->rows;
   if (!r) return true;
   r->count = ZB_NEWN(e->a, int32_t, most.members * most.experts);

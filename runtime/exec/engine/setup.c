@@ -55,9 +55,9 @@ static void note_memory(ZxEngine *e, int when) {
 /* Room on the host for the largest. */
 static bool open_outputs(ZxEngine *e, ZbErr *err) {
   uint64_t most = 1;
-  if (!e->p->outputs || e->dev->host) return true;
+  if (!e->p->asked.outputs || e->dev->host) return true;
   for (uint32_t i = 0; i < e->st->ninsts; i++) {
-    const ZpSegment *s = &e->p->segments[e->st->insts[i].segment];
+    const ZpSegment *s = &e->p->programs.segments[e->st->insts[i].segment];
     const ZpList *l = &s->list[ZP_FWD];
     for (uint32_t k = 0; k < l->n; k++)
       if (l->nodes[k].call.op == ZG_OP_OUTPUT && s->values[l->nodes[k].in[0]].bytes > most)
@@ -68,10 +68,10 @@ static bool open_outputs(ZxEngine *e, ZbErr *err) {
 
 bool zx_open_memory(ZxEngine *e, ZbErr *err) {
   const uint64_t *total = e->st->ledger.total;
-  ZB_ASSERT(e->p->pins == !e->dev->host);
+  ZB_ASSERT(e->p->asked.pins == !e->dev->host);
   e->arena_bytes = total[ZP_DEVICE];
   if (e->o.also) {
-    const uint64_t *also = e->o.also->stages[e->stage].ledger.total;
+    const uint64_t *also = e->o.also->programs.stages[e->stage].ledger.total;
     if (also[ZP_DEVICE] > e->arena_bytes) e->arena_bytes = also[ZP_DEVICE];
     ZB_ASSERT(also[ZP_HOST] <= total[ZP_HOST]);
   }
@@ -139,13 +139,13 @@ void zx_connect(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     if (g->instrs[i].queue != ZP_Q_P2P) continue;
-    int p = (int)zp_rank_of_stage(&e->p->mesh, e->rank, g->instrs[i].peer);
+    int p = (int)zp_rank_of_stage(&e->p->layout.mesh, e->rank, g->instrs[i].peer);
     bool known = false;
     for (int k = 0; k < n; k++) known |= peer[k] == p;
     ZB_ASSERT(known || n < 2);
     if (!known) peer[n++] = p;
   }
-  if (e->c->t->connect && e->p->nstages > 1) e->c->t->connect(e->c, peer, n);
+  if (e->c->t->connect && e->p->programs.nstages > 1) e->c->t->connect(e->c, peer, n);
   note_memory(e, 3);
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/exec/engine/internal.h"
 
 #include "runtime/exec/comm/watch.h"
+#include "runtime/plan/text.h"
 
 static const char *instr_text(const ZxEngine *e, uint32_t i, ZbText *t) {
   t->len = 0;

@@ -5,6 +5,7 @@
  *
  * Times are the host's, so they say something where the host is what computes. */
 #include "runtime/exec/engine/internal.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -12,7 +13,7 @@ static uint64_t sends_of(const ZxEngine *e, const ZpInstr *in) {
   ZpPhase phase = zp_phase(in->op);
   uint64_t n = 0;
   if (phase == ZP_PHASES) return 0;
-  const ZpSegment *s = &e->p->segments[e->st->insts[in->inst].segment];
+  const ZpSegment *s = &e->p->programs.segments[e->st->insts[in->inst].segment];
   const ZpList *l = &s->list[phase];
   for (uint32_t i = 0; i < l->n; i++)
     if (zp_sends(&l->nodes[i])) n += zp_rounds(e->p, s, l, i).most;

@@ -5,6 +5,7 @@
  * of the two. Attention, which no kernel does at the rate of products, has a share of that. What launches and
  * partly filled waves take comes on top of both. */
 #include "runtime/exec/engine/internal.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -58,7 +59,7 @@ static bool is_product(int op) { return op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_
 static double best_rate(const Ways *w, const ZkCall *c) {
   if (c->op == ZG_OP_ATTEND) return w->attention * w->rates.bf16;
   if (is_attention(c->op)) return w->attention_grad * w->rates.bf16;
-  return c->in[0].elem == ZK_BF16 ? w->rates.bf16 : w->p->tf32 ? w->rates.tf32 : w->rates.f32;
+  return c->in[0].elem == ZK_BF16 ? w->rates.bf16 : w->p->asked.tf32 ? w->rates.tf32 : w->rates.f32;
 }
 
 static double bytes_of(const ZpSegment *s, const ZpNode *n) {
@@ -94,12 +95,12 @@ static void add_node(Ways *w, const ZpSegment *s, const ZpNode *n, ZkCall c, dou
 }
 
 static void add_stage(Ways *w) {
-  const ZpStage *st = &w->p->stages[w->stage];
+  const ZpStage *st = &w->p->programs.stages[w->stage];
   for (uint32_t i = 0; i < w->p->graph->nsegments; i++) {
-    const ZpSegment *s = &w->p->segments[i];
+    const ZpSegment *s = &w->p->programs.segments[i];
     double times = 0;
     for (uint32_t k = 0; k < st->ninsts; k++)
-      if (st->insts[k].segment == i) times += (double)w->p->nmicro;
+      if (st->insts[k].segment == i) times += (double)w->p->asked.nmicro;
     for (int k = 0; times > 0 && k < ZP_PHASES; k++)
       for (uint32_t j = 0; j < s->list[k].n; j++)
         add_node(w, s, &s->list[k].nodes[j], w->calls ? w->calls[i].of[k][j] : s->list[k].nodes[j].call,
@@ -129,7 +130,7 @@ static void say_precision(const Ways *w, ZbText *out) {
   char x[3][24];
   if (w->f32 <= 0) return;
   const char *tf32 = ms(x[0], over(w->f32, w->rates.tf32)), *bf16 = ms(x[1], over(w->f32, w->rates.bf16));
-  if (w->p->tf32)
+  if (w->p->asked.tf32)
     zb_text_add(out, "note: products in tf32 take at least %s a step; with `precision compute bf16` %s\n",
                 tf32, bf16);
   else
@@ -168,10 +169,10 @@ static double sent(const ZpPlan *p, const ZpStage *st) {
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) bytes += (double)zp_instr_bytes(p, &st->prog.instrs[i]);
   for (uint32_t i = 0; i < st->ninsts; i++)
     for (int k = 0; k < ZP_PHASES; k++) {
-      const ZpSegment *s = &p->segments[st->insts[i].segment];
+      const ZpSegment *s = &p->programs.segments[st->insts[i].segment];
       for (uint32_t j = 0; j < s->list[k].n; j++)
         if (zp_sends(&s->list[k].nodes[j]))
-          bytes += (double)p->nmicro * (double)zp_run_bytes(p, s, &s->list[k], j);
+          bytes += (double)p->asked.nmicro * (double)zp_run_bytes(p, s, &s->list[k], j);
     }
   return bytes;
 }
@@ -190,9 +191,9 @@ double zx_step_calls(const ZxEngine *e) {
   double calls = 0;
   for (uint32_t i = 0; i < e->st->ninsts; i++)
     for (int k = 0; k < ZP_PHASES; k++) {
-      const ZpSegment *s = &e->p->segments[e->st->insts[i].segment];
+      const ZpSegment *s = &e->p->programs.segments[e->st->insts[i].segment];
       for (uint32_t j = 0; j < s->list[k].n; j++)
-        calls += (double)e->p->nmicro * (double)zp_rounds(e->p, s, &s->list[k], j).even;
+        calls += (double)e->p->asked.nmicro * (double)zp_rounds(e->p, s, &s->list[k], j).even;
     }
   return calls;
 }

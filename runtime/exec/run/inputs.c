@@ -139,27 +139,27 @@ bool zx_run_plan(ZxRun *r) {
 
 bool zx_run_fits(ZxRun *r) {
   int n = r->c->t->size(r->c);
-  if (n == r->plan->mesh.nranks) return true;
+  if (n == r->plan->layout.mesh.nranks) return true;
   ZbErr err = {0};
   const char *dims = "";
   for (uint32_t i = 0; i < r->recipe->nmesh; i++)
     dims = zb_printf(r->a, "%s%s%s = %" PRId64, dims, i ? ", " : "", r->recipe->mesh[i].name.s,
                      r->recipe->mesh[i].size);
   zb_fail(&err, "", "recipe %s is for %" PRId64 " rank%s (%s); %s [Z0310]", r->recipe->name,
-          r->plan->mesh.nranks, r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh",
+          r->plan->layout.mesh.nranks, r->plan->layout.mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh",
           zx_started(r->a, n));
-  if (r->plan->mesh.nranks > 1)
-    snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->mesh.nranks);
+  if (r->plan->layout.mesh.nranks > 1)
+    snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->layout.mesh.nranks);
   else snprintf(err.help, sizeof err.help, "zrun ..., without mpirun");
   return zx_run_refuse(r, &err);
 }
 
 void zx_run_place(ZxRun *r) {
   ZbText t = {0};
-  int *order = ZB_NEWN(r->a, int, r->plan->mesh.nranks);
+  int *order = ZB_NEWN(r->a, int, r->plan->layout.mesh.nranks);
   const int *node = r->c->t->nodes(r->c);
-  bool other = zp_order_ranks(&r->plan->mesh, r->a, node, order);
-  zp_show_nodes(&r->plan->mesh, r->a, node, order, &t);
+  bool other = zp_order_ranks(&r->plan->layout.mesh, r->a, node, order);
+  zp_show_nodes(&r->plan->layout.mesh, r->a, node, order, &t);
   if (t.s && r->rank == 0 && !r->o.quiet) fputs(t.s, stdout);
   zb_text_free(&t);
   if (!other) return;

@@ -3,6 +3,7 @@
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/exit.h"
 #include "runtime/exec/run/run.h"
+#include "runtime/plan/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -26,9 +27,9 @@ static void tell_eval(const ZxRun *r, ZbText *out) {
   char text[24], more[24];
   if (!r->eval.engine) return;
   zx_eval_tell(&r->eval, r->o.eval ? r->o.eval : r->o.data, out);
-  for (uint32_t s = 0; r->eval_plan && s < r->eval_plan->nstages; s++) {
-    const ZpLedger *l = &r->eval_plan->stages[s].ledger;
-    uint64_t arena = r->plan->stages[s].ledger.total[ZP_DEVICE], all = l->total[ZP_DEVICE];
+  for (uint32_t s = 0; r->eval_plan && s < r->eval_plan->programs.nstages; s++) {
+    const ZpLedger *l = &r->eval_plan->programs.stages[s].ledger;
+    uint64_t arena = r->plan->programs.stages[s].ledger.total[ZP_DEVICE], all = l->total[ZP_DEVICE];
     zb_text_add(out, "stage %u: evaluation takes %s of the arena beside parameters", s,
                 zb_bytes(text, all - l->bytes[ZP_L_PARAMS] - l->bytes[ZP_L_TRAINING]));
     if (all > arena) zb_text_add(out, ", which is %s larger for it", zb_bytes(more, all - arena));
@@ -46,9 +47,9 @@ static void tell_debug(const ZkDebug *d) {
 static void note_rates(const ZxRun *r) {
   const char *said = "";
   if (r->o.evaluates || r->before >= r->o.steps) return;
-  for (uint32_t i = 0; i < r->plan->noptimizers; i++) {
+  for (uint32_t i = 0; i < r->plan->asked.noptimizers; i++) {
     ZbText t = {0};
-    const ZpOptimizer *o = &r->plan->optimizers[i];
+    const ZpOptimizer *o = &r->plan->asked.optimizers[i];
     if (o->kind != ZP_UPDATE && zp_rate_note(&o->rate, r->o.steps, &t) && strcmp(t.s, said)) {
       said = zb_strdup(r->a, t.s);
       printf("note: %s\n", said);
@@ -65,13 +66,15 @@ static void introduce(ZxRun *r) {
   const ZpPlan *p = r->plan;
   char text[24];
   tell_debug(&r->o.debug);
-  printf("model %s, %.4g M parameters", r->graph->model, p->params / 1e6);
-  if (p->frozen) printf(", %.4g M of them trained", p->trained / 1e6);
+  printf("model %s, %.4g M parameters", r->graph->model, p->notes.params / 1e6);
+  if (p->asked.frozen) printf(", %.4g M of them trained", p->notes.trained / 1e6);
   printf("; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->recipe->name,
-         p->mesh.nranks, p->nstages, p->nstages > 1 ? "s" : "", p->nmicro, r->o.device->describe(&r->env));
-  for (uint32_t s = 0; s < p->nstages; s++)
-    printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total[ZP_DEVICE]),
-           p->stages[s].ninsts, p->stages[s].ninsts > 1 ? "s" : "");
+         p->layout.mesh.nranks, p->programs.nstages, p->programs.nstages > 1 ? "s" : "", p->asked.nmicro,
+         r->o.device->describe(&r->env));
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    printf("stage %u: arena %s a rank, %u part%s\n", s,
+           zb_bytes(text, p->programs.stages[s].ledger.total[ZP_DEVICE]), p->programs.stages[s].ninsts,
+           p->programs.stages[s].ninsts > 1 ? "s" : "");
   ZbText t = {0};
   tell_eval(r, &t);
   zx_engine_tell(r->engine, r->cluster, &t);
@@ -84,7 +87,7 @@ static void introduce(ZxRun *r) {
 /* What is slower than it might be is said however quiet a run is. */
 static void tell_ways(ZxRun *r) {
   ZbText t = {0};
-  if (r->rank == 0 && r->o.device->host && r->plan->tf32)
+  if (r->rank == 0 && r->o.device->host && r->plan->asked.tf32)
     printf("note: tf32 is f32 on a CPU: operands are not rounded\n");
   zx_engine_ways(r->engine, r->cluster, &t);
   zx_run_say_once(r, &t);
@@ -130,7 +133,7 @@ static bool open_eval(ZxRun *r) {
   const char *data = r->o.eval ? r->o.eval : r->o.data;
   if (!zx_run_accept(r, zx_eval_open(&r->eval, e, p, data, r->o.eval_batches, &err), &err)) return false;
   if (!r->o.predict) return true;
-  r->predict = zx_predict_open(e, r->o.predict, (uint64_t)(r->eval.batches * p->global_batch), &err);
+  r->predict = zx_predict_open(e, r->o.predict, (uint64_t)(r->eval.batches * p->asked.global_batch), &err);
   return zx_run_accept(r, r->predict, &err);
 }
 
@@ -252,7 +255,7 @@ bool zx_run_start(ZxRun *r) {
   if (!open_files(r) || !open_trace(r) || !inputs_fit(r)) return false;
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads),
                    .seed = r->o.seed,
-                   .tf32 = r->plan->tf32,
+                   .tf32 = r->plan->asked.tf32,
                    .repeatable = r->o.repeatable,
                    .debug = r->o.debug};
   r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
@@ -273,7 +276,7 @@ bool zx_run_start(ZxRun *r) {
                         .also = r->eval_plan};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!zx_run_agree(r, r->engine, &err) || !open_eval(r)) return false;
-  r->epochs = zx_epochs_new(r->a, r->data, zx_sample_values(r->plan), r->plan->global_batch);
+  r->epochs = zx_epochs_new(r->a, r->data, zx_sample_values(r->plan), r->plan->asked.global_batch);
   if (!zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err))
     return false;
   if (!begin_parameters(r) || !open_checkpoints(r) || !open_compare(r)) return false;

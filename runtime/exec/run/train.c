@@ -10,7 +10,7 @@
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(ZxRun *r) {
   r->c->t->barrier(r->c);
-  double peak = r->own.flops = r->o.device->measure_flops(&r->env, (ZkElem)r->plan->compute, 40);
+  double peak = r->own.flops = r->o.device->measure_flops(&r->env, (ZkElem)r->plan->asked.compute, 40);
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
   return peak;
 }
@@ -28,7 +28,7 @@ static void begin_times(ZxRun *r) {
 /* Stages of which metrics tell apart. */
 enum { MAX_CLASSES = 64 };
 static uint32_t classes(const ZxRun *r) {
-  return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES;
+  return r->plan->programs.nstages < MAX_CLASSES ? r->plan->programs.nstages : MAX_CLASSES;
 }
 
 /* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. What one
@@ -37,8 +37,10 @@ static void gather(ZxRun *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double 
   enum { MOST = MAX_CLASSES, WAIT = 2 * MOST, STEP, LOST, STOP, SAVES, TOPS = SAVES + ZX_SAVES_FLAGS };
   const ZpPlan *p = r->plan;
   double sum[STEP + 1] = {0}, top[TOPS] = {0};
-  uint32_t n = classes(r), mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
-  double ranks = (double)p->mesh.nranks, each = ranks / p->nstages;
+  uint32_t n = classes(r), mine = p->layout.mesh.pipe < 0
+                                      ? 0
+                                      : (uint32_t)zp_coord(&p->layout.mesh, r->rank, p->layout.mesh.pipe);
+  double ranks = (double)p->layout.mesh.nranks, each = ranks / p->programs.nstages;
   bool known = s->wait_ms >= 0;
   if (mine < n) sum[mine] = s->compute_ms, sum[MOST + mine] = s->wait_ms;
   if (mine < n) top[mine] = (double)s->used_bytes, top[MOST + mine] = s->wait_ms;
@@ -59,7 +61,7 @@ static void gather(ZxRun *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double 
   memcpy(saves, top + SAVES, ZX_SAVES_FLAGS * sizeof *saves);
   for (uint32_t i = 0; i < n; i++)
     c[i] = (ZxClassMetrics){.stage = (int)i,
-                            .planned_bytes = p->stages[i].ledger.total[ZP_DEVICE],
+                            .planned_bytes = p->programs.stages[i].ledger.total[ZP_DEVICE],
                             .used_bytes = (uint64_t)top[i],
                             .compute_ms = known ? sum[i] / each : -1,
                             .wait_ms = known ? sum[MOST + i] / each : -1,
@@ -123,14 +125,14 @@ static bool one_step(ZxRun *r, int64_t step) {
   ZbErr err = {0};
   ZxStep s;
   draw(r);
-  double from = zb_now(), lr = zp_rate(&r->plan->optimizers[0].rate, step);
+  double from = zb_now(), lr = zp_rate(&r->plan->asked.optimizers[0].rate, step);
   if (!zx_engine_step(r->engine, step, &s, &err))
     give_up(r, s.unfed && !err.passing ? ZX_EXIT_MISTAKE : ZX_EXIT_FAILED, step, &err);
   double ms = 1e3 * (zb_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine),
            s.used_bytes);
-  double tokens = zx_tokens_per_step(r->plan), flops = r->plan->model_flops;
+  double tokens = zx_tokens_per_step(r->plan), flops = r->plan->notes.model_flops;
   ZxMetrics m = {.step = step,
                  .steps = r->o.steps,
                  .unknown = zx_unknown(zg_losses(r->plan->graph), s.weight),

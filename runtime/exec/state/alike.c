@@ -27,7 +27,7 @@ ZxAlike *zx_alike_open(ZxEngine *e, ZbErr *err) {
   x->kind = zp_alike(e->p, e->a, &x->nkinds);
   if (!x->nkinds) return x; /* on all ranks */
   x->slots = x->nkinds > ITEMS ? x->nkinds : ITEMS;
-  x->all = ZB_NEWN(e->a, uint64_t, x->slots * (uint64_t)e->p->mesh.nranks);
+  x->all = ZB_NEWN(e->a, uint64_t, x->slots * (uint64_t)e->p->layout.mesh.nranks);
   x->mine = e->dev->pinned(e->env, x->slots * sizeof *x->mine, err);
   if (zx_agree(e->world, x->mine)) return x;
   zx_alike_close(x);
@@ -77,7 +77,7 @@ static void gather_all(ZxAlike *x) {
     const ZpStageBucket *h = &e->st->held[i];
     uint32_t kind = zp_alike_which(e->p, x->kind, x->nkinds, h);
     uint64_t from, to;
-    int first, end = zp_held_parts(e->p, &e->p->buckets[h->bucket], &first);
+    int first, end = zp_held_parts(e->p, &e->p->programs.buckets[h->bucket], &first);
     if (kind == ZP_NONE) continue;
     zx_owned_shard(e, h, &from, &to);
     for (int part = first; part < end; part++)
@@ -105,7 +105,8 @@ static void name_item(ZxEngine *e, const ZpAlikeItem *i, Found *f) {
   zb_text_add(&f->tensors, "%s", path);
   if (i->part == ZP_PART_ROUNDED) zb_text_add(&f->tensors, " (its bf16 values)");
   if (i->part > 0)
-    zb_text_add(&f->tensors, " (its %s)", zx_state_name(e->p, &e->p->buckets[i->held->bucket], i->part));
+    zb_text_add(&f->tensors, " (its %s)",
+                zx_state_name(e->p, &e->p->programs.buckets[i->held->bucket], i->part));
 }
 
 /* Names what of `items`, gathered from number `from` on, differs on ranks of this stage. */
@@ -116,12 +117,13 @@ static void find_on(ZxAlike *x, uint32_t kind, uint32_t stage, uint32_t from, ui
   ZpAlikeItem *item = ZB_NEWN(a, ZpAlikeItem, items + 1);
   zp_alike_items(e->p, stage, x->kind, x->nkinds, kind, item);
   for (uint32_t i = 0; i < n && from + i < items; i++) {
-    ZpOdd *odd = ZB_NEWN(a, ZpOdd, e->p->mesh.nranks);
+    ZpOdd *odd = ZB_NEWN(a, ZpOdd, e->p->layout.mesh.nranks);
     bool here = false;
     if (!zp_alike_odd(e->p, &x->kind[kind], x->all + i, n, odd)) continue;
-    for (int64_t r = 0; r < e->p->mesh.nranks; r++) {
+    for (int64_t r = 0; r < e->p->layout.mesh.nranks; r++) {
       if (odd[r] > f->odd[r]) f->odd[r] = odd[r];
-      here |= odd[r] && (e->p->mesh.pipe < 0 || zp_coord(&e->p->mesh, r, e->p->mesh.pipe) == stage);
+      here |= odd[r] && (e->p->layout.mesh.pipe < 0 ||
+                         zp_coord(&e->p->layout.mesh, r, e->p->layout.mesh.pipe) == stage);
     }
     if (here) name_item(e, &item[from + i], f);
   }
@@ -133,7 +135,7 @@ static void find_on(ZxAlike *x, uint32_t kind, uint32_t stage, uint32_t from, ui
 static void find(ZxAlike *x, uint32_t kind, Found *f) {
   ZxEngine *e = x->e;
   uint32_t most = 0, tied = x->kind[kind].tied;
-  for (uint32_t s = 0; s < e->p->nstages; s++) {
+  for (uint32_t s = 0; s < e->p->programs.nstages; s++) {
     uint32_t n = zp_alike_items(e->p, s, x->kind, x->nkinds, kind, NULL);
     if (n > most) most = n;
   }
@@ -151,8 +153,8 @@ static void find(ZxAlike *x, uint32_t kind, Found *f) {
       if (lo < hi) add_part(e, t->held, t->part, lo, hi, 0, &x->mine[i]);
     }
     gather(x, ITEMS);
-    for (uint32_t s = 0; s < e->p->nstages; s++)
-      if (tied == ZP_NONE || s == e->p->tied[tied].stages[0]) find_on(x, kind, s, from, ITEMS, f);
+    for (uint32_t s = 0; s < e->p->programs.nstages; s++)
+      if (tied == ZP_NONE || s == e->p->programs.tied[tied].stages[0]) find_on(x, kind, s, from, ITEMS, f);
   }
 }
 
@@ -161,7 +163,7 @@ static void gather_hosts(ZxAlike *x, Found *f) {
   ZxEngine *e = x->e;
   char host[HOST] = "";
   gethostname(host, sizeof host - 1);
-  f->host = zb_alloc(e->a, (size_t)e->p->mesh.nranks * sizeof *f->host);
+  f->host = zb_alloc(e->a, (size_t)e->p->layout.mesh.nranks * sizeof *f->host);
   e->world->t->wait(e->world, e->world->t->all_gather(e->world, 0, host, sizeof host, f->host));
 }
 
@@ -169,9 +171,9 @@ static void gather_hosts(ZxAlike *x, Found *f) {
 static int64_t say_ranks(const ZxEngine *e, const Found *f, ZpOdd what, ZbText *out) {
   enum { MOST = 8 };
   int64_t n = 0, at = 0;
-  for (int64_t r = 0; r < e->p->mesh.nranks; r++) n += f->odd[r] == what;
+  for (int64_t r = 0; r < e->p->layout.mesh.nranks; r++) n += f->odd[r] == what;
   zb_text_add(out, n > 1 ? "ranks " : "rank ");
-  for (int64_t r = 0; r < e->p->mesh.nranks && at < MOST; r++) {
+  for (int64_t r = 0; r < e->p->layout.mesh.nranks && at < MOST; r++) {
     if (f->odd[r] != what) continue;
     const char *before = !at ? "" : at + 1 == n ? " and " : ", ";
     zb_text_add(out, "%s%" PRId64 " (on %s)", before, r, zb_show(f->host[r]));
@@ -184,7 +186,7 @@ static int64_t say_ranks(const ZxEngine *e, const Found *f, ZpOdd what, ZbText *
 static void say(const ZxEngine *e, int64_t step, const Found *f, ZbErr *err) {
   ZbText t = {0};
   int64_t wrong = 0, either = 0;
-  for (int64_t r = 0; r < e->p->mesh.nranks; r++) {
+  for (int64_t r = 0; r < e->p->layout.mesh.nranks; r++) {
     wrong += f->odd[r] == ZP_ODD;
     either += f->odd[r] == ZP_ODD_OR_NOT;
   }
@@ -216,8 +218,8 @@ bool zx_alike(ZxAlike *x, int64_t step, ZbErr *err) {
   for (uint32_t k = 0; k < x->nkinds; k++)
     any |= zp_alike_odd(e->p, &x->kind[k], x->all + k, x->nkinds, NULL);
   if (!any) return true;
-  Found f = {.odd = ZB_NEWN(e->a, ZpOdd, e->p->mesh.nranks)};
-  ZpOdd *odd = ZB_NEWN(e->a, ZpOdd, e->p->mesh.nranks); /* of all that ranks hold of a kind */
+  Found f = {.odd = ZB_NEWN(e->a, ZpOdd, e->p->layout.mesh.nranks)};
+  ZpOdd *odd = ZB_NEWN(e->a, ZpOdd, e->p->layout.mesh.nranks); /* of all that ranks hold of a kind */
   bool *differs = ZB_NEWN(e->a, bool, x->nkinds);
   for (uint32_t k = 0; k < x->nkinds; k++)
     differs[k] = zp_alike_odd(e->p, &x->kind[k], x->all + k, x->nkinds, odd);

@@ -1,5 +1,5 @@
 /* Compares, bit for bit, what ranks must hold alike: parameters, optimizer states, averages and states of
- * the model (runtime/plan/alike.c says which). Nothing else notices a bit that flips in one replica: its
+ * the model (runtime/plan/schedule/alike.c says which). Nothing else notices a bit that flips in one replica: its
  * loss drifts from that of the others, and checkpoints are a mixture, as each replica writes a part. */
 #ifndef ZUG_EXEC_ALIKE_H
 #define ZUG_EXEC_ALIKE_H

@@ -83,7 +83,7 @@ static bool prepare(ZxCheckpoints *c, ZbErr *err) {
   zx_snapshot_open(c->e, &c->m.c, &c->snapshot);
   c->halves = ZB_NEWN(c->e->a, double, 2 * c->m.c.ntensors + 1);
   c->digest = ZB_NEWN(c->e->a, uint64_t, c->m.c.ntensors + 1);
-  ZxWriterOptions w = {&c->e->p->mesh, c->e->rank, &c->snapshot, &c->m.c, c->e->rank == 0};
+  ZxWriterOptions w = {&c->e->p->layout.mesh, c->e->rank, &c->snapshot, &c->m.c, c->e->rank == 0};
   return (c->writer = zx_writer_new(&w, err)) != NULL;
 }
 

@@ -3,6 +3,7 @@
  * ranks see the same sums, find out together, and say the same. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
+#include "runtime/plan/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -52,7 +53,7 @@ static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
 /* ---- what is said ---- */
 static const char *loc_of_denominator(const ZxEngine *e, uint32_t loss) {
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
-    const ZpList *l = &e->p->segments[i].list[ZP_COUNT];
+    const ZpList *l = &e->p->programs.segments[i].list[ZP_COUNT];
     for (uint32_t k = 0; k < l->n; k++)
       if (l->nodes[k].call.op == ZG_OP_LOSS_DEN && l->nodes[k].sink == loss)
         return zp_loc_text(e->p, l->nodes[k].loc);
@@ -82,7 +83,7 @@ static void say_divisor(const ZxEngine *e, const ZxStep *s, uint32_t loss, ZbErr
           : name           ? "the loss "
                            : "the loss is",
           name ? name : "", name ? " is" : "", zero ? 0 : zb_plain_nan(s->weight[loss]),
-          loc_of_denominator(e, zero ? 0 : loss), e->p->global_batch);
+          loc_of_denominator(e, zero ? 0 : loss), e->p->asked.global_batch);
 }
 
 /* Collective: "; the first NaN is made by `exp` at model.zug:31 in FWD(mb 3)", by playing the step again. */

@@ -2,6 +2,7 @@
  * whole parameter), so any sharding draws the same. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 
@@ -51,7 +52,7 @@ bool zx_check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
 /* Compute-precision parameters from the f32 values of the owned shard, and to the other owners of a full
  * copy. */
 static void publish(ZxEngine *e, const ZpStageBucket *h) {
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   uint16_t *rounded = zx_rounded(e, h);
@@ -59,7 +60,7 @@ static void publish(ZxEngine *e, const ZpStageBucket *h) {
   if (rounded && !zx_only_rounded(e, h)) /* else slices.c has rounded them */
     e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
   if (!k->republishes) return;
-  uint64_t bytes = (to - from) * zk_elem_bytes(e->p->compute);
+  uint64_t bytes = (to - from) * zk_elem_bytes(e->p->asked.compute);
   zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, bytes, zx_stored(e, ZP_B_PARAM, h)));
 }
 
@@ -70,12 +71,12 @@ bool zx_publish_initial(ZxEngine *e, ZbErr *err) {
 }
 
 void zx_begin_average(ZxEngine *e) {
-  for (uint32_t i = 0; e->p->average > 0 && i < e->st->nheld; i++) {
+  for (uint32_t i = 0; e->p->asked.average > 0 && i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to;
     if (zx_is_frozen(e, h)) continue;
     zx_owned_shard(e, h, &from, &to);
-    float *average = zx_state(e, h, zp_states(e->p, &e->p->buckets[h->bucket]) - 1);
+    float *average = zx_state(e, h, zp_states(e->p, &e->p->programs.buckets[h->bucket]) - 1);
     e->dev->copy(e->env, average, zx_master(e, h), (to - from) * sizeof *average);
   }
 }

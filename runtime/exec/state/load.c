@@ -140,7 +140,7 @@ static bool same_elements(const Load *l, uint32_t a, uint32_t b, uint64_t first,
 static bool check_copies(const Load *l) {
   ZxTensorInfo copy, of;
   const ZgGraph *g = l->e->p->graph;
-  uint64_t rank = (uint64_t)l->e->rank, ranks = (uint64_t)l->e->p->mesh.nranks;
+  uint64_t rank = (uint64_t)l->e->rank, ranks = (uint64_t)l->e->p->layout.mesh.nranks;
   for (uint32_t i = 0; i < g->nignored; i++) {
     if (!zx_map_copy(&l->map, i, &copy, &of)) continue;
     uint32_t a = zx_shards_find(&l->files, copy.path), b = zx_shards_find(&l->files, of.path);
@@ -185,7 +185,7 @@ static bool box_of(const ZxWalk *w, const ZxPart *p, ZxBox *b) {
     b->stride[a] = a == p->fixed ? 0 : p->stride[a];
   }
   for (int a = 0, whole = 0; a < s->naxes; a++) {
-    int64_t start = zp_view_start(&w->e->p->mesh, &v, w->e->rank, s->axis[a], s->size[a]), l = lo[a],
+    int64_t start = zp_view_start(&w->e->p->layout.mesh, &v, w->e->rank, s->axis[a], s->size[a]), l = lo[a],
             h = hi[a];
     if (whole) l = 0, h = s->size[a] - 1;
     whole |= l != h;
@@ -213,7 +213,7 @@ static bool is_finite(const ZxWalk *w) {
   int64_t i = zb_not_finite(w->base, w->last - w->first);
   if (i < 0) return true;
   uint64_t local = w->first + (uint64_t)i, global = 0;
-  zx_stretches(&w->e->p->mesh, w->e->rank, w->s, local, local + 1, name_element, &global);
+  zx_stretches(&w->e->p->layout.mesh, w->e->rank, w->s, local, local + 1, name_element, &global);
   return zb_fail(w->err, "take a file of an earlier state", "%s: %s is %g",
                  zb_show(((Load *)w->ctx)->files.path), zx_element(w, global),
                  zb_plain_nan((double)w->base[i]));

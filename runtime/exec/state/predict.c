@@ -21,13 +21,13 @@ struct ZxPredict {
 /* ---- the file ---- */
 static bool info_of(const ZxEngine *e, const ZgIo *o, uint64_t samples, ZxTensorInfo *t, ZbErr *err) {
   const ZpPlan *p = e->p;
-  if (!o->type.naxes || p->batch == ZP_NONE || o->type.axis[0] != p->batch)
+  if (!o->type.naxes || p->asked.batch == ZP_NONE || o->type.axis[0] != p->asked.batch)
     return zb_fail(err, "give it the axis `batch`, declared before its others",
                    "output `%s` cannot be written: samples are not its slowest axis", o->name);
   *t = (ZxTensorInfo){.path = o->name, .nshape = o->type.naxes, .shape = {(int64_t)samples}};
   uint16_t axes[ZG_MAX_AXES];
   zx_file_axes(p, o, axes);
-  for (int i = 1; i < o->type.naxes; i++) t->shape[i] = p->axis_valid[axes[i]];
+  for (int i = 1; i < o->type.naxes; i++) t->shape[i] = p->layout.axis_valid[axes[i]];
   return true;
 }
 
@@ -76,9 +76,9 @@ static bool put(ZxPredict *t, const ZxOutput *x, uint64_t at, uint64_t step, uin
 /* Among the ranks that have the same it is the first. */
 static bool speaks_for(const ZxEngine *e, const ZpValue *v) {
   ZpDims same = 0;
-  for (int d = 0; d < e->p->mesh.ndims; d++)
-    if (d != e->p->mesh.pipe && v->state[d].kind == 'R') same |= 1u << d;
-  return zp_group_index(&e->p->mesh, e->rank, same) == 0;
+  for (int d = 0; d < e->p->layout.mesh.ndims; d++)
+    if (d != e->p->layout.mesh.pipe && v->state[d].kind == 'R') same |= 1u << d;
+  return zp_group_index(&e->p->layout.mesh, e->rank, same) == 0;
 }
 
 /* Where the elements of an axis of a part are in the tensor. */
@@ -99,13 +99,13 @@ static bool put_row(ZxPredict *t, const ZxOutput *x, const Places *places, const
   int last = v->type.naxes - 1, along = axes[last];
   uint64_t beside[ZG_MAX_AXES], n = 1, global = 0, scale = 1, at = 0;
   for (int a = last; a >= 0; a--) beside[a] = n, n *= (uint64_t)v->size[a];
-  uint64_t room = last ? (uint64_t)t->e->p->axis_valid[v->axis[along]] : UINT64_MAX;
+  uint64_t room = last ? (uint64_t)t->e->p->layout.axis_valid[v->axis[along]] : UINT64_MAX;
   for (int k = last - 1; k >= 0; k--) {
     int a = axes[k];
     uint64_t own = r % (uint64_t)v->size[a], i = place_in(&places[a], own);
     r /= (uint64_t)v->size[a];
-    scale *= (uint64_t)t->e->p->axis_valid[v->axis[axes[k + 1]]];
-    if (a && i >= (uint64_t)t->e->p->axis_valid[v->axis[a]]) return true;
+    scale *= (uint64_t)t->e->p->layout.axis_valid[v->axis[axes[k + 1]]];
+    if (a && i >= (uint64_t)t->e->p->layout.axis_valid[v->axis[a]]) return true;
     global += i * scale;
     at += own * beside[a];
   }
@@ -128,7 +128,7 @@ static bool take(ZxEngine *e, const ZxOutput *x) {
   if (!speaks_for(e, v)) return true;
   zx_axes_in_memory(e->p, &e->p->graph->outputs[x->output], v, axes);
   for (int a = 1; a < v->type.naxes; a++) {
-    places[a].n = zp_view_pieces(&e->p->mesh, v, e->rank, v->axis[a], v->size[a], places[a].piece);
+    places[a].n = zp_view_pieces(&e->p->layout.mesh, v, e->rank, v->axis[a], v->size[a], places[a].piece);
     rows *= (uint64_t)v->size[axes[a - 1]];
   }
   for (uint64_t r = 0; r < rows; r++)
@@ -138,7 +138,7 @@ static bool take(ZxEngine *e, const ZxOutput *x) {
 
 /* ---- from the beginning to the end ---- */
 ZxPredict *zx_predict_open(ZxEngine *e, const char *path, uint64_t samples, ZbErr *err) {
-  ZB_ASSERT(e->p->outputs);
+  ZB_ASSERT(e->p->asked.outputs);
   ZxPredict *t = calloc(1, sizeof *t);
   if (!t) zb_out_of_memory(0);
   t->e = e;

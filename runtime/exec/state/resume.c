@@ -158,9 +158,9 @@ bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, bool sta
 
 bool zx_engine_resume(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err) {
   int states = 0;
-  for (uint32_t i = 0; i < e->p->noptimizers; i++)
-    if (e->p->optimizers[i].states > states) states = e->p->optimizers[i].states;
-  states += e->p->average > 0;
+  for (uint32_t i = 0; i < e->p->asked.noptimizers; i++)
+    if (e->p->asked.optimizers[i].states > states) states = e->p->asked.optimizers[i].states;
+  states += e->p->asked.average > 0;
   if (!read_checkpoint(e, path, m, states, out, err)) return false;
   zx_engine_goes_on(e, m->step, m->samples);
   return zx_publish_initial(e, err);

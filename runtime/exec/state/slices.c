@@ -17,7 +17,7 @@ uint32_t zx_iterations(const ZxEngine *e, uint32_t param) {
 ZxTensorInfo zx_tensor_info(ZxEngine *e, uint32_t param, uint32_t iter) {
   const ZgParam *q = &e->p->graph->params[param];
   ZxTensorInfo t = {.path = zx_path(e, param, iter), .nshape = q->type.naxes};
-  for (int i = 0; i < q->type.naxes; i++) t.shape[i] = e->p->axis_valid[q->type.axis[q->order[i]]];
+  for (int i = 0; i < q->type.naxes; i++) t.shape[i] = e->p->layout.axis_valid[q->type.axis[q->order[i]]];
   return t;
 }
 
@@ -72,7 +72,7 @@ static bool call_each(void *ctx, uint64_t global, uint64_t local, uint64_t n) {
 }
 
 static bool walk_slice(ZxWalk *w, uint64_t from, uint64_t to) {
-  return zx_stretches(&w->e->p->mesh, w->e->rank, w->s, from, to, call_each, w);
+  return zx_stretches(&w->e->p->layout.mesh, w->e->rank, w->s, from, to, call_each, w);
 }
 
 typedef struct {
@@ -89,7 +89,7 @@ static void walk_part(void *arg, int part, int parts) {
 /* Stretches of the part [from, to) of held bucket h, whose f32 values start at `values`. */
 static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64_t to, float *values,
                       ZxWalk *w) {
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
     uint64_t lo = from > s->at ? from : s->at, hi = to < s->at + s->n ? to : s->at + s->n;
@@ -139,7 +139,7 @@ static bool put_codes(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t n
 
 /* Whether there is nothing of what the walk is after: gradients and states of what is frozen. */
 static bool lacks(const ZxEngine *e, const ZpStageBucket *h, const ZxWalk *w) {
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   return w->grads ? k->frozen : w->state > zp_states(e->p, k);
 }
 
@@ -179,7 +179,7 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
     halves |= zx_only_rounded(e, &e->st->held[i]);
-    codes |= w->state && zp_is_coded(e->p, &e->p->buckets[e->st->held[i].bucket]);
+    codes |= w->state && zp_is_coded(e->p, &e->p->programs.buckets[e->st->held[i].bucket]);
   }
   uint64_t room = most * (sizeof(float) + (halves ? sizeof(uint16_t) : 0));
   bool through = !e->dev->host || halves || codes;

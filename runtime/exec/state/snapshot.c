@@ -14,8 +14,8 @@ static const char *const *names_of(const ZpOptimizer *o) {
 }
 
 const char *zx_state_name(const ZpPlan *p, const ZpBucket *k, int state) {
-  bool average = p->average > 0 && state == zp_states(p, k);
-  return average ? "average" : names_of(&p->optimizers[k->optimizer])[state - 1];
+  bool average = p->asked.average > 0 && state == zp_states(p, k);
+  return average ? "average" : names_of(&p->asked.optimizers[k->optimizer])[state - 1];
 }
 
 static uint32_t bit_of(const char *state, const char **name, uint32_t *n) {
@@ -28,7 +28,7 @@ static uint32_t bit_of(const char *state, const char **name, uint32_t *n) {
 /* The states of what optimizer `which` updates, among all that the run has: a bit each, the average's last.
  * New ones are added to the list. */
 static uint32_t states_of(const ZpPlan *p, uint32_t which, const char **name, uint32_t *n) {
-  const ZpOptimizer *o = &p->optimizers[which];
+  const ZpOptimizer *o = &p->asked.optimizers[which];
   uint32_t has = 0;
   for (int i = 0; i < o->states; i++) has |= bit_of(names_of(o)[i], name, n);
   return has;
@@ -39,13 +39,14 @@ bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   const ZpPlan *p = e->p;
   const char *name[ZX_MAX_STATES] = {0};
   uint32_t n = 0, nhas = 0, *has = NULL, nstates = 0, of[ZK_MOST_OPTIMIZERS + 1];
-  for (uint32_t i = 0; i < p->noptimizers; i++) of[i] = states_of(p, i, name, &nstates);
-  for (uint32_t i = 0; p->average > 0 && i < p->noptimizers; i++) of[i] |= bit_of("average", name, &nstates);
+  for (uint32_t i = 0; i < p->asked.noptimizers; i++) of[i] = states_of(p, i, name, &nstates);
+  for (uint32_t i = 0; p->asked.average > 0 && i < p->asked.noptimizers; i++)
+    of[i] |= bit_of("average", name, &nstates);
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
     for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
       ZxTensorInfo x = zx_tensor_info(e, i, k);
-      bool none = !p->ngroups || (p->frozen && p->frozen[i]);
-      uint32_t states = none ? 0 : of[p->groups[p->group[i]].optimizer];
+      bool none = !p->asked.ngroups || (p->asked.frozen && p->asked.frozen[i]);
+      uint32_t states = none ? 0 : of[p->asked.groups[p->asked.group[i]].optimizer];
       ZB_PUSH(e->a, t, n, x);
       ZB_PUSH(e->a, has, nhas, states);
     }
@@ -74,7 +75,7 @@ static int by_tensor(const void *a, const void *b) {
 /* The pieces of one block of the copy: elements from..to of a held bucket, of one state. */
 static void add_pieces(ZxEngine *e, const ZxContents *c, const ZpStageBucket *h, uint32_t state,
                        uint64_t from, uint64_t to, float *at, ZxSnapshot *out) {
-  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
     uint64_t lo = from > s->at ? from : s->at, hi = to < s->at + s->n ? to : s->at + s->n;
@@ -93,7 +94,7 @@ void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out) {
     const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to;
     if (!zx_spoken_part(e, h, &from, &to)) continue;
-    uint32_t states = (uint32_t)zp_states(e->p, &e->p->buckets[h->bucket]);
+    uint32_t states = (uint32_t)zp_states(e->p, &e->p->programs.buckets[h->bucket]);
     for (uint32_t s = 0; s <= states; s++, at += to - from) add_pieces(e, c, h, s, from, to, at, out);
   }
   ZB_ASSERT((uint64_t)(at - out->memory) * sizeof *at <= buf->bytes);
@@ -123,7 +124,7 @@ static bool take_frozen(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
       zx_owned_shard(e, h, &own, &end);
       uint64_t n = to - from;
       bool half = zx_only_rounded(e, h);
-      if (!zx_is_frozen(e, h)) at += n * (uint64_t)zp_states(e->p, &e->p->buckets[h->bucket]);
+      if (!zx_is_frozen(e, h)) at += n * (uint64_t)zp_states(e->p, &e->p->programs.buckets[h->bucket]);
       else if (phase && half) widen(at, n);
       else if (!phase && half)
         e->dev->download(e->env, (char *)(at + n) - n * sizeof(uint16_t), zx_rounded(e, h) + (from - own),
@@ -138,7 +139,7 @@ static bool take_frozen(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
 
 bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
   float *at = s->memory;
-  if (e->p->frozen && !s->has_frozen && !take_frozen(e, s, err)) return false;
+  if (e->p->asked.frozen && !s->has_frozen && !take_frozen(e, s, err)) return false;
   s->has_frozen = true;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
@@ -149,7 +150,7 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
       at += to - from;
       continue;
     }
-    int states = zp_states(e->p, &e->p->buckets[h->bucket]);
+    int states = zp_states(e->p, &e->p->programs.buckets[h->bucket]);
     for (int k = 0; k <= states; k++, at += to - from) {
       ZkCodes codes;
       if (k && zx_codes(e, h, k - 1, &codes)) { /* of the host's memory: see the plan */

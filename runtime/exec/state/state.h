@@ -36,7 +36,7 @@ bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
  * goes with the engine, or with the process. */
 bool zx_engine_save(ZxEngine *e, ZbErr *err);
 
-/* Outputs of an engine whose plan has them (ZpPlan.outputs): of the first `samples` of its data, all outputs
+/* Outputs of an engine whose plan has them (ZpPlan.asked.outputs): of the first `samples` of its data, all outputs
  * of the model go into a safetensors file, each a tensor of its name and of f32, samples first, written by
  * the ranks that have the parts. Collective, both; the file has its name when the second returns true. */
 typedef struct ZxPredict ZxPredict;

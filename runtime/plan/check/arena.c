@@ -11,21 +11,21 @@ static uint64_t lines(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE;
 /* Of how many shards bucket k is. */
 static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
   uint64_t n = 1;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (k->shard >> d & 1) n *= (uint64_t)p->mesh.dim[d].size;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (k->shard >> d & 1) n *= (uint64_t)p->layout.mesh.dim[d].size;
   return n;
 }
 
-static bool is_half(const ZpPlan *p) { return p->compute == ZK_BF16; }
+static bool is_half(const ZpPlan *p) { return p->asked.compute == ZK_BF16; }
 
 static bool has_master(const ZpPlan *p, const ZpBucket *k) {
-  return is_half(p) && !p->forward_only && !k->frozen;
+  return is_half(p) && !p->asked.forward_only && !k->frozen;
 }
 
 /* What is frozen has no states; what is not has those of its optimizer, and an average. */
 static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
-  if (k->frozen || p->forward_only) return 0;
-  return (uint64_t)p->optimizers[k->optimizer].states + (p->average != 0);
+  if (k->frozen || p->asked.forward_only) return 0;
+  return (uint64_t)p->asked.optimizers[k->optimizer].states + (p->asked.average != 0);
 }
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
@@ -40,13 +40,13 @@ static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
 }
 /* Two states of AdamW may be a byte of each element, and four of each 256. */
 static bool has_codes(const ZpPlan *p, const ZpBucket *k) {
-  return !k->frozen && p->ngroups && p->optimizers[k->optimizer].kind == ZP_ADAMW &&
-         p->optimizers[k->optimizer].bits == 8;
+  return !k->frozen && p->asked.ngroups && p->asked.optimizers[k->optimizer].kind == ZP_ADAMW &&
+         p->asked.optimizers[k->optimizer].bits == 8;
 }
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   uint64_t n = k->elems / shards(p, k), all = states(p, k);
   if (!has_codes(p, k) || !all) return lines(n * 4 * all);
-  return lines(2 * (n + n / 256 * 4) + (p->average != 0) * n * 4);
+  return lines(2 * (n + n / 256 * 4) + (p->asked.average != 0) * n * 4);
 }
 
 /* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
@@ -54,10 +54,10 @@ static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
 static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t bytes = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
-    const ZpBucket *k = &p->buckets[st->held[h].bucket];
+    const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
     uint64_t own = k->elems / shards(p, k), same = 1;
-    for (int d = 0; d < p->mesh.ndims; d++)
-      if ((k->replicas & ~k->shard) >> d & 1) same *= (uint64_t)p->mesh.dim[d].size;
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
+      if ((k->replicas & ~k->shard) >> d & 1) same *= (uint64_t)p->layout.mesh.dim[d].size;
     if (st->held[h].norm_owner) bytes += (own / same + (own % same > 0)) * 4 * (1 + states(p, k));
   }
   return bytes;
@@ -65,7 +65,7 @@ static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
 
 /* ---- buckets ------------------------------------------------------------------------------------------- */
 static bool dims_fit(const Check *c, const ZpBucket *k) {
-  const ZpMesh *m = &c->p->mesh;
+  const ZpMesh *m = &c->p->layout.mesh;
   ZpDims ours = ((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
   bool within = !(k->replicas & ~ours) && !(k->shard & ~k->replicas) && !(k->partial & ~k->replicas);
   if (within && !(k->frozen && k->partial)) return true;
@@ -75,12 +75,13 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
 /* Dims along which a matrix of Muon's is not whole on a rank. */
 static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
   ZpDims cut = k->shard;
-  if (p->forward_only || k->frozen || p->optimizers[k->optimizer].kind != ZP_MUON) return 0;
+  if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZP_MUON) return 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
-    for (int d = 0; d < p->mesh.ndims; d++)
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
       for (int a = 0; a < s->naxes; a++)
-        if (p->roles[s->param][a] != ZP_EACH && s->state[d].kind == 'S' && s->state[d].axis == s->axis[a])
+        if (p->layout.roles[s->param][a] != ZP_EACH && s->state[d].kind == 'S' &&
+            s->state[d].axis == s->axis[a])
           cut |= 1u << d;
   }
   return cut;
@@ -89,15 +90,15 @@ static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
 /* What is gathered of an update: every part of every one of the ranks that have a part of a matrix. */
 uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
   uint64_t bytes = k->elems * 4;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if ((k->matrices & ~k->shard) >> d & 1) bytes *= (uint64_t)p->mesh.dim[d].size;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if ((k->matrices & ~k->shard) >> d & 1) bytes *= (uint64_t)p->layout.mesh.dim[d].size;
   return bytes;
 }
 
 /* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
  * follows from that. The other proofs take it from the bucket, once this has compared it. */
 static bool storage_fits(const Check *c, const ZpBucket *k) {
-  const ZpZero *z = &c->p->zero;
+  const ZpZero *z = &c->p->asked.zero;
   ZpDims cut = k->replicas & z->over;
   if (k->frozen && !(z->what & ZL_SHARD_PARAMS)) cut = 0;
   bool params = cut && z->what & ZL_SHARD_PARAMS, grads = cut && z->what & ZL_SHARD_GRADS;
@@ -131,21 +132,21 @@ static bool slices_fit(const Check *c, const ZpBucket *k) {
 }
 
 bool zp_check_buckets(const Check *c) {
-  for (uint32_t i = 0; i < c->p->nbuckets; i++)
-    if (!dims_fit(c, &c->p->buckets[i]) || !storage_fits(c, &c->p->buckets[i]) ||
-        !slices_fit(c, &c->p->buckets[i]))
+  for (uint32_t i = 0; i < c->p->programs.nbuckets; i++)
+    if (!dims_fit(c, &c->p->programs.buckets[i]) || !storage_fits(c, &c->p->programs.buckets[i]) ||
+        !slices_fit(c, &c->p->programs.buckets[i]))
       return false;
   return true;
 }
 
 /* ---- buffers ------------------------------------------------------------------------------------------- */
 static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t i) {
-  return &p->segments[st->insts[i].segment];
+  return &p->programs.segments[st->insts[i].segment];
 }
 
 /* The segment that takes in what leaves stage s; NULL: nothing leaves it. */
 static const ZpSegment *next_segment(const Check *c, uint32_t s) {
-  return s + 1 < c->p->nstages ? segment_at(c->p, &c->p->stages[s + 1], 0) : NULL;
+  return s + 1 < c->p->programs.nstages ? segment_at(c->p, &c->p->programs.stages[s + 1], 0) : NULL;
 }
 
 /* Between instance i - 1 and i of one stage. The tuple is in the slot if backward reads it. */
@@ -165,7 +166,7 @@ static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
     uint64_t side[3] = {1, 1, 1};
-    for (int a = 0; a < s->naxes; a++) side[p->roles[s->param][a]] *= (uint64_t)s->whole[a];
+    for (int a = 0; a < s->naxes; a++) side[p->layout.roles[s->param][a]] *= (uint64_t)s->whole[a];
     uint64_t r = side[ZP_ROWS], c = side[ZP_COLS], least = r < c ? r : c;
     uint64_t bytes = 2 * lines(r * c * 4) + 2 * lines(least * least * 4);
     if (bytes > most) most = bytes;
@@ -176,8 +177,8 @@ static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
 static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
-    const ZpBucket *k = &p->buckets[st->held[h].bucket];
-    if (p->forward_only || k->frozen || p->optimizers[k->optimizer].kind != ZP_MUON) continue;
+    const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
+    if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZP_MUON) continue;
     uint64_t bytes = orthogonal_bytes(p, k);
     if (bytes > most) most = bytes;
   }
@@ -211,20 +212,20 @@ static uint64_t scalars_bytes(const ZpPlan *p) {
 static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
-    const ZpBucket *k = &p->buckets[st->held[h].bucket];
+    const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
     uint64_t bytes = zp_whole_update(p, k);
-    if (!k->frozen && p->optimizers[k->optimizer].kind == ZP_MUON && bytes > most) most = bytes;
+    if (!k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_MUON && bytes > most) most = bytes;
   }
   return most;
 }
 
 static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   const ZpPlan *p = c->p;
-  const ZpStage *st = &p->stages[s];
+  const ZpStage *st = &p->programs.stages[s];
   const ZpSegment *next = next_segment(c, s);
   const ZpBucket *k = NULL;
-  if (b->kind == ZP_B_GATHER || b->kind == ZP_B_STAGING) k = &p->buckets[b->pool];
-  if (zp_is_stored(b->kind)) k = &p->buckets[st->held[b->pool].bucket];
+  if (b->kind == ZP_B_GATHER || b->kind == ZP_B_STAGING) k = &p->programs.buckets[b->pool];
+  if (zp_is_stored(b->kind)) k = &p->programs.buckets[st->held[b->pool].bucket];
   switch ((ZpBufKind)b->kind) {
   case ZP_B_SLOT: return slot_bytes(p, st);
   case ZP_B_RECV_ACT: return s ? segment_at(p, st, 0)->carry_bytes : 0;
@@ -250,7 +251,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
 
 /* What lies inside a slot: inputs, then instance by instance what it saves. */
 static bool blocks_fit(const Check *c, uint32_t s) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   uint64_t end = st->input_bytes;
   for (uint32_t i = 0; i < st->ninsts; i++) {
     bool fit = st->saved_at[i] >= end && st->saved_at[i] % LINE == 0 &&
@@ -265,7 +266,7 @@ static bool blocks_fit(const Check *c, uint32_t s) {
 
 /* ---- the memories -------------------------------------------------------------------------------------- */
 static bool buffer_fits(const Check *c, uint32_t s, uint32_t b) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   const ZpBuf *x = &st->prog.bufs[b];
   bool pinned = x->kind == ZP_B_PINNED_INPUTS || x->kind == ZP_B_PINNED_SCALARS;
   ZpMemory memory = pinned || x->kind == ZP_B_SNAPSHOT ? ZP_HOST : ZP_DEVICE;
@@ -284,7 +285,7 @@ static bool buffer_fits(const Check *c, uint32_t s, uint32_t b) {
 }
 
 static bool lines_add_up(const Check *c, uint32_t s, ZpMemory memory) {
-  const ZpLedger *ledger = &c->p->stages[s].ledger;
+  const ZpLedger *ledger = &c->p->programs.stages[s].ledger;
   uint64_t sum = 0;
   for (int l = 0; l < ZP_LEDGER_LINES; l++)
     if (zp_ledger_info[l].memory == memory && !zb_add_u64(sum, ledger->bytes[l], &sum))
@@ -296,23 +297,23 @@ static bool lines_add_up(const Check *c, uint32_t s, ZpMemory memory) {
 
 /* Inputs pass through at least one block, scalars through one each, where the device has its own memory. */
 static bool pinned_fit(const Check *c, uint32_t s) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   uint32_t inputs = 0, scalars = 0, snapshots = 0;
   for (uint32_t b = 0; b < st->prog.nbufs; b++) {
     inputs += st->prog.bufs[b].kind == ZP_B_PINNED_INPUTS;
     scalars += st->prog.bufs[b].kind == ZP_B_PINNED_SCALARS;
     snapshots += st->prog.bufs[b].kind == ZP_B_SNAPSHOT;
   }
-  if (snapshots != c->p->checkpoints)
+  if (snapshots != c->p->asked.checkpoints)
     return zb_fail(c->err, NULL, "stage %u has room for %u snapshots", s, snapshots);
-  bool any = c->p->pins && st->input_bytes;
-  if (inputs == st->prog.npinned && any == (inputs > 0) && scalars == (c->p->pins ? 2 : 0)) return true;
+  bool any = c->p->asked.pins && st->input_bytes;
+  if (inputs == st->prog.npinned && any == (inputs > 0) && scalars == (c->p->asked.pins ? 2 : 0)) return true;
   return zb_fail(c->err, NULL, "stage %u pins %u blocks of inputs (its plan says %u) and %u of scalars", s,
                  inputs, st->prog.npinned, scalars);
 }
 
 bool zp_check_arena(const Check *c, uint32_t s) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   if (!blocks_fit(c, s) || !pinned_fit(c, s)) return false;
   if (!lines_add_up(c, s, ZP_DEVICE) || !lines_add_up(c, s, ZP_HOST)) return false;
   for (uint32_t b = 0; b < st->prog.nbufs; b++)

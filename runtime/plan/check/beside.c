@@ -26,11 +26,14 @@ static bool same_stage(const ZpStage *x, const ZpStage *y) {
 }
 
 static bool same_parameters(const Check *c) {
-  const ZpPlan *p = c->p, *q = p->beside;
-  bool same = p->forward_only && !q->forward_only && p->model == q->model && p->compute == q->compute &&
-              p->mesh.nranks == q->mesh.nranks && p->nbuckets == q->nbuckets && p->nstages == q->nstages;
-  for (uint32_t b = 0; same && b < p->nbuckets; b++) same = same_bucket(&p->buckets[b], &q->buckets[b]);
-  for (uint32_t s = 0; same && s < p->nstages; s++) same = same_stage(&p->stages[s], &q->stages[s]);
+  const ZpPlan *p = c->p, *q = p->asked.eval_of;
+  bool same = p->asked.forward_only && !q->asked.forward_only && p->model == q->model &&
+              p->asked.compute == q->asked.compute && p->layout.mesh.nranks == q->layout.mesh.nranks &&
+              p->programs.nbuckets == q->programs.nbuckets && p->programs.nstages == q->programs.nstages;
+  for (uint32_t b = 0; same && b < p->programs.nbuckets; b++)
+    same = same_bucket(&p->programs.buckets[b], &q->programs.buckets[b]);
+  for (uint32_t s = 0; same && s < p->programs.nstages; s++)
+    same = same_stage(&p->programs.stages[s], &q->programs.stages[s]);
   return same || zb_fail(c->err, NULL, "the two plans of one arena do not hold the same parameters");
 }
 
@@ -53,7 +56,8 @@ static bool overlap(const ZpBuf *x, const ZpBuf *y) {
 }
 
 static bool places_fit(const Check *c, uint32_t s) {
-  const ZpProgram *g = &c->p->stages[s].prog, *theirs = &c->p->beside->stages[s].prog;
+  const ZpProgram *g = &c->p->programs.stages[s].prog,
+                  *theirs = &c->p->asked.eval_of->programs.stages[s].prog;
   for (uint32_t b = 0; b < g->nbufs; b++) {
     bool shared = false;
     for (uint32_t k = 0; k < theirs->nbufs; k++) {
@@ -73,7 +77,7 @@ static bool places_fit(const Check *c, uint32_t s) {
 
 bool zp_check_beside(const Check *c) {
   if (!same_parameters(c)) return false;
-  for (uint32_t s = 0; s < c->p->nstages; s++)
+  for (uint32_t s = 0; s < c->p->programs.nstages; s++)
     if (!places_fit(c, s)) return false;
   return true;
 }

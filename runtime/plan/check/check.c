@@ -33,7 +33,7 @@ static bool of_bucket(int op) {
 
 static bool of_mode(const ZpPlan *p, int op) {
   switch ((ZpInstrOp)op) {
-  case ZP_I_ZERO_SUMS: return p->forward_only;
+  case ZP_I_ZERO_SUMS: return p->asked.forward_only;
   case ZP_I_LOAD:
   case ZP_I_COUNT:
   case ZP_I_FWD:
@@ -42,22 +42,22 @@ static bool of_mode(const ZpPlan *p, int op) {
   case ZP_I_GATHER_PARAMS:
   case ZP_I_REDUCE_COUNT:
   case ZP_I_REDUCE_STEP: return true;
-  default: return !p->forward_only;
+  default: return !p->asked.forward_only;
   }
 }
 
 static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   const ZpInstr *in = &st->prog.instrs[i];
   if (in->op >= ZP_INSTRS || in->queue != zp_instr_info[in->op].queue)
     return zb_fail(c->err, NULL, "stage %u: instruction %u is of no known kind or in another's queue", s, i);
   if (!of_mode(c->p, in->op))
     return zb_fail(c->err, NULL, "stage %u: instruction %u (%s) is not one of a plan that %s", s, i,
-                   zp_instr_info[in->op].text, c->p->forward_only ? "only goes forward" : "trains");
+                   zp_instr_info[in->op].text, c->p->asked.forward_only ? "only goes forward" : "trains");
   bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, p2p = in->queue == ZP_Q_P2P;
-  if (in->mb >= c->p->nmicro || (inst && in->inst >= st->ninsts) ||
-      (of_bucket(in->op) && in->held >= st->nheld) || (p2p && in->peer >= c->p->nstages) ||
-      (in->op == ZP_I_REDUCE_TIED && in->tied >= c->p->ntied))
+  if (in->mb >= c->p->asked.nmicro || (inst && in->inst >= st->ninsts) ||
+      (of_bucket(in->op) && in->held >= st->nheld) || (p2p && in->peer >= c->p->programs.nstages) ||
+      (in->op == ZP_I_REDUCE_TIED && in->tied >= c->p->programs.ntied))
     return zb_fail(c->err, NULL, "stage %u: instruction %u (%s) names something that does not exist", s, i,
                    zp_instr_info[in->op].text);
   for (uint32_t k = 0; k < in->naccess; k++)
@@ -77,14 +77,15 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
 /* Buffers of a kind and pool follow each other and are numbered so: the engine finds them by that. What is
  * stored of a bucket is one. */
 static bool buffers_form(const Check *c, uint32_t s) {
-  const ZpProgram *g = &c->p->stages[s].prog;
-  uint32_t held = c->p->stages[s].nheld, pools = held > c->p->nbuckets ? held : c->p->nbuckets;
+  const ZpProgram *g = &c->p->programs.stages[s].prog;
+  uint32_t held = c->p->programs.stages[s].nheld,
+           pools = held > c->p->programs.nbuckets ? held : c->p->programs.nbuckets;
   uint32_t *next = ZB_NEWN(c->a, uint32_t, (size_t)ZP_B_KINDS * (pools + 1));
   for (uint32_t b = 0; b < g->nbufs; b++) {
     const ZpBuf *x = &g->bufs[b];
     bool stored = zp_is_stored(x->kind);
     bool pool = x->kind == ZP_B_GATHER || x->kind == ZP_B_STAGING;
-    if (x->kind >= ZP_B_KINDS || x->pool >= (stored ? held : pool ? c->p->nbuckets : 1))
+    if (x->kind >= ZP_B_KINDS || x->pool >= (stored ? held : pool ? c->p->programs.nbuckets : 1))
       return zb_fail(c->err, NULL, "stage %u: buffer %u is of no known kind or pool", s, b);
     if (stored && x->index) return zb_fail(c->err, NULL, "stage %u has a second %s", s, zp_say_buf(c, s, b));
     bool follows = b && x[-1].kind == x->kind && x[-1].pool == x->pool;
@@ -95,7 +96,7 @@ static bool buffers_form(const Check *c, uint32_t s) {
 }
 
 static bool form(const Check *c, uint32_t s) {
-  const ZpProgram *g = &c->p->stages[s].prog;
+  const ZpProgram *g = &c->p->programs.stages[s].prog;
   uint64_t queued = 0;
   if (!buffers_form(c, s)) return false;
   for (uint32_t i = 0; i < g->ninstrs; i++)
@@ -123,10 +124,10 @@ static bool parts_owned(const Check *c) {
   for (uint32_t g = 0; g < p->graph->nsegments; g++) at[g] = n, n += p->graph->segments[g].trip;
   uint32_t *owner = ZB_NEWN(c->a, uint32_t, n), next = 0; /* stage + 1; 0: none */
   bool order = true;
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    if (!p->stages[s].ninsts) return zb_fail(c->err, NULL, "stage %u has no part of the model", s);
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
-      const ZpInst *x = &p->stages[s].insts[i];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    if (!p->programs.stages[s].ninsts) return zb_fail(c->err, NULL, "stage %u has no part of the model", s);
+    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++) {
+      const ZpInst *x = &p->programs.stages[s].insts[i];
       if (x->segment >= p->graph->nsegments || x->iter >= p->graph->segments[x->segment].trip)
         return zb_fail(c->err, NULL, "stage %u: instance %u is no part of the model", s, i);
       uint32_t *o = &owner[at[x->segment] + x->iter];
@@ -147,10 +148,11 @@ static bool parts_owned(const Check *c) {
 static bool tuples_fit(const Check *c) {
   const ZpPlan *p = c->p;
   const ZpInst *before = NULL;
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
-      const ZpInst *x = &p->stages[s].insts[i];
-      const ZpSegment *g = &p->segments[x->segment], *b = before ? &p->segments[before->segment] : NULL;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++) {
+      const ZpInst *x = &p->programs.stages[s].insts[i];
+      const ZpSegment *g = &p->programs.segments[x->segment],
+                      *b = before ? &p->programs.segments[before->segment] : NULL;
       if (b && (b->carry_out_bytes != g->carry_bytes || b->dcarry_out_bytes != g->dcarry_bytes))
         return zb_fail(c->err, NULL,
                        "%s carries out %llu bytes and takes back %llu, but %s takes in %llu and returns %llu",
@@ -165,14 +167,14 @@ static bool tuples_fit(const Check *c) {
 
 static bool inst_buckets(const Check *c, uint32_t s, uint32_t inst) {
   const ZpPlan *p = c->p;
-  const ZpStage *st = &p->stages[s];
+  const ZpStage *st = &p->programs.stages[s];
   const ZpInst *x = &st->insts[inst];
-  const ZpSegment *g = &p->segments[x->segment];
+  const ZpSegment *g = &p->programs.segments[x->segment];
   bool fit = x->nheld == g->nbuckets;
   for (uint32_t k = 0; fit && k < x->nheld; k++) {
     const ZpStageBucket *h = x->held[k] < st->nheld ? &st->held[x->held[k]] : NULL;
     fit = h && h->bucket == g->buckets[k] &&
-          h->iter == (p->buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
+          h->iter == (p->programs.buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
     if (fit) c->last_user[s][x->held[k]] = inst;
   }
   if (!fit)
@@ -183,19 +185,19 @@ static bool inst_buckets(const Check *c, uint32_t s, uint32_t inst) {
 
 static bool buckets_owned(const Check *c) {
   const ZpPlan *p = c->p;
-  uint32_t *at = ZB_NEWN(c->a, uint32_t, p->nbuckets + 1);
-  for (uint32_t b = 0; b < p->nbuckets; b++) {
-    uint32_t seg = p->buckets[b].segment;
+  uint32_t *at = ZB_NEWN(c->a, uint32_t, p->programs.nbuckets + 1);
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++) {
+    uint32_t seg = p->programs.buckets[b].segment;
     at[b + 1] = at[b] + (seg == ZP_NONE ? 1 : p->graph->segments[seg].trip);
   }
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpStage *st = &p->stages[s];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpStage *st = &p->programs.stages[s];
     c->last_user[s] = ZB_NEWN(c->a, uint32_t, st->nheld);
     for (uint32_t h = 0; h < st->nheld; h++) {
       const ZpStageBucket *x = &st->held[h];
       c->last_user[s][h] = ZP_NONE;
-      if (x->bucket >= p->nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] ||
-          (x->tied != ZP_NONE && x->tied >= p->ntied))
+      if (x->bucket >= p->programs.nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] ||
+          (x->tied != ZP_NONE && x->tied >= p->programs.ntied))
         return zb_fail(c->err, NULL, "stage %u: held bucket %u does not exist", s, h);
     }
     for (uint32_t i = 0; i < st->ninsts; i++)
@@ -211,11 +213,12 @@ static bool buckets_owned(const Check *c) {
 /* A bucket on several stages is tied on all of them; its norm counts on one. */
 static bool bucket_copies(const Check *c, uint32_t *at) {
   const ZpPlan *p = c->p;
-  uint32_t n = at[p->nbuckets], *holders = ZB_NEWN(c->a, uint32_t, n), *counted = ZB_NEWN(c->a, uint32_t, n);
+  uint32_t n = at[p->programs.nbuckets], *holders = ZB_NEWN(c->a, uint32_t, n),
+           *counted = ZB_NEWN(c->a, uint32_t, n);
   uint32_t *last = ZB_NEWN(c->a, uint32_t, n); /* stage + 1 */
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
-      const ZpStageBucket *x = &p->stages[s].held[h];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    for (uint32_t h = 0; h < p->programs.stages[s].nheld; h++) {
+      const ZpStageBucket *x = &p->programs.stages[s].held[h];
       uint32_t k = at[x->bucket] + x->iter;
       if (last[k] == s + 1)
         return zb_fail(c->err, NULL, "stage %u holds %s twice", s, zp_say_held(c, x->bucket, x->iter));
@@ -224,11 +227,11 @@ static bool bucket_copies(const Check *c, uint32_t *at) {
       counted[k] += x->norm_owner;
     }
   }
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
-      const ZpStageBucket *x = &p->stages[s].held[h];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    for (uint32_t h = 0; h < p->programs.stages[s].nheld; h++) {
+      const ZpStageBucket *x = &p->programs.stages[s].held[h];
       uint32_t k = at[x->bucket] + x->iter;
-      const ZpTied *t = x->tied == ZP_NONE ? NULL : &p->tied[x->tied];
+      const ZpTied *t = x->tied == ZP_NONE ? NULL : &p->programs.tied[x->tied];
       bool listed = false;
       for (uint32_t i = 0; t && i < t->nstages; i++) listed |= t->stages[i] == s;
       if (t ? !listed || t->bucket != x->bucket || t->nstages != holders[k] : holders[k] != 1)
@@ -250,7 +253,7 @@ typedef struct {
 } Progress;
 
 static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   const ZpInstr *in = &st->prog.instrs[i];
   bool back = in->op == ZP_I_BWD;
   uint32_t *done = back ? &m->bwd : &m->fwd, turn = back ? st->ninsts - 1 - in->inst : in->inst;
@@ -267,8 +270,8 @@ static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
 }
 
 static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb, uint32_t counts) {
-  const ZpStage *st = &c->p->stages[s];
-  if (m->fwd < st->ninsts || (m->bwd < st->ninsts && !c->p->forward_only)) {
+  const ZpStage *st = &c->p->programs.stages[s];
+  if (m->fwd < st->ninsts || (m->bwd < st->ninsts && !c->p->asked.forward_only)) {
     bool back = m->fwd == st->ninsts;
     const ZpInst *x = &st->insts[back ? st->ninsts - 1 - m->bwd : m->fwd];
     return zb_fail(c->err, NULL, "stage %u never runs the %s of %s for micro-batch %u", s,
@@ -277,7 +280,7 @@ static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb,
   if (m->counts != counts)
     return zb_fail(c->err, NULL, "stage %u counts the denominators of micro-batch %u %u times instead of %u",
                    s, mb, m->counts, counts);
-  uint32_t loads = st->input_bytes ? 1 + (counts && !c->p->forward_only) : 0;
+  uint32_t loads = st->input_bytes ? 1 + (counts && !c->p->asked.forward_only) : 0;
   if (m->loads != loads)
     return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads,
                    loads);
@@ -285,9 +288,9 @@ static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb,
 }
 
 static bool completeness(const Check *c, uint32_t s) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   const ZpProgram *g = &st->prog;
-  uint32_t M = (uint32_t)c->p->nmicro, live = 0, most = 0, zeros = 0, norms = 0;
+  uint32_t M = (uint32_t)c->p->asked.nmicro, live = 0, most = 0, zeros = 0, norms = 0;
   Progress *m = ZB_NEWN(c->a, Progress, M);
   uint32_t counts = 0;
   for (uint32_t i = 0; i < st->ninsts; i++) counts += zp_needs_denominator(c->p, &st->insts[i]);
@@ -304,19 +307,19 @@ static bool completeness(const Check *c, uint32_t s) {
       x->counted = in->inst;
       x->counts++;
     }
-    zeros += in->op == (c->p->forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS);
+    zeros += in->op == (c->p->asked.forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS);
     norms += in->op == ZP_I_NORM_LOCAL;
     if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
     if (!one_fwd_bwd(c, s, i, x)) return false;
     if (in->op == ZP_I_FWD && x->fwd == 1) live++;
     if (live > most) most = live;
-    if ((c->p->forward_only ? x->fwd : x->bwd) == st->ninsts) live--;
+    if ((c->p->asked.forward_only ? x->fwd : x->bwd) == st->ninsts) live--;
   }
   for (uint32_t mb = 0; mb < M; mb++)
     if (!all_done(c, s, &m[mb], mb, counts)) return false;
-  if (c->p->forward_only && zeros != 1)
+  if (c->p->asked.forward_only && zeros != 1)
     return zb_fail(c->err, NULL, "stage %u has %u ZERO_SUMS instead of one", s, zeros);
-  if (!c->p->forward_only && (zeros != 1 || norms != 1))
+  if (!c->p->asked.forward_only && (zeros != 1 || norms != 1))
     return zb_fail(c->err, NULL, "stage %u has %u ZERO_GRADS and %u NORM_LOCAL instead of one each", s, zeros,
                    norms);
   if (g->live != most || g->nslots < most)
@@ -332,10 +335,11 @@ typedef struct {
 } Tally;
 
 static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over, uint64_t bytes) {
-  const ZpInstr *in = &c->p->stages[s].prog.instrs[i];
+  const ZpInstr *in = &c->p->programs.stages[s].prog.instrs[i];
   if (in->dims != over)
     return zb_fail(c->err, NULL, "%s goes over %s, but has to go over %s", zp_say(c, s, i),
-                   zp_dims_text(&c->p->mesh, c->a, in->dims), zp_dims_text(&c->p->mesh, c->a, over));
+                   zp_dims_text(&c->p->layout.mesh, c->a, in->dims),
+                   zp_dims_text(&c->p->layout.mesh, c->a, over));
   if (in->bytes != (over ? bytes : 0) || in->coll != coll)
     return zb_fail(c->err, NULL, "%s is %s of %llu bytes, but has to be %s of %llu", zp_say(c, s, i),
                    in->coll < ZG_OP_COUNT ? zg_op_info[in->coll].text : "nothing known",
@@ -347,8 +351,9 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
 /* Of an element of a gradient that is on its way: half of what is kept of it, where the recipe says so and it
  * is no measure of a state. */
 static uint64_t summed_bytes(const Check *c, const ZpBucket *b) {
-  bool measure = !b->frozen && c->p->noptimizers && c->p->optimizers[b->optimizer].kind == ZP_UPDATE;
-  return c->p->reduce == ZK_BF16 && !measure ? 2 : 4;
+  bool measure =
+      !b->frozen && c->p->asked.noptimizers && c->p->asked.optimizers[b->optimizer].kind == ZP_UPDATE;
+  return c->p->asked.reduce == ZK_BF16 && !measure ? 2 : 4;
 }
 
 /* A full gradient can go to its owners by one reduce-scatter if each of these ranks has a part of the sum. */
@@ -360,26 +365,26 @@ static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucke
 
 static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   const ZpPlan *p = c->p;
-  const ZpInstr *in = &p->stages[s].prog.instrs[i];
+  const ZpInstr *in = &p->programs.stages[s].prog.instrs[i];
   uint32_t losses = zg_losses(p->graph);
   if (in->op == ZP_I_REDUCE_COUNT) {
     ZpDims dims = 0;
-    for (uint32_t k = 0; k < losses; k++) dims |= p->den_partial[k];
+    for (uint32_t k = 0; k < losses; k++) dims |= p->layout.den_partial[k];
     return moves(c, s, i, ZG_OP_ALL_REDUCE, dims, 8 * losses);
   }
   if (in->op == ZP_I_REDUCE_STEP)
-    return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->mesh.ndims) - 1, 8 * (2 + 2 * losses));
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->layout.mesh.ndims) - 1, 8 * (2 + 2 * losses));
   if (!of_bucket(in->op)) return true;
-  const ZpBucket *b = &p->buckets[p->stages[s].held[in->held].bucket];
+  const ZpBucket *b = &p->programs.buckets[p->programs.stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
-  uint64_t params = b->elems * zk_elem_bytes(p->compute);
-  uint64_t own = b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) * summed_bytes(c, b);
+  uint64_t params = b->elems * zk_elem_bytes(p->asked.compute);
+  uint64_t own = b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard) * summed_bytes(c, b);
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
   case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->reduces, own);
   case ZP_I_REDUCE_TIED:
     t->tied++;
-    return moves(c, s, i, ZG_OP_ALL_REDUCE, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe, own);
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, p->layout.mesh.pipe < 0 ? 0 : 1u << p->layout.mesh.pipe, own);
   case ZP_I_PUBLISH_PARAMS: t->published++; return moves(c, s, i, ZG_OP_ALL_GATHER, b->shard, params);
   case ZP_I_OPT_STEP: t->stepped++; return true;
   case ZP_I_MOMENTUM: t->momentum++; return true;
@@ -397,13 +402,13 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
 static bool times(const Check *c, uint32_t s, uint32_t held, const char *what, uint32_t found,
                   uint64_t want) {
   if (found == want) return true;
-  const ZpStageBucket *h = &c->p->stages[s].held[held];
+  const ZpStageBucket *h = &c->p->programs.stages[s].held[held];
   return zb_fail(c->err, NULL, "stage %u: %s of %s happens %u times in a step instead of %llu", s, what,
                  zp_say_held(c, h->bucket, h->iter), found, (unsigned long long)want);
 }
 
 static bool reductions(const Check *c, uint32_t s) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   Tally *all = ZB_NEWN(c->a, Tally, st->nheld);
   uint32_t steps = 0, counts = 0, counted = 0;
   for (uint32_t i = 0; i < st->ninsts; i++) counted |= zp_needs_denominator(c->p, &st->insts[i]);
@@ -412,11 +417,11 @@ static bool reductions(const Check *c, uint32_t s) {
     steps += st->prog.instrs[i].op == ZP_I_REDUCE_STEP;
     counts += st->prog.instrs[i].op == ZP_I_REDUCE_COUNT;
   }
-  for (uint32_t h = 0; h < st->nheld && !c->p->forward_only;
+  for (uint32_t h = 0; h < st->nheld && !c->p->asked.forward_only;
        h++) { /* else the form says that there are none */
-    const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
-    uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->nmicro : 0;
-    bool muon = !b->frozen && c->p->optimizers[b->optimizer].kind == ZP_MUON, cut = muon && b->matrices;
+    const ZpBucket *b = &c->p->programs.buckets[st->held[h].bucket];
+    uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->asked.nmicro : 0;
+    bool muon = !b->frozen && c->p->asked.optimizers[b->optimizer].kind == ZP_MUON, cut = muon && b->matrices;
     bool in_place = b->scatters == ZP_SCATTER_AT_END, tied = !b->frozen && st->held[h].tied != ZP_NONE;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
         !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, in_place) ||
@@ -438,16 +443,17 @@ static bool reductions(const Check *c, uint32_t s) {
 
 /* ---- all of them --------------------------------------------------------------------------------------- */
 static bool check_all(Check *c) {
-  uint32_t P = c->p->nstages;
-  const ZpMesh *m = &c->p->mesh;
-  if (!P || c->p->nmicro < 1) return zb_fail(c->err, NULL, "the plan has no stages or no micro-batches");
+  uint32_t P = c->p->programs.nstages;
+  const ZpMesh *m = &c->p->layout.mesh;
+  if (!P || c->p->asked.nmicro < 1)
+    return zb_fail(c->err, NULL, "the plan has no stages or no micro-batches");
   if ((int64_t)P != (m->pipe < 0 ? 1 : m->dim[m->pipe].size))
     return zb_fail(c->err, NULL, "the plan has %u stages, but not its mesh", P);
   c->base = ZB_NEWN(c->a, uint32_t, P + 1);
   for (uint32_t s = 0; s < P; s++) {
-    if (c->p->stages[s].prog.ninstrs > UINT32_MAX / 2 - c->base[s])
+    if (c->p->programs.stages[s].prog.ninstrs > UINT32_MAX / 2 - c->base[s])
       return zb_fail(c->err, NULL, "the programs are too long");
-    c->base[s + 1] = c->base[s] + c->p->stages[s].prog.ninstrs;
+    c->base[s + 1] = c->base[s] + c->p->programs.stages[s].prog.ninstrs;
   }
   c->pos = ZB_NEWN(c->a, uint32_t, c->base[P]);
   c->last_user = ZB_NEWN(c->a, uint32_t *, P);
@@ -457,7 +463,7 @@ static bool check_all(Check *c) {
   if (!zp_check_pairs(c) || !zp_check_deadlock(c)) return false;
   for (uint32_t s = 0; s < P; s++)
     if (!zp_check_arena(c, s) || !zp_check_memory(c, s)) return false;
-  return !c->p->beside || zp_check_beside(c);
+  return !c->p->asked.eval_of || zp_check_beside(c);
 }
 
 bool zp_check(const ZpPlan *p, ZbErr *err) {
@@ -470,7 +476,7 @@ bool zp_check(const ZpPlan *p, ZbErr *err) {
 bool zp_prove(const ZpPlan *p, ZlDiags *d) {
   ZbErr err = {0};
   if (zp_check(p, &err) && zp_check_segments(p, &err)) return true;
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   ZlDiag *e =
       zl_report(d, ZL_Z0999, r->span, "the plan of recipe %s failed its proof (please report)", r->name);
   zl_note(e, "%s", err.text);

@@ -9,7 +9,7 @@
  * queues.c    pairs, deadlock
  * operands.c  what each instruction must read and write
  * contents.c  happens-before, contents
- * cotangents.c  which carried values have one
+ * carried.c   which carried values have a cotangent
  * arena.c     sizes and places of buffers
  * beside.c    two plans in one arena
  * segment.c   local programs: what each call reads and writes
@@ -60,7 +60,7 @@ bool zp_check_beside(const Check *c);
 bool zp_check_cotangents(Check *c);
 /* Whether BWD of this instance needs denominators of losses. */
 static inline bool zp_needs_denominator(const ZpPlan *p, const ZpInst *i) {
-  return p->segments[i->segment].has_loss && p->segments[i->segment].list[ZP_COUNT].n;
+  return p->programs.segments[i->segment].has_loss && p->programs.segments[i->segment].list[ZP_COUNT].n;
 }
 
 #endif

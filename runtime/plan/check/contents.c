@@ -75,7 +75,7 @@ static bool before(const Mem *m, uint32_t a, uint32_t b) {
 static bool step_in_order(const Mem *m) {
   const ZpProgram *g = &m->st->prog;
   uint32_t norm = ZP_NONE, step = ZP_NONE;
-  if (m->p->forward_only) return true;
+  if (m->p->asked.forward_only) return true;
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     if (g->instrs[i].op == ZP_I_NORM_LOCAL) norm = i;
     if (g->instrs[i].op == ZP_I_REDUCE_STEP) step = i;
@@ -175,8 +175,8 @@ static bool access_one(Mem *m, uint32_t i, const ZpAccess *a) {
 
 /* Whole, or as the step before has left them. */
 static uint64_t params_at_start(const Mem *m, uint32_t held) {
-  const ZpBucket *k = &m->p->buckets[m->st->held[held].bucket];
-  return held_tag(m, ZP_TAG_PARAM, held, !m->p->forward_only && k->republishes);
+  const ZpBucket *k = &m->p->programs.buckets[m->st->held[held].bucket];
+  return held_tag(m, ZP_TAG_PARAM, held, !m->p->asked.forward_only && k->republishes);
 }
 
 /* Parameters are updated for the next step, in the state in which it starts: what ranks own. What is frozen
@@ -186,8 +186,8 @@ static bool contents_at_end(const Mem *m) {
     const ZpBuf *buf = &m->st->prog.bufs[b];
     if (!used_up(m, b, ZP_NONE)) return false;
     if (buf->kind != ZP_B_PARAM) continue;
-    const ZpBucket *k = &m->p->buckets[m->st->held[buf->pool].bucket];
-    uint32_t state = m->p->forward_only || k->frozen ? 0 : 1;
+    const ZpBucket *k = &m->p->programs.buckets[m->st->held[buf->pool].bucket];
+    uint32_t state = m->p->asked.forward_only || k->frozen ? 0 : 1;
     uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, state);
     if (m->cells[b].tag != tag)
       return zb_fail(m->c->err, NULL, "stage %u: at the end of the step %s holds %s instead of %s", m->s,
@@ -236,8 +236,9 @@ static bool fill_overlaps(Mem *m, ZpMemory memory) {
 }
 
 bool zp_check_memory(const Check *c, uint32_t s) {
-  const ZpProgram *g = &c->p->stages[s].prog;
-  Mem m = {.c = c, .p = c->p, .st = &c->p->stages[s], .s = s, .cells = ZB_NEWN(c->a, Cell, g->nbufs)};
+  const ZpProgram *g = &c->p->programs.stages[s].prog;
+  Mem m = {
+      .c = c, .p = c->p, .st = &c->p->programs.stages[s], .s = s, .cells = ZB_NEWN(c->a, Cell, g->nbufs)};
   uint32_t n = 0;
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     if (!zp_check_operands(c, s, i)) return false;

@@ -13,14 +13,14 @@ static bool brings(const ZgSegment *g, uint32_t input) {
 bool zp_input_fits(const Local *l, const ZpValue *v) {
   const ZpPlan *p = l->c->p;
   if (!brings(l->gs, v->at.index)) return false;
-  for (uint32_t i = 0; i < p->ninputs; i++) {
-    const ZpInputUse *u = &p->inputs[i];
-    const ZpValue *w = &p->segments[u->value_segment].values[u->value];
+  for (uint32_t i = 0; i < p->programs.ninputs; i++) {
+    const ZpInputUse *u = &p->programs.inputs[i];
+    const ZpValue *w = &p->programs.segments[u->value_segment].values[u->value];
     bool same = u->input == v->at.index && u->at == v->at.offset && w->elem == v->elem &&
                 w->type.naxes == v->type.naxes;
     for (int a = 0; same && a < v->type.naxes; a++)
       same = v->axis[a] == w->axis[a] && v->size[a] == w->size[a];
-    for (int d = 0; same && d < p->mesh.ndims; d++)
+    for (int d = 0; same && d < p->layout.mesh.ndims; d++)
       same = v->state[d].kind == w->state[d].kind &&
              (v->state[d].kind != 'S' || v->state[d].axis == w->state[d].axis);
     if (same) return true;
@@ -60,12 +60,12 @@ bool zp_selects_as_the_model(const Local *l, const ZpNode *n, int operand) {
 bool zp_inputs_fit(const Check *c) {
   const ZpPlan *p = c->p;
   uint64_t end = 0;
-  for (uint32_t i = 0; i < p->ninputs; i++) {
-    const ZpInputUse *u = &p->inputs[i];
+  for (uint32_t i = 0; i < p->programs.ninputs; i++) {
+    const ZpInputUse *u = &p->programs.inputs[i];
     if (u->input >= p->graph->ninputs || u->value_segment >= p->graph->nsegments ||
-        u->value >= p->segments[u->value_segment].nvalues)
+        u->value >= p->programs.segments[u->value_segment].nvalues)
       return zb_fail(c->err, NULL, "input %u does not exist", i);
-    const ZpValue *v = &p->segments[u->value_segment].values[u->value];
+    const ZpValue *v = &p->programs.segments[u->value_segment].values[u->value];
     if (u->at < end || u->at % 64) return zb_fail(c->err, NULL, "input %u lies over the one before", i);
     if (v->at.space != ZP_AT_INPUT || v->at.index != u->input || v->at.offset != u->at)
       return zb_fail(c->err, NULL, "input %u is not where its value is said to lie", i);
@@ -75,13 +75,13 @@ bool zp_inputs_fit(const Check *c) {
     if (!same) return zb_fail(c->err, NULL, "input %u is of another type than the data", i);
     end = u->at + v->bytes;
   }
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
-      const ZpSegment *g = &p->segments[p->stages[s].insts[i].segment];
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++) {
+      const ZpSegment *g = &p->programs.segments[p->programs.stages[s].insts[i].segment];
       for (uint32_t v = 0; v < g->nvalues; v++)
-        if (g->values[v].at.space == ZP_AT_INPUT && p->stages[s].input_bytes < end)
+        if (g->values[v].at.space == ZP_AT_INPUT && p->programs.stages[s].input_bytes < end)
           return zb_fail(c->err, NULL, "stage %u has %llu bytes for inputs of %llu", s,
-                         (unsigned long long)p->stages[s].input_bytes, (unsigned long long)end);
+                         (unsigned long long)p->programs.stages[s].input_bytes, (unsigned long long)end);
     }
   return true;
 }

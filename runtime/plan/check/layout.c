@@ -11,7 +11,7 @@ static uint64_t lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 static uint64_t width(uint8_t elem) { return elem == ZK_BF16 ? 2 : 4; }
 
 static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
-  return t->elem == ZG_REAL                         ? p->compute
+  return t->elem == ZG_REAL                         ? p->asked.compute
          : t->elem == ZG_BF16                       ? ZK_BF16
          : t->elem == ZG_I32 || t->elem == ZG_INDEX ? ZK_I32
                                                     : ZK_F32;
@@ -20,18 +20,18 @@ static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
 /* ---- carried tuples ------------------------------------------------------------------------------------ */
 /* The axis along which dim d cuts values of this type, as the recipe's lists say; ZP_NONE: none. */
 static uint32_t cut_axis(const ZpPlan *p, const ZgType *t, int d) {
-  for (uint32_t i = 0; d != p->mesh.pipe && i < p->mesh.dim[d].naxes; i++)
+  for (uint32_t i = 0; d != p->layout.mesh.pipe && i < p->layout.mesh.dim[d].naxes; i++)
     for (int a = 0; a < t->naxes; a++)
-      if (t->axis[a] == p->mesh.dim[d].axes[i]) return t->axis[a];
+      if (t->axis[a] == p->layout.mesh.dim[d].axes[i]) return t->axis[a];
   return ZP_NONE;
 }
 
 /* Bytes of a rank's part of a carried value. */
 static uint64_t part_bytes(const ZpPlan *p, const ZgType *t) {
   uint64_t n = width(elem_of(p, t));
-  for (int a = 0; a < t->naxes; a++) n *= (uint64_t)p->axis_size[t->axis[a]];
-  for (int d = 0; d < p->mesh.ndims; d++)
-    n /= cut_axis(p, t, d) == ZP_NONE ? 1 : (uint64_t)p->mesh.dim[d].size;
+  for (int a = 0; a < t->naxes; a++) n *= (uint64_t)p->layout.axis_size[t->axis[a]];
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    n /= cut_axis(p, t, d) == ZP_NONE ? 1 : (uint64_t)p->layout.mesh.dim[d].size;
   return n;
 }
 
@@ -45,7 +45,7 @@ uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, const bool
 bool zp_tuples_fit(const Local *l) {
   const ZpSegment *s = l->s;
   const ZgSegment *g = l->gs;
-  bool back = !l->c->p->forward_only;
+  bool back = !l->c->p->asked.forward_only;
   if (s->carry_bytes == zp_tuple_at(l, g->carry_in, g->ncarry_in, NULL) &&
       s->dcarry_bytes == (back ? zp_tuple_at(l, g->carry_in, g->ncarry_in, l->cotangents->in) : 0) &&
       s->carry_out_bytes == zp_tuple_at(l, g->carry_out, g->ncarry_out, NULL) &&
@@ -63,7 +63,7 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
   if (v->at.index >= (in ? l->gs->ncarry_in : l->gs->ncarry_out)) return false;
   bool same = v->elem == elem_of(l->c->p, t) && v->type.naxes == t->naxes && (!has || has[v->at.index]);
   for (int a = 0; same && a < t->naxes; a++) same = v->axis[a] == t->axis[a];
-  for (int d = 0; same && d < l->c->p->mesh.ndims; d++) {
+  for (int d = 0; same && d < l->c->p->layout.mesh.ndims; d++) {
     uint32_t axis = cut_axis(l->c->p, t, d);
     same = axis == ZP_NONE ? v->state[d].kind == 'R' : v->state[d].kind == 'S' && v->state[d].axis == axis;
   }
@@ -72,8 +72,8 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
 
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
   if (v->at.index >= l->s->nbuckets) return NULL;
-  const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
-  uint64_t each = v->at.space == ZP_AT_GRAD ? 4 : width(l->c->p->compute);
+  const ZpBucket *k = &l->c->p->programs.buckets[l->s->buckets[v->at.index]];
+  uint64_t each = v->at.space == ZP_AT_GRAD ? 4 : width(l->c->p->asked.compute);
   uint32_t lo = 0, hi = k->nslices;
   while (lo < hi) {
     uint32_t mid = (lo + hi) / 2;
@@ -88,10 +88,10 @@ static bool slice_fits(const Local *l, const ZpValue *v) {
   bool grad = v->at.space == ZP_AT_GRAD;
   if (!q || q->naxes != v->type.naxes || q->n * width(v->elem) != v->bytes || (!grad && q->param != v->param))
     return false;
-  const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
+  const ZpBucket *k = &l->c->p->programs.buckets[l->s->buckets[v->at.index]];
   for (int a = 0; a < q->naxes; a++)
     if (q->axis[a] != v->axis[a] || q->size[a] != v->size[a]) return false;
-  for (int d = 0; d < l->c->p->mesh.ndims; d++)
+  for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
     if (v->state[d].kind != (grad && k->partial >> d & 1 ? 'P' : q->state[d].kind)) return false;
   return true;
 }
@@ -130,15 +130,17 @@ bool zp_value_fits(const Local *l, uint32_t index) {
     int64_t parts = 1, found = 0;
     for (int i = 0; i < v->type.naxes; i++) found += v->type.axis[i] == v->axis[a];
     for (int i = 0; i < a; i++) found += v->axis[i] == v->axis[a];
-    for (int d = 0; d < p->mesh.ndims; d++)
-      if (v->state[d].kind == 'S' && v->state[d].axis == v->axis[a]) parts *= p->mesh.dim[d].size, cut++;
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
+      if (v->state[d].kind == 'S' && v->state[d].axis == v->axis[a])
+        parts *= p->layout.mesh.dim[d].size, cut++;
     if (found != 1) return fail(l, index, "has not the axes of its type");
-    if (v->size[a] * parts != p->axis_size[v->axis[a]])
+    if (v->size[a] * parts != p->layout.axis_size[v->axis[a]])
       return fail(l, index, "has not the sizes that the mesh leaves of its axes");
     bytes *= (uint64_t)v->size[a];
   }
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    if (d == p->mesh.pipe && v->state[d].kind != 'R') return fail(l, index, "is not whole on its stage");
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    if (d == p->layout.mesh.pipe && v->state[d].kind != 'R')
+      return fail(l, index, "is not whole on its stage");
     if (v->state[d].kind == 'S' && cut-- == 0) return fail(l, index, "is cut along an axis that it lacks");
   }
   if (bytes != v->bytes) return fail(l, index, "has not the bytes of its sizes");
@@ -174,7 +176,7 @@ bool zp_view_fits(const Local *l, uint32_t index, const ZkView *w) {
   for (int a = v->type.naxes; a-- > 0;) {
     int i = a + more;
     if (w->axis[i] != v->axis[a] || w->size[i] != v->size[a] || w->stride[i] != stride ||
-        w->whole[i] != p->axis_size[v->axis[a]])
+        w->whole[i] != p->layout.axis_size[v->axis[a]])
       return false;
     stride *= v->size[a];
   }
@@ -207,15 +209,15 @@ static bool regroups_wrong(const Local *l, const ZpNode *n) {
   bool wrong = false;
   for (int i = 0; i < n->call.nax - 1; i++) {
     product *= size_along(parted, part[i]);
-    for (int d = 0; d < l->c->p->mesh.ndims; d++) {
-      const ZpDim *m = &l->c->p->mesh.dim[d];
+    for (int d = 0; d < l->c->p->layout.mesh.ndims; d++) {
+      const ZpDim *m = &l->c->p->layout.mesh.dim[d];
       bool split = is_split(parted, d, part[i]), zigzag = zp_dim_zigzags(m, part[i]);
       wrong |= split != (i == 0 && is_split(one, d, whole));
       wrong |= split && zigzag != zp_dim_zigzags(m, whole);
       if (split && zigzag) pairs *= m->size;
     }
   }
-  wrong |= pairs > 1 && l->c->p->axis_size[part[0]] % (2 * pairs);
+  wrong |= pairs > 1 && l->c->p->layout.axis_size[part[0]] % (2 * pairs);
   return wrong || product != size_along(one, whole);
 }
 
@@ -223,7 +225,7 @@ static bool regroups_wrong(const Local *l, const ZpNode *n) {
 static bool convolves_a_part(const Local *l, const ZpNode *n) {
   bool part = false;
   for (int i = 0; zg_is_conv(n->call.op) && i < 3; i++)
-    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+    for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
       for (int k = 0; k < n->call.nax; k++) part |= is_split(operand(l, n, i), d, n->call.ax[k]);
   return part;
 }
@@ -234,8 +236,8 @@ static bool goes_along_a_part(const Local *l, const ZpNode *n) {
   bool along = op == ZG_OP_SHIFT || op == ZG_OP_CUMSUM || op == ZG_OP_SCAN || zg_is_linear_attend(op),
        part = false;
   for (int i = 0; along && i < n->call.nin; i++)
-    for (int d = 0; d < l->c->p->mesh.ndims; d++)
-      part |= l->c->p->mesh.dim[d].size > 1 && is_split(operand(l, n, i), d, n->call.ax[0]);
+    for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
+      part |= l->c->p->layout.mesh.dim[d].size > 1 && is_split(operand(l, n, i), d, n->call.ax[0]);
   return part;
 }
 
@@ -258,8 +260,8 @@ static const char *attends_wrong(const Local *l, const ZpNode *n) {
     return "cannot go round a ring";
   if (ax.q != ax.k) return NULL;
   const ZpValue *q = operand(l, n, zg_attend_first(n->call.op));
-  for (int d = 0; d < l->c->p->mesh.ndims; d++) {
-    bool split = is_split(q, d, ax.q), one = l->c->p->mesh.dim[d].size == 1;
+  for (int d = 0; d < l->c->p->layout.mesh.ndims; d++) {
+    bool split = is_split(q, d, ax.q), one = l->c->p->layout.mesh.dim[d].size == 1;
     if (n->dims && !one && (n->dims >> d & 1) != split)
       return "goes round other ranks than those that share its sequence";
     for (int i = 0; i < n->call.nin + n->call.nout; i++) {
@@ -278,7 +280,7 @@ static const char *attends_wrong(const Local *l, const ZpNode *n) {
 static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, const ZpValue *rows,
                         bool place) {
   const ZpPlan *p = l->c->p;
-  for (int d = 0; d < p->mesh.ndims; d++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
     ZpState a = tokens->state[d], b = rows->state[d];
     bool over = n->dims >> d & 1, token = a.kind == 'S' && !size_along(rows, a.axis);
     bool same = a.kind == b.kind && (a.kind != 'S' || a.axis == b.axis);
@@ -297,16 +299,17 @@ static const char *rows_wrong(const Local *l, const ZpNode *n) {
   bool out = n->call.op == ZG_OP_DISPATCH, round = n->call.op == ZG_OP_ROUND;
   if (n->call.nin != (round ? 1 : 3) || n->call.nout != 1) return "is no collective of rows";
   const ZpValue *now = operand(l, n, round ? 1 : 2);
-  for (int d = 0; d < p->mesh.ndims; d++)
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (n->dims >> d & 1 ? !is_split(now, d, n->call.ax[0]) : now->state[d].kind != 'R')
       return "counts rows of other experts than the rank's";
   if (now->elem != ZK_I32 || now->type.naxes != 1) return "counts rows in what is no number of each expert";
   if (round) {
     const ZpValue *ends = operand(l, n, 0);
-    bool all = ends->elem == ZK_I32 && ends->type.naxes == 1 && ends->size[0] == p->axis_size[n->call.ax[0]];
+    bool all =
+        ends->elem == ZK_I32 && ends->type.naxes == 1 && ends->size[0] == p->layout.axis_size[n->call.ax[0]];
     if (!all) return "does not know how many rows of each expert there are";
     uint64_t counts =
-        p->pins && n->dims ? lines((uint64_t)zp_group_size(&p->mesh, n->dims) * ends->bytes) : 0;
+        p->asked.pins && n->dims ? lines((uint64_t)zp_group_size(&p->layout.mesh, n->dims) * ends->bytes) : 0;
     return n->scratch_bytes < counts ? "has not the scratch for what ranks have of each expert" : NULL;
   }
   const ZpValue *tokens = operand(l, n, out ? 0 : 3), *rows = operand(l, n, out ? 3 : 0),
@@ -321,14 +324,14 @@ static const char *rows_wrong(const Local *l, const ZpNode *n) {
       return "has tokens and rows of different sizes";
   }
   uint64_t row = rows->bytes / (uint64_t)(rows->size[0] * rows->size[1]), own = place->bytes / 4;
-  uint64_t slots = p->pins ? lines(((uint64_t)(rows->size[0] * rows->size[1]) + 1) * 4) : 0;
+  uint64_t slots = p->asked.pins ? lines(((uint64_t)(rows->size[0] * rows->size[1]) + 1) * 4) : 0;
   bool room = n->scratch_bytes >= lines(own * row) + lines(rows->bytes) + 2 * lines(place->bytes) + slots;
   return room || !n->dims ? NULL : "has not the scratch for rows that travel";
 }
 
 uint64_t zp_kernel_scratch(const Local *l, const ZkCall *call) {
   const ZpPlan *p = l->c->p;
-  return p->scratch ? lines(p->scratch(call, p->threads)) : 0;
+  return p->asked.scratch ? lines(p->asked.scratch(call, p->asked.threads)) : 0;
 }
 
 /* Whether some query of chunk `q` sees a key of chunk `k`, of `length` positions: that of the nearest pair. */
@@ -347,8 +350,8 @@ static bool comes(const ZpNode *n, int64_t t, int c) {
 /* Whether any of the node's dims splits its axis zigzag. */
 static bool is_zigzag(const Local *l, const ZpNode *n) {
   bool is = false;
-  for (int d = 0; d < l->c->p->mesh.ndims; d++)
-    is |= n->dims >> d & 1 && zp_dim_zigzags(&l->c->p->mesh.dim[d], n->axis);
+  for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
+    is |= n->dims >> d & 1 && zp_dim_zigzags(&l->c->p->layout.mesh.dim[d], n->axis);
   return is;
 }
 
@@ -367,7 +370,7 @@ static bool leaves_out(const Local *l, const ZpNode *n, int64_t ranks, int64_t l
  * for chunks and sums on their way, and for a kernel that makes f32. */
 static const char *ring_wrong(const Local *l, const ZpNode *n) {
   const ZpValue *q = operand(l, n, zg_attend_first(n->call.op));
-  int64_t whole = l->c->p->axis_size[n->axis], length = size_along(q, n->axis), ranks = whole / length;
+  int64_t whole = l->c->p->layout.axis_size[n->axis], length = size_along(q, n->axis), ranks = whole / length;
   for (uint32_t i = 0; i < n->nsteps; i++)
     if (i ? n->steps[i] <= n->steps[i - 1] || n->steps[i] >= ranks : n->steps[0])
       return "takes steps in no order";
@@ -428,7 +431,7 @@ static const char *sums_wrong(const Local *l, const ZpNode *n) {
       return "has a sum that is not over its rows";
     if (reg < results || reg >= results + k->nin - own + k->pointwise->prologue)
       return "sums what it has not before the gradient";
-    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+    for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
       if (rows->state[d].kind == 'S' && rows->state[d].axis != k->ax[0] && v->state[d].kind != 'P')
         return "takes the sum over a rank's rows for that over all";
   }
@@ -438,14 +441,16 @@ static const char *sums_wrong(const Local *l, const ZpNode *n) {
 /* Every rank numbers the choices that it has. */
 static bool places_wrong(const Local *l, const ZpNode *n) {
   bool wrong = false;
-  for (int d = 0; n->call.op == ZG_OP_SLOTS && d < l->c->p->mesh.ndims; d++) {
+  for (int d = 0; n->call.op == ZG_OP_SLOTS && d < l->c->p->layout.mesh.ndims; d++) {
     ZpState a = operand(l, n, 0)->state[d], b = operand(l, n, 1)->state[d];
     wrong |= a.kind != b.kind || (a.kind == 'S' && a.axis != b.axis);
   }
   return wrong;
 }
 
-static bool padded(const ZpPlan *p, uint16_t axis) { return p->axis_size[axis] != p->axis_valid[axis]; }
+static bool padded(const ZpPlan *p, uint16_t axis) {
+  return p->layout.axis_size[axis] != p->layout.axis_valid[axis];
+}
 
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE || n->call.op == ZG_OP_ROUND) {
@@ -469,16 +474,16 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   bool linear = n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_LOOKUP_GRAD || n->call.op == ZG_OP_COMBINE ||
                 n->call.op == ZG_OP_COPY;
   for (int i = 0; i < n->call.nin && !linear && !n->call.pointwise; i++)
-    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+    for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
       if (operand(l, n, i)->state[d].kind == 'P') return "reads a part of a sum as if it were all";
   const uint16_t *ax = n->call.ax;
   bool whole = n->call.op == ZG_OP_XENT_MAX_SUMS || n->call.op == ZG_OP_XENT_SUMS_GRAD;
   bool classes = whole || n->call.op == ZG_OP_PEAK || n->call.op == ZG_OP_SOFTMAX ||
                  n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_GRAD;
-  if (classes && n->call.opt[1] != (padded(l->c->p, ax[0]) ? l->c->p->axis_valid[ax[0]] : 0))
+  if (classes && n->call.opt[1] != (padded(l->c->p, ax[0]) ? l->c->p->layout.axis_valid[ax[0]] : 0))
     return "takes padding for classes";
-  for (int d = 0; whole && d < l->c->p->mesh.ndims; d++)
-    if (l->c->p->mesh.dim[d].size > 1 && is_split(operand(l, n, 0), d, ax[0]))
+  for (int d = 0; whole && d < l->c->p->layout.mesh.ndims; d++)
+    if (l->c->p->layout.mesh.dim[d].size > 1 && is_split(operand(l, n, 0), d, ax[0]))
       return "finds the maximum of some classes alone";
   if (n->call.op == ZG_OP_RENAME &&
       size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
@@ -497,11 +502,11 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
 /* An output is taken out in the layout of its type: no part of it is a sum yet. */
 static const char *output_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
-  if (!p->outputs || n->sink >= p->graph->noutputs || n->call.nin != 1 || n->call.nout != 0 || n->dims)
+  if (!p->asked.outputs || n->sink >= p->graph->noutputs || n->call.nin != 1 || n->call.nout != 0 || n->dims)
     return "is nothing that is taken out";
   const ZpValue *v = operand(l, n, 0);
   if (!zg_type_eq(&v->type, &p->graph->outputs[n->sink].type)) return "is another output than the model's";
-  for (int d = 0; d < p->mesh.ndims; d++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
     uint32_t axis = cut_axis(p, &v->type, d);
     if (axis == ZP_NONE ? v->state[d].kind != 'R' : v->state[d].kind != 'S' || v->state[d].axis != axis)
       return "takes out what lies otherwise than its type";
@@ -520,8 +525,8 @@ const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   const ZpValue *v = operand(l, n, 0);
   if (v->type.naxes || v->elem != ZK_F32) return "takes out what is no number in f32";
   if (!aux && n->sink >= zg_losses(p->graph)) return "is of no loss of the model";
-  ZpDims partial = aux ? 0 : num ? p->num_partial[n->sink] : p->den_partial[n->sink];
-  for (int d = 0; d < p->mesh.ndims; d++)
+  ZpDims partial = aux ? 0 : num ? p->layout.num_partial[n->sink] : p->layout.den_partial[n->sink];
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (v->state[d].kind != (partial >> d & 1 ? 'P' : 'R'))
       return "takes out what is reduced over other dims";
   return NULL;
@@ -560,7 +565,7 @@ static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState 
   while (changes[k].op != n->call.op) k++;
   char from = n->call.op == ZG_OP_LOCAL_PAD && n->axis == ZP_NO_AXIS ? 'R' : changes[k].from;
   uint16_t to = n->call.op == ZG_OP_ALL_TO_ALL ? n->axis2 : n->axis;
-  for (int d = 0; d < p->mesh.ndims; d++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
     ZpState a = in[d], b = out[d];
     bool same = a.kind == b.kind && a.max == b.max && (a.kind != 'S' || a.axis == b.axis);
     bool does = a.kind == from && b.kind == changes[k].to;
@@ -582,11 +587,11 @@ static const char *halo_wrong(const Local *l, const ZpNode *n) {
   if (is_zigzag(l, n)) return "shifts positions that do not follow each other";
   if (!own || in->elem != out->elem || in->type.naxes != out->type.naxes)
     return "has a result of another kind than its operand";
-  for (int d = 0; d < p->mesh.ndims; d++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
     ZpState a = in->state[d], b = out->state[d];
     bool over = n->dims >> d & 1, split = is_split(in, d, n->axis);
     if (a.kind != b.kind || a.kind == 'P' || (a.kind == 'S' && a.axis != b.axis) ||
-        (p->mesh.dim[d].size > 1 && over != split) || (over && !split))
+        (p->layout.mesh.dim[d].size > 1 && over != split) || (over && !split))
       return "shifts over other ranks than those that share its axis";
   }
   for (int a = 0; a < in->type.naxes; a++)
@@ -594,7 +599,8 @@ static const char *halo_wrong(const Local *l, const ZpNode *n) {
   uint64_t row = in->bytes / (uint64_t)own, need = 0;
   for (int64_t t = 0; t < own; t++) { /* where each of a middle rank's elements goes */
     int64_t to = t + n->call.opt[0], hop = to / own - (to % own < 0);
-    if (hop && hop * own < p->axis_size[n->axis] && -hop * own < p->axis_size[n->axis]) need += row;
+    if (hop && hop * own < p->layout.axis_size[n->axis] && -hop * own < p->layout.axis_size[n->axis])
+      need += row;
   }
   if (!n->packs && own > 1 && !in_blocks(in, out, n->axis))
     return "does not pack what does not lie in blocks";
@@ -609,8 +615,8 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_SHIFT) return halo_wrong(l, n);
   int64_t members = 1;
   if (n->call.nin != 1 || n->call.nout != 1) return "is no collective of one value";
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (n->dims >> d & 1) members *= p->mesh.dim[d].size;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (n->dims >> d & 1) members *= p->layout.mesh.dim[d].size;
   const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);
   uint16_t op = n->call.op, to = op == ZG_OP_ALL_TO_ALL ? n->axis2 : n->axis;
   bool pads = op == ZG_OP_LOCAL_PAD, keeps = pads && n->axis == ZP_NO_AXIS;
@@ -639,13 +645,13 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
 static bool axes_fit(const Check *c) {
   const ZpPlan *p = c->p;
   int64_t ranks = 1;
-  for (int d = 0; d < p->mesh.ndims; d++) ranks *= p->mesh.dim[d].size;
-  if (ranks != p->mesh.nranks)
+  for (int d = 0; d < p->layout.mesh.ndims; d++) ranks *= p->layout.mesh.dim[d].size;
+  if (ranks != p->layout.mesh.nranks)
     return zb_fail(c->err, NULL, "a mesh of %lld ranks has %lld", (long long)ranks,
-                   (long long)p->mesh.nranks);
+                   (long long)p->layout.mesh.nranks);
   for (uint32_t i = 0; i < p->graph->naxes; i++) {
     const ZgAxis *x = &p->graph->axes[i];
-    int64_t valid = p->axis_valid[i], size = p->axis_size[i];
+    int64_t valid = p->layout.axis_valid[i], size = p->layout.axis_size[i];
     if (x->size && valid != x->size)
       return zb_fail(c->err, NULL,
                      "axis %s has %lld elements by the model, but %lld without padding by the plan", x->name,
@@ -660,10 +666,10 @@ static bool axes_fit(const Check *c) {
 /* All of a bucket is updated by one optimizer. */
 static bool groups_fit(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
-  for (uint32_t i = 0; i < k->nslices && !k->frozen && p->noptimizers; i++) {
+  for (uint32_t i = 0; i < k->nslices && !k->frozen && p->asked.noptimizers; i++) {
     uint32_t g = k->slices[i].group;
-    if (g >= p->ngroups || g != p->group[k->slices[i].param] || p->groups[g].optimizer != k->optimizer ||
-        k->optimizer >= p->noptimizers)
+    if (g >= p->asked.ngroups || g != p->asked.group[k->slices[i].param] ||
+        p->asked.groups[g].optimizer != k->optimizer || k->optimizer >= p->asked.noptimizers)
       return zb_fail(c->err, NULL, "bucket %s: slice %u is updated otherwise than the recipe says", k->name,
                      i);
   }
@@ -673,10 +679,10 @@ static bool groups_fit(const Check *c, const ZpBucket *k) {
 /* What Muon updates is the matrices that the plan says, and nothing else has any. */
 static bool roles_fit(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
-  bool muon = !p->forward_only && !k->frozen && p->optimizers[k->optimizer].kind == ZP_MUON;
+  bool muon = !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_MUON;
   for (uint32_t i = 0; i < k->nslices; i++)
     for (int a = 0; a < k->slices[i].naxes; a++)
-      if (k->slices[i].role[a] != (muon ? p->roles[k->slices[i].param][a] : ZP_EACH))
+      if (k->slices[i].role[a] != (muon ? p->layout.roles[k->slices[i].param][a] : ZP_EACH))
         return zb_fail(c->err, NULL, "bucket %s: slice %u is other matrices than the plan says", k->name, i);
   return true;
 }
@@ -685,7 +691,7 @@ static bool roles_fit(const Check *c, const ZpBucket *k) {
 static bool frozen_fits(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
   for (uint32_t i = 0; i < k->nslices; i++)
-    if (k->frozen != (p->frozen && p->frozen[k->slices[i].param]))
+    if (k->frozen != (p->asked.frozen && p->asked.frozen[k->slices[i].param]))
       return zb_fail(c->err, NULL, "bucket %s: slice %u is %s, but the recipe trains it%s", k->name, i,
                      k->frozen ? "frozen" : "trained", k->frozen ? "" : " not");
   return true;
@@ -695,47 +701,49 @@ static bool frozen_fits(const Check *c, const ZpBucket *k) {
 static bool params_fit(const Check *c) {
   const ZpPlan *p = c->p;
   uint32_t *found = ZB_NEWN(c->a, uint32_t, p->graph->nparams), n = 0;
-  for (uint32_t b = 0; b < p->nbuckets; b++)
-    for (uint32_t i = 0; i < p->buckets[b].nslices; i++, n++) {
-      const ZpSlice *s = &p->buckets[b].slices[i];
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++)
+    for (uint32_t i = 0; i < p->programs.buckets[b].nslices; i++, n++) {
+      const ZpSlice *s = &p->programs.buckets[b].slices[i];
       const ZgParam *q = s->param < p->graph->nparams ? &p->graph->params[s->param] : NULL;
-      bool fit = q && !found[s->param]++ && s->naxes == q->type.naxes && q->segment == p->buckets[b].segment;
+      bool fit = q && !found[s->param]++ && s->naxes == q->type.naxes &&
+                 q->segment == p->programs.buckets[b].segment;
       for (int a = 0; fit && a < s->naxes; a++) {
         int64_t parts = 1;
-        for (int d = 0; d < p->mesh.ndims; d++)
-          if (s->state[d].kind == 'S' && s->state[d].axis == s->axis[a]) parts *= p->mesh.dim[d].size;
-        fit = s->axis[a] == q->type.axis[q->order[a]] && s->whole[a] == p->axis_size[s->axis[a]] &&
-              s->valid[a] == p->axis_valid[s->axis[a]] && s->size[a] * parts == s->whole[a];
+        for (int d = 0; d < p->layout.mesh.ndims; d++)
+          if (s->state[d].kind == 'S' && s->state[d].axis == s->axis[a]) parts *= p->layout.mesh.dim[d].size;
+        fit = s->axis[a] == q->type.axis[q->order[a]] && s->whole[a] == p->layout.axis_size[s->axis[a]] &&
+              s->valid[a] == p->layout.axis_valid[s->axis[a]] && s->size[a] * parts == s->whole[a];
       }
-      for (int d = 0; fit && d < p->mesh.ndims; d++) {
+      for (int d = 0; fit && d < p->layout.mesh.ndims; d++) {
         uint32_t axis = cut_axis(p, &q->type, d);
         fit = axis == ZP_NONE ? s->state[d].kind == 'R' : s->state[d].kind == 'S' && s->state[d].axis == axis;
-        fit &= (p->buckets[b].replicas >> d & 1) == (axis == ZP_NONE && d != p->mesh.pipe);
+        fit &= (p->programs.buckets[b].replicas >> d & 1) == (axis == ZP_NONE && d != p->layout.mesh.pipe);
       }
       if (!fit)
         return zb_fail(c->err, NULL, "bucket %s: slice %u is not the parameter that it is said to be",
-                       p->buckets[b].name, i);
+                       p->programs.buckets[b].name, i);
     }
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
-  for (uint32_t b = 0; b < p->nbuckets; b++)
-    if (!groups_fit(c, &p->buckets[b]) || !roles_fit(c, &p->buckets[b]) || !frozen_fits(c, &p->buckets[b]))
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++)
+    if (!groups_fit(c, &p->programs.buckets[b]) || !roles_fit(c, &p->programs.buckets[b]) ||
+        !frozen_fits(c, &p->programs.buckets[b]))
       return false;
   return true;
 }
 
 bool zp_check_facts(const Check *c) {
   const ZpPlan *p = c->p;
-  int64_t micro = p->batch == ZP_NONE ? 1 : p->axis_size[p->batch];
-  for (uint32_t i = 0; i < p->noptimizers; i++) {
-    const ZpOptimizer *o = &p->optimizers[i];
-    int states = p->forward_only       ? 0
+  int64_t micro = p->asked.batch == ZP_NONE ? 1 : p->layout.axis_size[p->asked.batch];
+  for (uint32_t i = 0; i < p->asked.noptimizers; i++) {
+    const ZpOptimizer *o = &p->asked.optimizers[i];
+    int states = p->asked.forward_only ? 0
                  : o->kind == ZP_ADAMW ? 2
                                        : o->kind == ZP_LION || o->kind == ZP_MUON || o->momentum != 0;
     if (o->states != states)
       return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", o->states, states);
   }
-  if (p->global_batch != p->nmicro * micro)
+  if (p->asked.global_batch != p->asked.nmicro * micro)
     return zb_fail(c->err, NULL, "a step's samples are not those of its micro-batches");
   return axes_fit(c) && zp_inputs_fit(c) && params_fit(c);
 }

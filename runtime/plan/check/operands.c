@@ -35,7 +35,7 @@ static uint64_t held_tag(const Wants *w, ZpTag kind, uint32_t held, uint32_t n) 
   return zp_tag(kind, w->st->held[held].bucket, w->st->held[held].iter, n);
 }
 static const ZpBucket *bucket_of(const Wants *w, uint32_t held) {
-  return &w->p->buckets[w->st->held[held].bucket];
+  return &w->p->programs.buckets[w->st->held[held].bucket];
 }
 
 /* Reductions of a held bucket's accumulator up to and including that of kind `op`; all for ZP_INSTRS. */
@@ -51,7 +51,7 @@ static uint32_t phase_after(const Wants *w, uint32_t held, ZpInstrOp op) {
 /* Whether backward of a segment needs its bucket k: its gradient, or, of what is frozen, what it reads. */
 static bool used_back(const Wants *w, const ZpSegment *g, uint32_t k) {
   const ZpList *l = &g->list[ZP_BWD];
-  bool used = !w->p->buckets[g->buckets[k]].frozen;
+  bool used = !w->p->programs.buckets[g->buckets[k]].frozen;
   for (uint32_t i = 0; i < l->n && !used; i++)
     for (int j = 0; j < l->nodes[i].call.nin; j++) {
       ZpLoc at = g->values[l->nodes[i].in[j]].at;
@@ -74,9 +74,9 @@ static bool forward_divides(const ZpSegment *g) {
 
 static void want_tuple(Wants *w, int backward, uint32_t i, uint32_t mode, ZpBufKind from_stage, uint32_t mb) {
   bool outside = i == 0 || i == w->st->ninsts; /* between stages */
-  if (outside && (i ? w->s + 1 == w->p->nstages : w->s == 0)) return;
-  const ZpInst *x = i < w->st->ninsts ? &w->st->insts[i] : &w->p->stages[w->s + 1].insts[0];
-  const ZpSegment *g = &w->p->segments[x->segment];
+  if (outside && (i ? w->s + 1 == w->p->programs.nstages : w->s == 0)) return;
+  const ZpInst *x = i < w->st->ninsts ? &w->st->insts[i] : &w->p->programs.stages[w->s + 1].insts[0];
+  const ZpSegment *g = &w->p->programs.segments[x->segment];
   if (!(backward ? g->dcarry_bytes : g->carry_bytes)) return;
   if (!outside && !backward && g->saves_carry) return; /* in the slot */
   want(w, outside ? from_stage : ZP_B_BOUNDARY, outside ? 0 : i % 2, mode,
@@ -88,14 +88,14 @@ static void want_work(Wants *w, const ZpInstr *in) {
   bool back = in->op == ZP_I_BWD;
   bool fresh = in->inst == 0 && !w->st->input_bytes;
   uint32_t slot_mode = back ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
-  if (w->p->forward_only) slot_mode = ZP_READ; /* nothing is saved */
-  if (w->st->input_bytes || !w->p->forward_only)
+  if (w->p->asked.forward_only) slot_mode = ZP_READ; /* nothing is saved */
+  if (w->st->input_bytes || !w->p->asked.forward_only)
     want(w, ZP_B_SLOT, 0, slot_mode, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
   if (!back) {
     want_tuple(w, 0, in->inst, ZP_READ, ZP_B_RECV_ACT, in->mb);
     want_tuple(w, 0, in->inst + 1, ZP_WRITE, ZP_B_SEND_ACT, in->mb);
   } else {
-    if (!in->inst && w->p->segments[x->segment].saves_carry)
+    if (!in->inst && w->p->programs.segments[x->segment].saves_carry)
       want_tuple(w, 0, 0, ZP_READ, ZP_B_RECV_ACT, in->mb);
     want_tuple(w, 1, in->inst + 1, ZP_READ, ZP_B_RECV_GRAD, in->mb);
     want_tuple(w, 1, in->inst, ZP_WRITE, ZP_B_SEND_GRAD, in->mb);
@@ -103,7 +103,7 @@ static void want_work(Wants *w, const ZpInstr *in) {
   for (uint32_t k = 0; k < x->nheld; k++) {
     uint32_t h = x->held[k], t = w->st->held[h].bucket;
     const ZpBucket *b = bucket_of(w, h);
-    if (back && !used_back(w, &w->p->segments[x->segment], k)) continue;
+    if (back && !used_back(w, &w->p->programs.segments[x->segment], k)) continue;
     want(w, b->gathers ? ZP_B_GATHER : ZP_B_PARAM, b->gathers ? t : h, ZP_READ,
          held_tag(w, ZP_TAG_PARAM, h, 0));
     /* Of the micro-batch's backwards with this bucket. */
@@ -114,7 +114,7 @@ static void want_work(Wants *w, const ZpInstr *in) {
     else want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
   }
   if (!back) want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
-  if (back ? zp_needs_denominator(w->p, x) : forward_divides(&w->p->segments[x->segment]))
+  if (back ? zp_needs_denominator(w->p, x) : forward_divides(&w->p->programs.segments[x->segment]))
     want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
 }
 
@@ -158,14 +158,15 @@ static void want_of_bucket(Wants *w, const ZpInstr *in) {
     return;
   case ZP_I_OPT_STEP:
     want_change(w, ZP_B_PARAM, h, param, stepped);
-    if (w->p->optimizers[bucket_of(w, h)->optimizer].kind == ZP_MUON) {
+    if (w->p->asked.optimizers[bucket_of(w, h)->optimizer].kind == ZP_MUON) {
       want(w, ZP_B_UPDATE, 0, ZP_READ, held_tag(w, ZP_TAG_UPDATE, h, bucket_of(w, h)->matrices ? 3 : 2));
-      if (w->p->average > 0) want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
+      if (w->p->asked.average > 0)
+        want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
       want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
       return;
     }
     want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
-    if (w->p->optimizers[bucket_of(w, h)->optimizer].states || w->p->average > 0)
+    if (w->p->asked.optimizers[bucket_of(w, h)->optimizer].states || w->p->asked.average > 0)
       want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
     want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
     return;
@@ -198,7 +199,7 @@ static void want_of_step(Wants *w, const ZpInstr *in) {
   }
   for (uint32_t i = 0; i < w->st->ninsts; i++) counted |= zp_needs_denominator(w->p, &w->st->insts[i]);
   want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted));
-  want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, zp_tag(ZP_TAG_SUMS, 0, 0, w->p->forward_only ? 0 : 1),
+  want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, zp_tag(ZP_TAG_SUMS, 0, 0, w->p->asked.forward_only ? 0 : 1),
               zp_tag(ZP_TAG_SUMS, 0, 0, 2));
 }
 
@@ -207,8 +208,8 @@ static void want_transfer(Wants *w, const ZpInstr *in) {
   bool act = in->op == ZP_I_SEND_ACT || in->op == ZP_I_RECV_ACT;
   bool send = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD;
   uint32_t later = act == send ? in->peer : w->s;
-  const ZpInst *x = &w->p->stages[later].insts[0];
-  const ZpSegment *g = &w->p->segments[x->segment];
+  const ZpInst *x = &w->p->programs.stages[later].insts[0];
+  const ZpSegment *g = &w->p->programs.segments[x->segment];
   uint64_t bytes = act ? g->carry_bytes : g->dcarry_bytes;
   if (in->bytes != bytes)
     w->ok =
@@ -219,7 +220,7 @@ static void want_transfer(Wants *w, const ZpInstr *in) {
 }
 
 bool zp_check_operands(const Check *c, uint32_t s, uint32_t i) {
-  const ZpStage *st = &c->p->stages[s];
+  const ZpStage *st = &c->p->programs.stages[s];
   const ZpInstr *in = &st->prog.instrs[i];
   Wants w = {c, c->p, st, s, i, 0, 0, true};
   uint64_t slot = zp_tag(ZP_TAG_SLOT, 0, 0, in->mb);

@@ -19,7 +19,7 @@ typedef struct {
 } Pair;
 
 static uint32_t stage_of(const Check *c, uint32_t id) {
-  uint32_t lo = 0, hi = c->p->nstages;
+  uint32_t lo = 0, hi = c->p->programs.nstages;
   while (hi - lo > 1) {
     uint32_t mid = (lo + hi) / 2;
     if (c->base[mid] <= id) lo = mid;
@@ -29,7 +29,7 @@ static uint32_t stage_of(const Check *c, uint32_t id) {
 }
 static const ZpInstr *instr_of(const Check *c, uint32_t id, uint32_t *stage) {
   *stage = stage_of(c, id);
-  return &c->p->stages[*stage].prog.instrs[id - c->base[*stage]];
+  return &c->p->programs.stages[*stage].prog.instrs[id - c->base[*stage]];
 }
 static const char *say(const Check *c, uint32_t id) {
   uint32_t s = stage_of(c, id);
@@ -42,10 +42,10 @@ static bool crosses(const ZpInstr *in) {
 
 /* Chains of all instructions with one pair number. next: per instruction. */
 static bool collect(const Check *c, Pair *pairs, uint32_t *next) {
-  uint32_t n = c->base[c->p->nstages];
+  uint32_t n = c->base[c->p->programs.nstages];
   for (uint32_t k = 0; k < n; k++) pairs[k] = (Pair){ZP_NONE, 0};
-  for (uint32_t s = c->p->nstages; s-- > 0;) {
-    const ZpProgram *g = &c->p->stages[s].prog;
+  for (uint32_t s = c->p->programs.nstages; s-- > 0;) {
+    const ZpProgram *g = &c->p->programs.stages[s].prog;
     for (uint32_t i = g->ninstrs; i-- > 0;) {
       if (!crosses(&g->instrs[i])) continue;
       uint32_t pair = g->instrs[i].pair;
@@ -94,8 +94,8 @@ static bool members_fit(const Check *c, const Pair *pair, const uint32_t *next) 
   uint32_t s0, s, before = ZP_NONE;
   const ZpInstr *a = instr_of(c, pair->first, &s0);
   bool step = a->op == ZP_I_REDUCE_STEP;
-  const ZpTied *tied = step ? NULL : &c->p->tied[a->tied];
-  uint32_t want = step ? c->p->nstages : tied->nstages;
+  const ZpTied *tied = step ? NULL : &c->p->programs.tied[a->tied];
+  uint32_t want = step ? c->p->programs.nstages : tied->nstages;
   for (uint32_t x = pair->first; x != ZP_NONE; x = next[x]) {
     const ZpInstr *b = instr_of(c, x, &s);
     if (b->op != a->op || b->tied != a->tied || b->bytes != a->bytes || b->dims != a->dims ||
@@ -105,9 +105,9 @@ static bool members_fit(const Check *c, const Pair *pair, const uint32_t *next) 
     before = s;
     bool listed = step;
     for (uint32_t i = 0; !listed && i < tied->nstages; i++) listed = tied->stages[i] == s;
-    if (!listed || (!step && c->p->stages[s].held[b->held].tied != a->tied))
+    if (!listed || (!step && c->p->programs.stages[s].held[b->held].tied != a->tied))
       return zb_fail(c->err, NULL, "%s is none of the stages with a copy of %s", say(c, x),
-                     c->p->buckets[tied->bucket].name);
+                     c->p->programs.buckets[tied->bucket].name);
   }
   if (pair->n != want)
     return zb_fail(c->err, NULL, "%s meets %u stages instead of %u", say(c, pair->first), pair->n - 1,
@@ -116,7 +116,7 @@ static bool members_fit(const Check *c, const Pair *pair, const uint32_t *next) 
 }
 
 bool zp_check_pairs(const Check *c) {
-  uint32_t n = c->base[c->p->nstages], s;
+  uint32_t n = c->base[c->p->programs.nstages], s;
   Pair *pairs = ZB_NEWN(c->a, Pair, n);
   uint32_t *next = ZB_NEWN(c->a, uint32_t, n);
   if (!collect(c, pairs, next)) return false;
@@ -140,8 +140,8 @@ typedef struct {
 
 static void fill_net(Net *t, uint32_t *nout) {
   const Check *c = t->c;
-  for (uint32_t s = 0; s < c->p->nstages; s++) {
-    const ZpProgram *g = &c->p->stages[s].prog;
+  for (uint32_t s = 0; s < c->p->programs.nstages; s++) {
+    const ZpProgram *g = &c->p->programs.stages[s].prog;
     for (int q = 0; q < ZP_QUEUES; q++) {
       for (uint32_t k = 0; k < g->nqueue[q]; k++) {
         uint32_t i = g->queue[q][k], id = c->base[s] + i;
@@ -196,13 +196,13 @@ static bool report_cycle(const Net *t, uint32_t node) {
 
 /* All stages go on in their lists; one that has come to a member of a pair waits there for the others. */
 static bool lists_end(const Check *c, const Pair *pairs) {
-  uint32_t stages = c->p->nstages, *at = ZB_NEWN(c->a, uint32_t, stages);
+  uint32_t stages = c->p->programs.nstages, *at = ZB_NEWN(c->a, uint32_t, stages);
   uint32_t *here = ZB_NEWN(c->a, uint32_t, c->base[stages]); /* members of a pair that were come to */
   bool *waiting = ZB_NEWN(c->a, bool, stages);
   for (bool moved = true; moved;) {
     moved = false;
     for (uint32_t s = 0; s < stages; s++) {
-      const ZpProgram *g = &c->p->stages[s].prog;
+      const ZpProgram *g = &c->p->programs.stages[s].prog;
       for (; at[s] < g->ninstrs; at[s]++, waiting[s] = false, moved = true) {
         const ZpInstr *in = &g->instrs[at[s]];
         if (!crosses(in)) continue;
@@ -212,14 +212,14 @@ static bool lists_end(const Check *c, const Pair *pairs) {
     }
   }
   for (uint32_t s = 0; s < stages; s++)
-    if (at[s] < c->p->stages[s].prog.ninstrs)
+    if (at[s] < c->p->programs.stages[s].prog.ninstrs)
       return zb_fail(c->err, NULL, "deadlock: in the order of the lists %s waits for its partner for ever",
                      zp_say(c, s, at[s]));
   return true;
 }
 
 bool zp_check_deadlock(const Check *c) {
-  uint32_t n = c->base[c->p->nstages], s, nready = 0, done = 0;
+  uint32_t n = c->base[c->p->programs.nstages], s, nready = 0, done = 0;
   Net t = {c,
            n,
            ZB_NEWN(c->a, uint32_t, n),

@@ -1,9 +1,10 @@
 /* The checker's nouns: instructions, buckets, contents and buffers in words. */
 #include "runtime/plan/check/check.h"
+#include "runtime/plan/text.h"
 
 const char *zp_say(const Check *c, uint32_t stage, uint32_t instr) {
   ZbText t = {0};
-  zp_instr_text(c->p, stage, &c->p->stages[stage].prog.instrs[instr], &t);
+  zp_instr_text(c->p, stage, &c->p->programs.stages[stage].prog.instrs[instr], &t);
   const char *s = zb_printf(c->a, "stage %u %s", stage, t.s);
   zb_text_free(&t);
   return s;
@@ -36,7 +37,7 @@ bool zp_fail_at(const Check *c, uint32_t stage, uint32_t instr, const char *fmt,
 
 const char *zp_say_tag(const Check *c, uint64_t tag) {
   uint32_t a = tag >> 40 & 0xffff, b = tag >> 24 & 0xffff, n = tag & 0xffffff;
-  bool inst = a < c->p->graph->nsegments, bucket = a < c->p->nbuckets;
+  bool inst = a < c->p->graph->nsegments, bucket = a < c->p->programs.nbuckets;
   ZbArena *t = c->a;
   switch ((ZpTag)(tag >> 56)) {
   case ZP_TAG_NOTHING: return "nothing of use";
@@ -91,13 +92,13 @@ const char *const zp_buf_text[ZP_B_KINDS] = {
 };
 
 const char *zp_say_buf(const Check *c, uint32_t stage, uint32_t buf) {
-  const ZpStage *st = &c->p->stages[stage];
+  const ZpStage *st = &c->p->programs.stages[stage];
   const ZpBuf *b = &st->prog.bufs[buf];
   ZbArena *t = c->a;
   switch ((ZpBufKind)b->kind) {
   case ZP_B_GATHER:
   case ZP_B_STAGING:
-    return zb_printf(t, "%s %u of %s", zp_buf_text[b->kind], b->index, c->p->buckets[b->pool].name);
+    return zb_printf(t, "%s %u of %s", zp_buf_text[b->kind], b->index, c->p->programs.buckets[b->pool].name);
   case ZP_B_PARAM:
   case ZP_B_GRAD:
   case ZP_B_STATE:

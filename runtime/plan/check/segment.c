@@ -11,6 +11,7 @@
  * graph. */
 #include "graph/ragged.h"
 #include "runtime/plan/check/layout.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -50,7 +51,7 @@ static bool fail(const Walk *w, const char *fmt, ...) {
 
 static const ZpValue *value(const Walk *w, uint32_t v) { return &w->l.s->values[v]; }
 static bool is_row(const Walk *w, uint32_t v) {
-  return zg_slot_axis(w->l.c->p->experts, &value(w, v)->type) != ZG_NO_AXIS;
+  return zg_slot_axis(w->l.c->p->layout.experts, &value(w, v)->type) != ZG_NO_AXIS;
 }
 static uint64_t end_of(const ZpValue *v) { return v->at.offset + v->bytes; }
 static bool same_place(const ZpValue *x, const ZpValue *y) {
@@ -130,7 +131,7 @@ static bool goes_on(const Walk *w, const ZpNode *n) { return zp_goes_beside(n) &
 /* Until when it may be under way. Those that wait for others of their group in between let nobody go on. */
 static bool ends_well(const Walk *w) {
   const ZpNode *n = w->n;
-  bool may = zp_goes_beside(n), one = may && !w->l.c->p->pins;
+  bool may = zp_goes_beside(n), one = may && !w->l.c->p->asked.pins;
   if (may ? n->until <= w->at || n->until > w->nnodes || (one && n->until != w->at + 1) : n->until != 0)
     return fail(w, "is complete when it cannot be: before node %u", n->until);
   if (w->nopen && (n->rounds || (zp_sends(n) && !may)))
@@ -169,7 +170,7 @@ static bool may_read(const Walk *w, const ZpValue *v) {
   case ZP_AT_DCARRY_IN:
   case ZP_AT_DCARRY_OUT: return w->phase == ZP_BWD;
   case ZP_AT_SEED: /* forward then waits for the count: operands.c */
-    return w->phase != ZP_COUNT && !w->l.c->p->forward_only;
+    return w->phase != ZP_COUNT && !w->l.c->p->asked.forward_only;
   case ZP_AT_NOWHERE: break;
   }
   return false;
@@ -294,7 +295,7 @@ static bool begins(Walk *w) {
       if (n->overwrites && *set) return fail(w, "begins a gradient to which something has been added");
       *set = true;
     }
-    const ZpBucket *b = &w->l.c->p->buckets[w->l.s->buckets[x->at.index]];
+    const ZpBucket *b = &w->l.c->p->programs.buckets[w->l.s->buckets[x->at.index]];
     bool together = !first || (first->segment == b->segment && zp_stages_grads(first) == zp_stages_grads(b) &&
                                first->nusers == b->nusers &&
                                !memcmp(first->users, b->users, b->nusers * sizeof *b->users));
@@ -324,7 +325,7 @@ static bool kernel_fits(const Walk *w) {
  * all must get the same bits. */
 static bool drifts(const Walk *w) {
   const ZpNode *n = w->n;
-  const ZpMesh *m = &w->l.c->p->mesh;
+  const ZpMesh *m = &w->l.c->p->layout.mesh;
   if (n->dims || n->call.op != ZG_OP_ATTEND_GRAD || n->call.repeatable) return false;
   for (int d = 0; d < m->ndims; d++) {
     bool same = d != m->pipe && m->dim[d].size > 1;
@@ -354,12 +355,12 @@ static bool scratch(Walk *w) {
 
 static bool form(const Walk *w) {
   const ZpNode *n = w->n;
-  if (w->l.c->p->forward_only &&
+  if (w->l.c->p->asked.forward_only &&
       (w->phase == ZP_BWD || (n->call.op == ZG_OP_RANDOM && n->call.opt[1] == ZG_COIN)))
     return fail(w, "is nothing that a plan which only goes forward does");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is no call");
-  if (n->dims & ~zp_all_dims(&w->l.c->p->mesh)) return fail(w, "is no collective within a stage");
+  if (n->dims & ~zp_all_dims(&w->l.c->p->layout.mesh)) return fail(w, "is no collective within a stage");
   ZgOpKind class = zg_op_info[n->call.op].kind;
   if (class == ZG_SOURCE || class == ZG_EW) return fail(w, "is nothing that can be called");
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {
@@ -427,7 +428,7 @@ static bool adds_all(Walk *w) {
   for (uint32_t i = 0; i < g->nnodes; i++) {
     if (g->nodes[i].op != ZG_OP_PARAM_GRAD) continue;
     int64_t k = g->nodes[i].opt[0];
-    bool frozen = w->l.c->p->frozen && w->l.c->p->frozen[k];
+    bool frozen = w->l.c->p->asked.frozen && w->l.c->p->asked.frozen[k];
     if (w->set[k] == frozen)
       return fail(w, "makes %s gradient of %s", frozen ? "a" : "no", w->l.c->p->graph->params[k].path);
   }
@@ -439,7 +440,7 @@ static bool adds_all(Walk *w) {
 static bool is_taken_out(const Walk *w, ZgOp op) {
   if (w->phase == ZP_COUNT) return op == ZG_OP_LOSS_DEN;
   if (w->phase == ZP_BWD) return false;
-  return op == ZG_OP_LOSS_NUM || op == ZG_OP_AUX || (op == ZG_OP_OUTPUT && w->l.c->p->outputs);
+  return op == ZG_OP_LOSS_NUM || op == ZG_OP_AUX || (op == ZG_OP_OUTPUT && w->l.c->p->asked.outputs);
 }
 
 /* Of each loss and output of the graph's segment its own number is taken out, once. */
@@ -486,7 +487,7 @@ static const ZpNode *slots_of(const Walk *w, const ZpNode *first) {
 
 /* Ranks play as many rounds as each other if they have gathered what they count, or have the same choices. */
 static bool same_rounds(const Walk *w, const ZpNode *first, const ZpNode *slots) {
-  const ZpMesh *m = &w->l.c->p->mesh;
+  const ZpMesh *m = &w->l.c->p->layout.mesh;
   const ZpValue *choices = value(w, slots->in[0]);
   for (int d = 0; d < m->ndims; d++)
     if ((w->n->dims & ~first->dims) >> d & 1 && m->dim[d].size > 1 && choices->state[d].kind != 'R')
@@ -559,7 +560,7 @@ static bool list(Walk *w, ZpPhase phase) {
   w->at = l->n;
   complete(w);
   const ZgSegment *g = w->l.gs;
-  if (phase == ZP_BWD && w->l.c->p->forward_only) return true;
+  if (phase == ZP_BWD && w->l.c->p->asked.forward_only) return true;
   if (!takes_out_all(w)) return false;
   if (phase == ZP_FWD) return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, NULL);
   return phase != ZP_BWD ||
@@ -567,7 +568,7 @@ static bool list(Walk *w, ZpPhase phase) {
 }
 
 static bool segment(Check *c, uint32_t index) {
-  const ZpSegment *s = &c->p->segments[index];
+  const ZpSegment *s = &c->p->programs.segments[index];
   Walk w = {.l = {c, index, s, &c->p->graph->segments[index], &c->cotangents[index]}};
   w.set = ZB_NEWN(c->a, bool, c->p->graph->nparams);
   bool ok = zp_tuples_fit(&w.l);
@@ -580,7 +581,7 @@ bool zp_check_segments(const ZpPlan *p, ZbErr *err) {
   c.bound = *p->graph;
   c.bound.axes = ZB_NEWN(c.a, ZgAxis, p->graph->naxes + 1);
   for (uint32_t i = 0; i < p->graph->naxes; i++)
-    c.bound.axes[i] = (ZgAxis){p->graph->axes[i].name, p->axis_size[i]};
+    c.bound.axes[i] = (ZgAxis){p->graph->axes[i].name, p->layout.axis_size[i]};
   bool ok = zp_check_facts(&c) && zp_check_cotangents(&c);
   for (uint32_t i = 0; ok && i < p->graph->nsegments; i++) ok = segment(&c, i);
   zb_arena_free(c.a);

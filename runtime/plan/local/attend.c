@@ -21,20 +21,21 @@
  * of less it is less that is gathered (narrow.c), 2 of the 3 b. A ring sends as much as
  * gathering, but for sums in f32, and needs room for 2 b instead of n b. */
 #include "runtime/plan/local/shard.h"
+#include "runtime/plan/text.h"
 
 /* Whether dim d can split `axis`, of heads, in place of the sequence: as the fastest of all that do. */
 static bool takes_heads(const ZpShard *h, const ZgType *q, int d, uint16_t axis, const uint32_t *x) {
   const ZpPlan *p = h->p;
   ZpState state[ZP_MAX_DIMS];
-  int64_t parts = p->mesh.dim[d].size;
+  int64_t parts = p->layout.mesh.dim[d].size;
   zp_layout(p, q, state);
-  for (int e = 0; e < p->mesh.ndims; e++) {
+  for (int e = 0; e < p->layout.mesh.ndims; e++) {
     bool splits = e < d ? x[e] == axis : state[e].kind == 'S' && state[e].axis == axis;
-    if (e == d || !splits || p->mesh.dim[e].size == 1) continue;
+    if (e == d || !splits || p->layout.mesh.dim[e].size == 1) continue;
     if (e > d) return false;
-    parts *= p->mesh.dim[e].size;
+    parts *= p->layout.mesh.dim[e].size;
   }
-  return p->axis_size[axis] % parts == 0;
+  return p->layout.axis_size[axis] % parts == 0;
 }
 
 static uint32_t heads_of(const ZpShard *h, const ZgNode *n, const ZgType *in, int d, const uint32_t *x) {
@@ -43,7 +44,7 @@ static uint32_t heads_of(const ZpShard *h, const ZgNode *n, const ZgType *in, in
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   for (int i = 0; i < k->naxes; i++) {
     uint16_t a = k->axis[i];
-    if (a != ax.k && a != ax.h && a != h->p->batch && zg_type_has(q, a) && takes_heads(h, q, d, a, x))
+    if (a != ax.k && a != ax.h && a != h->p->asked.batch && zg_type_has(q, a) && takes_heads(h, q, d, a, x))
       return a;
   }
   return ZG_NONE;
@@ -60,9 +61,9 @@ static double part_of(const ZpPlan *p, const ZgType *t) {
 
 static bool heads_send_less(const ZpShard *h, const ZgNode *n, const ZgType *in, int d) {
   int first = zg_attend_first(n->op);
-  double size = (double)h->p->mesh.dim[d].size, k = part_of(h->p, &in[first + 1]),
+  double size = (double)h->p->layout.mesh.dim[d].size, k = part_of(h->p, &in[first + 1]),
          v = part_of(h->p, &in[first + 2]);
-  const int64_t *axes = h->p->axis_size;
+  const int64_t *axes = h->p->layout.axis_size;
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   double q = part_of(h->p, &in[first]), o = q / (double)axes[ax.h] * (double)axes[ax.w];
   double less = zp_narrow_bytes(h, n->in[first + 1], d, ax.k) + zp_narrow_bytes(h, n->in[first + 2], d, ax.k);
@@ -71,17 +72,17 @@ static bool heads_send_less(const ZpShard *h, const ZgNode *n, const ZgType *in,
 }
 
 static ZlSpan way_span(const ZpPlan *p, int d) {
-  const ZlAttention *a = zp_attention(p, &p->mesh.dim[d]);
-  return a ? a->span : zp_split_span(p, &p->mesh.dim[d]);
+  const ZlAttention *a = zp_attention(p, &p->layout.mesh.dim[d]);
+  return a ? a->span : zp_split_span(p, &p->layout.mesh.dim[d]);
 }
 
 static void report_heads(const ZpShard *h, const ZgNode *n, int d) {
-  const ZpDim *dim = &h->p->mesh.dim[d];
+  const ZpDim *dim = &h->p->layout.mesh.dim[d];
   ZlDiag *e = zl_report(h->b->d, ZL_Z0301, way_span(h->p, d),
                         "no axis of the keys' heads divides over `%s` (%lld) at attend (%s)", dim->name,
                         (long long)dim->size, zp_loc_text(h->p, n->loc));
   zl_note(e, "what splits an axis of heads, too, must come before `%s` in the mesh", dim->name);
-  zl_help(e, "write `attention gather over %s`", h->p->recipe->mesh[dim->directive].name.s);
+  zl_help(e, "write `attention gather over %s`", h->p->asked.recipe->mesh[dim->directive].name.s);
 }
 
 /* Around a ring go keys of the queries' own sequence, without a bias, whose gradient would be of all keys. */
@@ -109,13 +110,13 @@ ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   for (int i = 0; i < n->nout; i++) out[i] = h->s->values[n->out + (uint32_t)i].type;
   ZpDims split = 0;
   bool ring = false;
-  for (int d = 0; d < p->mesh.ndims; d++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
     x[d] = zp_attended_axis(p, n, in, out, d, ax.q);
     if (x[d] != ax.q) continue;
-    const ZlAttention *said = zp_attention(p, &p->mesh.dim[d]);
+    const ZlAttention *said = zp_attention(p, &p->layout.mesh.dim[d]);
     ZlAttentionWay way = said ? said->way : ZL_ATTENTION_AUTO;
     h->b->attended |= 1u << d;
-    if (p->mesh.dim[d].size == 1) continue;
+    if (p->layout.mesh.dim[d].size == 1) continue;
     split |= 1u << d;
     ring |= way == ZL_ATTENTION_RING;
     if (way == ZL_ATTENTION_GATHER || way == ZL_ATTENTION_RING) continue;
@@ -126,7 +127,7 @@ ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
       split &= ~(1u << d);
     }
   }
-  return ring && may_go_round(n, in) && is_one_ring(&p->mesh, split, ax.q) ? split : 0;
+  return ring && may_go_round(n, in) && is_one_ring(&p->layout.mesh, split, ax.q) ? split : 0;
 }
 
 bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t, bool ring) {
@@ -163,8 +164,8 @@ static uint8_t chunks_seen(const ZpNode *n, int chunks, int64_t ranks, int64_t l
 
 void zp_ring_steps(const ZpShard *h, ZpNode *n) {
   const ZpValue *q = &h->out->values[n->in[zg_attend_first(n->call.op)]];
-  int chunks = zp_ring_chunks(&h->p->mesh, n);
-  int64_t ranks = zp_group_size(&h->p->mesh, n->dims);
+  int chunks = zp_ring_chunks(&h->p->layout.mesh, n);
+  int64_t ranks = zp_group_size(&h->p->layout.mesh, n->dims);
   int64_t length = zp_local_size(h->p, n->call.ax[0], q->state) / chunks;
   uint32_t *steps = NULL, nsteps = 0, nseen = 0;
   uint8_t *seen = NULL;

@@ -35,29 +35,29 @@ static Users *find_users(const ZpPlan *p) {
 
 static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   const ZgParam *q = &p->graph->params[param];
-  ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .group = p->group[param]};
+  ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .group = p->asked.group[param]};
   zp_layout(p, &q->type, s.state);
   zp_declared_order(p, param, s.state, s.axis, s.size);
   for (int i = 0; i < s.naxes; i++) {
-    s.whole[i] = p->axis_size[s.axis[i]];
-    s.valid[i] = p->axis_valid[s.axis[i]];
+    s.whole[i] = p->layout.axis_size[s.axis[i]];
+    s.valid[i] = p->layout.axis_valid[s.axis[i]];
     s.n *= (uint64_t)s.size[i];
-    if (p->roles) s.role[i] = p->roles[param][i];
+    if (p->layout.roles) s.role[i] = p->layout.roles[param][i];
   }
   return s;
 }
 
 ZkElem zp_reduce_elem(const ZpPlan *p, const ZpBucket *k) {
-  bool state = p->noptimizers && !k->frozen && p->optimizers[k->optimizer].kind == ZP_UPDATE;
-  return state ? ZK_F32 : (ZkElem)p->reduce;
+  bool state = p->asked.noptimizers && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
+  return state ? ZK_F32 : (ZkElem)p->asked.reduce;
 }
 
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
-  bool cut = !k->frozen || p->zero.what & ZL_SHARD_PARAMS; /* of what is frozen there is nothing else */
-  k->shard = cut ? p->zero.over & k->replicas : 0;
-  bool grads = k->shard && p->zero.what & ZL_SHARD_GRADS;
-  k->gathers = k->shard && p->zero.what & ZL_SHARD_PARAMS;
-  k->keeps = k->gathers && p->zero.keep;
+  bool cut = !k->frozen || p->asked.zero.what & ZL_SHARD_PARAMS; /* of what is frozen there is nothing else */
+  k->shard = cut ? p->asked.zero.over & k->replicas : 0;
+  bool grads = k->shard && p->asked.zero.what & ZL_SHARD_GRADS;
+  k->gathers = k->shard && p->asked.zero.what & ZL_SHARD_PARAMS;
+  k->keeps = k->gathers && p->asked.zero.keep;
   k->scatters = grads ? ZP_SCATTER_EACH_MICROBATCH : k->shard ? ZP_SCATTER_AT_END : ZP_SCATTER_NEVER;
   k->republishes = k->shard && !k->gathers;
   k->reduces = k->partial & ~k->shard;
@@ -69,13 +69,13 @@ static void cut_matrices(const ZpPlan *p, ZpBucket *k, const ZpSlice *s) {
   if (!zp_is_muon(p, k)) return;
   k->matrices |= k->shard;
   for (int i = 0; i < s->naxes; i++)
-    for (int d = 0; d < p->mesh.ndims && s->role[i] != ZP_EACH; d++)
+    for (int d = 0; d < p->layout.mesh.ndims && s->role[i] != ZP_EACH; d++)
       if (s->state[d].kind == 'S' && s->state[d].axis == s->axis[i]) k->matrices |= 1u << d;
 }
 
 static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    ZpBucket *k = &p->buckets[i];
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    ZpBucket *k = &p->programs.buckets[i];
     if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard &&
         k->partial == like->partial && k->replicas == like->replicas && k->frozen == like->frozen &&
         k->optimizer == like->optimizer && !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
@@ -96,13 +96,13 @@ static const char *bucket_name(const ZpPlan *p, const ZpBucket *k) {
 }
 
 static void count_params(ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++)
-    for (uint32_t k = 0; k < p->buckets[i].nslices; k++) {
-      const ZpBucket *b = &p->buckets[i];
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++)
+    for (uint32_t k = 0; k < p->programs.buckets[i].nslices; k++) {
+      const ZpBucket *b = &p->programs.buckets[i];
       double n = b->segment == ZP_NONE ? 1 : p->graph->segments[b->segment].trip;
       for (int a = 0; a < b->slices[k].naxes; a++) n *= (double)b->slices[k].valid[a];
-      p->params += n;
-      if (!b->frozen && !p->graph->params[b->slices[k].param].state) p->trained += n;
+      p->notes.params += n;
+      if (!b->frozen && !p->graph->params[b->slices[k].param].state) p->notes.trained += n;
     }
 }
 
@@ -112,29 +112,29 @@ void zp_buckets(ZpBuild *b) {
   const Users *users = find_users(p);
   for (uint32_t i = 0; i < g->nparams; i++) {
     ZpSlice s = slice_of(p, i, 0);
-    ZpBucket like = {.segment = g->params[i].segment, .frozen = p->frozen && p->frozen[i]};
-    if (!like.frozen && p->ngroups) like.optimizer = p->groups[p->group[i]].optimizer;
+    ZpBucket like = {.segment = g->params[i].segment, .frozen = p->asked.frozen && p->asked.frozen[i]};
+    if (!like.frozen && p->asked.ngroups) like.optimizer = p->asked.groups[p->asked.group[i]].optimizer;
     like.users = users[i].list, like.nusers = users[i].n;
-    for (int d = 0; d < p->mesh.ndims; d++)
-      if (d != p->mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
+      if (d != p->layout.mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
     like.partial = like.frozen ? 0 : b->grad_partial[i] & like.replicas;
     zp_bucket_storage(p, &like);
     ZpBucket *k = find_bucket(p, &like);
     if (!k) {
-      ZB_PUSH(p->arena, p->buckets, p->nbuckets, like);
-      k = &p->buckets[p->nbuckets - 1];
+      ZB_PUSH(p->arena, p->programs.buckets, p->programs.nbuckets, like);
+      k = &p->programs.buckets[p->programs.nbuckets - 1];
     }
     s.at = k->elems;
     cut_matrices(p, k, &s);
     ZB_PUSH(p->arena, k->slices, k->nslices, s);
     k->elems = zb_round_up(k->elems + s.n, align_of(p, k));
   }
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    ZpBucket *k = &p->buckets[i];
-    k->elems = zb_round_up(k->elems, align_of(p, k) * (uint64_t)zp_group_size(&p->mesh, k->shard));
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    ZpBucket *k = &p->programs.buckets[i];
+    k->elems = zb_round_up(k->elems, align_of(p, k) * (uint64_t)zp_group_size(&p->layout.mesh, k->shard));
     k->name = bucket_name(p, k);
     for (uint32_t u = 0; u < k->nusers; u++) {
-      ZpSegment *s = &p->segments[k->users[u]];
+      ZpSegment *s = &p->programs.segments[k->users[u]];
       ZB_PUSH(p->arena, s->buckets, s->nbuckets, i);
     }
   }
@@ -152,12 +152,12 @@ static int by_place(const void *at, const void *slice) {
 }
 
 static uint64_t elem_bytes(const ZpPlan *p, int place) {
-  return place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->compute);
+  return place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->asked.compute);
 }
 
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place) {
   for (uint32_t i = 0; i < s->nbuckets; i++) {
-    const ZpBucket *k = &p->buckets[s->buckets[i]];
+    const ZpBucket *k = &p->programs.buckets[s->buckets[i]];
     const ZpSlice *q = bsearch(&param, k->slices, k->nslices, sizeof *k->slices, by_param);
     if (q) return (ZpLoc){(uint8_t)place, i, q->at * elem_bytes(p, place)};
   }
@@ -165,7 +165,7 @@ ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace
 }
 
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc loc) {
-  const ZpBucket *k = &p->buckets[s->buckets[loc.index]];
+  const ZpBucket *k = &p->programs.buckets[s->buckets[loc.index]];
   uint64_t each = elem_bytes(p, loc.space), at = loc.offset / each;
   const ZpSlice *q = bsearch(&at, k->slices, k->nslices, sizeof *k->slices, by_place);
   if (!q || q->at * each != loc.offset) ZB_BUG("what lies in bucket %s is of no parameter", k->name);
@@ -174,7 +174,7 @@ uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc loc) {
 
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k) {
   const ZpList *l = &s->list[ZP_BWD];
-  if (!p->buckets[s->buckets[k]].frozen) return true;
+  if (!p->programs.buckets[s->buckets[k]].frozen) return true;
   for (uint32_t i = 0; i < l->n; i++)
     for (int j = 0; j < l->nodes[i].call.nin; j++) {
       const ZpLoc *at = &s->values[l->nodes[i].in[j]].at;
@@ -186,44 +186,44 @@ bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k) {
 /* ---- what a rank stores -------------------------------------------------------------------------------- */
 /* `each` bytes per element, of the whole bucket or this rank's shard of it. */
 static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool shard, uint64_t each) {
-  const ZpBucket *k = &p->buckets[bucket];
-  uint64_t parts = shard ? (uint64_t)zp_group_size(&p->mesh, k->shard) : 1;
+  const ZpBucket *k = &p->programs.buckets[bucket];
+  uint64_t parts = shard ? (uint64_t)zp_group_size(&p->layout.mesh, k->shard) : 1;
   return zb_round_up(k->elems / parts * each, 64);
 }
 uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, p->buckets[b].gathers, zk_elem_bytes(p->compute));
+  return bucket_bytes(p, b, p->programs.buckets[b].gathers, zk_elem_bytes(p->asked.compute));
 }
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
-  bool none = p->compute == ZK_F32 || p->forward_only || p->buckets[b].frozen;
+  bool none = p->asked.compute == ZK_F32 || p->asked.forward_only || p->programs.buckets[b].frozen;
   return none ? 0 : bucket_bytes(p, b, true, 4);
 }
 int zp_states(const ZpPlan *p, const ZpBucket *k) {
-  bool none = k->frozen || p->forward_only || !p->noptimizers;
-  return none ? 0 : p->optimizers[k->optimizer].states + (p->average > 0);
+  bool none = k->frozen || p->asked.forward_only || !p->asked.noptimizers;
+  return none ? 0 : p->asked.optimizers[k->optimizer].states + (p->asked.average > 0);
 }
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
-  bool none = p->forward_only || p->buckets[b].frozen;
-  return none ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);
+  bool none = p->asked.forward_only || p->programs.buckets[b].frozen;
+  return none ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->programs.buckets[b]), 4);
 }
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
-  const ZpBucket *k = &p->buckets[b];
-  uint64_t n = (uint64_t)zp_states(p, k), own = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard);
+  const ZpBucket *k = &p->programs.buckets[b];
+  uint64_t n = (uint64_t)zp_states(p, k), own = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
   if (n && zp_is_coded(p, k)) return zb_round_up(2 * zp_coded_bytes(own) + 4 * own * (n - 2), 64);
   return n ? bucket_bytes(p, b, true, 4 * n) : 0;
 }
 
 /* Of so many ranks that own the same each speaks for one part, a multiple of 16 elements. */
 uint64_t zp_spoken_elems(const ZpPlan *p, uint32_t b) {
-  const ZpBucket *k = &p->buckets[b];
-  uint64_t n = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard);
-  uint64_t same = (uint64_t)zp_group_size(&p->mesh, k->replicas & ~k->shard);
+  const ZpBucket *k = &p->programs.buckets[b];
+  uint64_t n = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
+  uint64_t same = (uint64_t)zp_group_size(&p->layout.mesh, k->replicas & ~k->shard);
   return zb_round_up((n + same - 1) / same, 16);
 }
 uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < st->nheld; i++)
     if (st->held[i].norm_owner)
-      bytes += 4 * (1 + (uint64_t)zp_states(p, &p->buckets[st->held[i].bucket])) *
+      bytes += 4 * (1 + (uint64_t)zp_states(p, &p->programs.buckets[st->held[i].bucket])) *
                zp_spoken_elems(p, st->held[i].bucket);
   return bytes;
 }

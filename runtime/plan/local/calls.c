@@ -71,9 +71,9 @@ static uint64_t ring_scratch(const ZpLocal *c, const ZpNode *n) {
 /* Ranks along dims that split nothing of a call make the same one, and go on with what they got. */
 static void say_how(const ZpLocal *c, ZpNode *n) {
   const ZpPlan *p = c->p;
-  ZpDims same = zp_all_dims(&p->mesh) & ~n->split;
-  n->call.room = p->room;
-  n->call.repeatable = p->repeatable || zp_group_size(&p->mesh, same) > 1;
+  ZpDims same = zp_all_dims(&p->layout.mesh) & ~n->split;
+  n->call.room = p->layout.room;
+  n->call.repeatable = p->asked.repeatable || zp_group_size(&p->layout.mesh, same) > 1;
 }
 
 static uint64_t kernel_scratch(const ZpLocal *c, const ZkCall *call) {
@@ -87,7 +87,7 @@ void zp_make_calls(ZpLocal *c, ZpPhase phase) {
     zp_views(c->p, c->s, k);
     say_how(c, k);
     bool collective = k->dims != 0 && !zp_is_ring(k);
-    k->packs = collective && packs(&c->p->mesh, k);
+    k->packs = collective && packs(&c->p->layout.mesh, k);
     k->scratch_bytes = zp_is_ring(k)            ? ring_scratch(c, k)
                        : collective             ? collective_scratch(c, k)
                        : zp_is_kind(k, ZG_SINK) ? 0
@@ -107,7 +107,7 @@ void zp_count_work(ZpLocal *c, ZpPhase phase) {
     const ZpNode *k = &l->nodes[i];
     c->s->cost += k->flops;
     double share = k->recomputed ? 0 : zp_model_share(c->p, c->s, k);
-    c->s->model_flops += share * k->flops * (double)zp_group_size(&c->p->mesh, k->split);
+    c->s->model_flops += share * k->flops * (double)zp_group_size(&c->p->layout.mesh, k->split);
     for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
       c->s->cost +=
           20.0 * (double)c->s->values[k->out[j]].bytes / (double)zk_elem_bytes(c->s->values[k->out[j]].elem);

@@ -9,16 +9,16 @@
  * head`: embed -> layers -> head; head's gradient needs nothing from before, so no boundary has any. */
 #include "runtime/plan/local/local.h"
 
-/* into |= from; true if that changed anything. */
-static bool merge(bool *into, const bool *from, uint32_t n) {
+/* Adds what is in one of two sets to the other. Returns whether that changed anything. */
+static bool join(bool *a, bool *b, uint32_t n) {
   bool changed = false;
   for (uint32_t k = 0; k < n; k++)
-    if (from[k] && !into[k]) into[k] = changed = true;
+    if (a[k] != b[k]) a[k] = b[k] = changed = true;
   return changed;
 }
 
 bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n) {
-  if (n->op == ZG_OP_PARAM_GRAD) return !p->frozen || !p->frozen[n->opt[0]];
+  if (n->op == ZG_OP_PARAM_GRAD) return !p->asked.frozen || !p->asked.frozen[n->opt[0]];
   return n->op == ZG_OP_DCARRY_IN && c->in[n->opt[0]];
 }
 
@@ -39,20 +39,19 @@ static bool reach(const ZpPlan *p, const ZgSegment *s, ZpCotangents *c, bool *wa
 void zp_find_cotangents(ZpPlan *p) {
   const ZgGraph *g = p->graph;
   ZbArena *tmp = zb_arena_new();
-  p->cotangents = ZB_NEWN(p->arena, ZpCotangents, g->nsegments);
+  p->layout.cotangents = ZB_NEWN(p->arena, ZpCotangents, g->nsegments);
   for (uint32_t i = 0; i < g->nsegments; i++) {
-    p->cotangents[i].in = ZB_NEWN(p->arena, bool, g->segments[i].ncarry_in + 1);
-    p->cotangents[i].out = ZB_NEWN(p->arena, bool, g->segments[i].ncarry_out + 1);
+    p->layout.cotangents[i].in = ZB_NEWN(p->arena, bool, g->segments[i].ncarry_in + 1);
+    p->layout.cotangents[i].out = ZB_NEWN(p->arena, bool, g->segments[i].ncarry_out + 1);
   }
   for (bool changed = true; changed;) {
     changed = false;
     for (uint32_t i = 0; i < g->nsegments; i++) {
       const ZgSegment *s = &g->segments[i];
-      ZpCotangents *c = &p->cotangents[i];
+      ZpCotangents *c = &p->layout.cotangents[i];
       changed |= reach(p, s, c, ZB_NEWN(tmp, bool, s->nvalues + 1));
-      if (s->repeat) changed |= merge(c->in, c->out, s->ncarry_in) | merge(c->out, c->in, s->ncarry_in);
-      if (i + 1 < g->nsegments)
-        changed |= merge(c[1].in, c->out, s->ncarry_out) | merge(c->out, c[1].in, s->ncarry_out);
+      if (s->repeat) changed |= join(c->in, c->out, s->ncarry_in);
+      if (i + 1 < g->nsegments) changed |= join(c[1].in, c->out, s->ncarry_out);
     }
   }
   zb_arena_free(tmp);

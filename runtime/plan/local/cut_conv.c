@@ -21,11 +21,11 @@ typedef struct {
 static int64_t multiple(int64_t n, int64_t of) { return n > 0 ? (n + of - 1) / of * of : 0; }
 
 static Conv borders(const ZpPlan *p, const ZgNode *n, int at, int64_t ranks) {
-  int64_t stride = n->opt[0], more = (p->axis_size[n->ax[at + 1]] - 1) * (int64_t)n->num[0];
-  int64_t before = zg_conv_before(n->opt[1], p->axis_size[n->ax[at + 1]], (int64_t)n->num[0]);
+  int64_t stride = n->opt[0], more = (p->layout.axis_size[n->ax[at + 1]] - 1) * (int64_t)n->num[0];
+  int64_t before = zg_conv_before(n->opt[1], p->layout.axis_size[n->ax[at + 1]], (int64_t)n->num[0]);
   return (Conv){.at = at,
                 .stride = stride,
-                .own_y = p->axis_size[n->ax[at + 2]] / ranks,
+                .own_y = p->layout.axis_size[n->ax[at + 2]] / ranks,
                 .before = multiple(before, stride),
                 .after = multiple(more - before - (stride - 1), stride),
                 .y_before = multiple(more - before, stride) / stride,
@@ -34,12 +34,13 @@ static Conv borders(const ZpPlan *p, const ZgNode *n, int at, int64_t ranks) {
 
 bool zp_conv_in_chunks(const ZpPlan *p, const ZgNode *n, int at, ZpDims dims) {
   uint16_t x = n->ax[at], y = n->ax[at + 2];
-  int64_t ranks = zp_group_size(&p->mesh, dims), own = p->axis_size[x] / ranks;
-  int64_t window = p->axis_size[n->ax[at + 1]], dilate = (int64_t)n->num[0];
+  int64_t ranks = zp_group_size(&p->layout.mesh, dims), own = p->layout.axis_size[x] / ranks;
+  int64_t window = p->layout.axis_size[n->ax[at + 1]], dilate = (int64_t)n->num[0];
   Conv c = borders(p, n, at, ranks);
-  bool fits = p->axis_size[x] == c.stride * p->axis_size[y] && own % c.stride == 0 &&
-              c.own_y * ranks == p->axis_size[y];
-  for (int d = 0; d < p->mesh.ndims; d++) fits &= !(dims >> d & 1) || zp_dim_splits(&p->mesh.dim[d], y);
+  bool fits = p->layout.axis_size[x] == c.stride * p->layout.axis_size[y] && own % c.stride == 0 &&
+              c.own_y * ranks == p->layout.axis_size[y];
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    fits &= !(dims >> d & 1) || zp_dim_splits(&p->layout.mesh.dim[d], y);
   for (int k = 0; k < 2; k++) { /* with borders, for y and for x */
     int64_t rows = k ? c.stride * (c.y_before + c.own_y + c.y_after) : c.before + own + c.after;
     fits &= zg_conv_size(rows, window, c.stride, dilate, n->opt[1]) * c.stride == rows;
@@ -72,7 +73,8 @@ static uint32_t with_borders(ZpCut *x, uint32_t v, uint16_t in, uint16_t wide, i
     else continue;
     const ZgType *t = zp_cut_type(x, part[nparts++]);
     for (int i = 0; i < t->naxes; i++)
-      if (x->p->lies[t->axis[i]] == x->p->lies[in] && t->axis[i] != x->chunk) n.ax[n.nax] = t->axis[i];
+      if (x->p->layout.lies[t->axis[i]] == x->p->layout.lies[in] && t->axis[i] != x->chunk)
+        n.ax[n.nax] = t->axis[i];
     n.nax++;
   }
   return nparts > 1 ? zp_cut_node(x, n, (int)nparts, part, NULL) : v;

@@ -43,7 +43,7 @@ static Linear read_operands(ZpCut *x) {
   const ZgNode *n = x->node;
   ZpPlan *p = x->p;
   int at = n->op == ZG_OP_LINEAR_ATTEND_GRAD;
-  Linear l = {.k = n->ax[1], .v = n->ax[2], .rows = p->axis_size[n->ax[1]]};
+  Linear l = {.k = n->ax[1], .v = n->ax[2], .rows = p->layout.axis_size[n->ax[1]]};
   l.row = zp_cut_axis(x, zb_printf(p->arena, "%s.%s", p->graph->axes[x->s].name, p->graph->axes[l.k].name),
                       l.rows, x->s);
   for (int r = 0; r < ROLES; r++) {
@@ -149,7 +149,7 @@ static Wide wide_axes(ZpCut *x, const Linear *l) {
   const ZgAxis *axes = x->g->axes;
   const char *k = axes[l->k].name, *v = axes[l->v].name;
   ZbArena *a = x->p->arena;
-  int64_t values = x->p->axis_size[l->v];
+  int64_t values = x->p->layout.axis_size[l->v];
   return (Wide){zp_cut_axis(x, zb_printf(a, "%s.and.%s", v, k), values + l->rows, l->v),
                 zp_cut_axis(x, zb_printf(a, "%s.from", k), l->rows, l->k),
                 zp_cut_axis(x, zb_printf(a, "%s.by", k), l->rows, l->k), tokens_axis(x, l, 2), values};
@@ -255,7 +255,8 @@ static uint32_t results_with_rows(ZpCut *x, const Linear *l, uint32_t g, uint32_
   const ZgType *state = zp_cut_type(x, last);
   double share = 1;
   for (int i = 0; i < t.naxes; i++)
-    if (t.axis[i] != l->row && !zg_type_has(state, t.axis[i])) share /= (double)x->p->axis_size[t.axis[i]];
+    if (t.axis[i] != l->row && !zg_type_has(state, t.axis[i]))
+      share /= (double)x->p->layout.axis_size[t.axis[i]];
   if (share != 1) last = zp_cut_two(x, ZG_OP_MUL, last, zp_cut_number(x, share, state->elem));
   return joined(x, l, tokens, zeros(x, &t), g, rows_of(x, l, last, &t));
 }
@@ -294,10 +295,11 @@ static bool reads_as_written(const ZgSegment *g, const ZgNode *n) {
 
 bool zp_linear_in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, int64_t ranks) {
   bool feed = n->opt[0] & ZG_LINEAR_FEED;
-  double k = (double)p->axis_size[n->ax[1]], v = (double)p->axis_size[n->ax[2]], others = (double)(ranks - 1);
+  double k = (double)p->layout.axis_size[n->ax[1]], v = (double)p->layout.axis_size[n->ax[2]],
+         others = (double)(ranks - 1);
   double each = k * (feed ? k + v : v), states = each;
   for (int64_t far = 1; far < ranks - 1; far *= 2) states += each;
-  double sequence = others * (double)(p->axis_size[n->ax[0]] / ranks) * (2 * k + v);
+  double sequence = others * (double)(p->layout.axis_size[n->ax[0]] / ranks) * (2 * k + v);
   return states < sequence && (!feed || reads_as_written(g, n));
 }
 

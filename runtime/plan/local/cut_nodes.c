@@ -23,14 +23,15 @@ void zp_cut_begin(ZpCut *x) {
   int64_t *size = ZB_NEWN(a, int64_t, ZG_MAX_GRAPH_AXES), *valid = ZB_NEWN(a, int64_t, ZG_MAX_GRAPH_AXES);
   uint16_t *experts = ZB_NEWN(a, uint16_t, ZG_MAX_GRAPH_AXES);
   double *filled = ZB_NEWN(a, double, ZG_MAX_GRAPH_AXES);
-  p->lies = ZB_NEWN(a, uint16_t, ZG_MAX_GRAPH_AXES);
+  p->layout.lies = ZB_NEWN(a, uint16_t, ZG_MAX_GRAPH_AXES);
   for (uint32_t i = 0; i < n; i++) {
-    x->sized.axes[i] = (ZgAxis){p->graph->axes[i].name, p->axis_size[i]};
-    size[i] = p->axis_size[i], valid[i] = p->axis_valid[i];
-    experts[i] = p->experts[i], filled[i] = p->filled[i];
-    p->lies[i] = (uint16_t)i;
+    x->sized.axes[i] = (ZgAxis){p->graph->axes[i].name, p->layout.axis_size[i]};
+    size[i] = p->layout.axis_size[i], valid[i] = p->layout.axis_valid[i];
+    experts[i] = p->layout.experts[i], filled[i] = p->layout.load[i];
+    p->layout.lies[i] = (uint16_t)i;
   }
-  p->axis_size = size, p->axis_valid = valid, p->experts = experts, p->filled = filled;
+  p->layout.axis_size = size, p->layout.axis_valid = valid, p->layout.experts = experts,
+  p->layout.load = filled;
   p->graph = x->g;
 }
 
@@ -43,22 +44,22 @@ uint16_t zp_cut_axis(ZpCut *x, const char *name, int64_t size, uint16_t like) {
   ZB_ASSERT(a < ZG_MAX_GRAPH_AXES);
   g->axes[a] = x->sized.axes[a] = (ZgAxis){name, size};
   x->sized.naxes = g->naxes;
-  p->axis_size[a] = p->axis_valid[a] = size;
-  p->experts[a] = ZG_NO_AXIS;
-  p->lies[a] = p->lies[like];
+  p->layout.axis_size[a] = p->layout.axis_valid[a] = size;
+  p->layout.experts[a] = ZG_NO_AXIS;
+  p->layout.lies[a] = p->layout.lies[like];
   return (uint16_t)a;
 }
 
 /* Chunks come first in what the dims list: nothing that has them is split otherwise. */
 void zp_cut_axes(ZpCut *x, ZpDims dims) {
   ZpPlan *p = x->p;
-  const char *s = p->graph->axes[x->s].name, *over = zp_dims_text(&p->mesh, p->arena, dims);
+  const char *s = p->graph->axes[x->s].name, *over = zp_dims_text(&p->layout.mesh, p->arena, dims);
   uint32_t before = x->g->naxes;
   x->chunk = zp_cut_axis(x, zb_printf(p->arena, "%s.%s", s, over), x->ranks, x->s);
   x->in = zp_cut_axis(x, zb_printf(p->arena, "%s.in.%s", s, over), x->own, x->s);
   x->at = zp_cut_axis(x, zb_printf(p->arena, "%s.at", s), 1, x->s);
-  for (int d = 0; d < p->mesh.ndims && x->chunk == before; d++) {
-    ZpDim *dim = &p->mesh.dim[d];
+  for (int d = 0; d < p->layout.mesh.ndims && x->chunk == before; d++) {
+    ZpDim *dim = &p->layout.mesh.dim[d];
     if (!(dims >> d & 1)) continue;
     uint16_t *axes = ZB_NEWN(p->arena, uint16_t, dim->naxes + 1);
     axes[0] = x->chunk;
@@ -127,7 +128,7 @@ uint32_t zp_cut_merged(ZpCut *x, uint32_t v, uint16_t axis, uint16_t in) {
 /* States are f32, whatever the model computes in: they would forget in bf16. */
 uint32_t zp_cut_part(ZpCut *x, uint32_t v) {
   uint8_t elem = x->from->values[v].type.elem;
-  bool there = elem == ZG_F32 || (elem == ZG_REAL && x->p->compute == ZK_F32);
+  bool there = elem == ZG_F32 || (elem == ZG_REAL && x->p->asked.compute == ZK_F32);
   uint32_t w = x->now[v];
   if (zg_type_has(&x->from->values[v].type, x->s)) w = zp_cut_whole(x, w, x->s, x->in);
   return there ? w : zp_cut_cast(x, w, ZG_F32);

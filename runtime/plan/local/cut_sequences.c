@@ -77,9 +77,9 @@ static ZpDims split_along(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, 
   ZpDims dims = 0;
   for (int i = 0; i < n->nin; i++) in[i] = g->values[n->in[i]].type;
   for (int i = 0; i < n->nout; i++) out[i] = g->values[n->out + (uint32_t)i].type;
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    const ZpDim *dim = &p->mesh.dim[d];
-    for (uint32_t i = 0; d != p->mesh.pipe && dim->size > 1 && i < dim->naxes; i++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    const ZpDim *dim = &p->layout.mesh.dim[d];
+    for (uint32_t i = 0; d != p->layout.mesh.pipe && dim->size > 1 && i < dim->naxes; i++) {
       ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
       if (dim->axes[i] == s) dims |= 1u << d;
       if (dim->axes[i] == s || c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || c == ZG_AXIS_MAX) break;
@@ -90,13 +90,15 @@ static ZpDims split_along(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, 
 
 enum { MORE_AXES = 16 }; /* of one recurrence, at most */
 
-static bool padded(const ZpPlan *p, uint16_t axis) { return p->axis_size[axis] != p->axis_valid[axis]; }
+static bool padded(const ZpPlan *p, uint16_t axis) {
+  return p->layout.axis_size[axis] != p->layout.axis_valid[axis];
+}
 
 /* Of a convolution: along which of its spatial axes, as a place in ax. */
 static ZpDims conv_in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, int *at) {
   for (int i = 0; i < n->nax; i += 3) {
     ZpDims dims = split_along(p, g, n, n->ax[i]);
-    bool whole = n->ax[i] == p->batch || padded(p, n->ax[i]) || padded(p, n->ax[i + 2]);
+    bool whole = n->ax[i] == p->asked.batch || padded(p, n->ax[i]) || padded(p, n->ax[i + 2]);
     if (!dims || whole || !zp_conv_in_chunks(p, n, i, dims)) continue;
     *at = i;
     return dims;
@@ -112,12 +114,12 @@ static ZpDims in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, in
   if (p->graph->naxes + MORE_AXES > ZG_MAX_GRAPH_AXES) return 0;
   for (int i = 0; i < n->nin + n->nout; i++) {
     const ZgType *t = &g->values[i < n->nin ? n->in[i] : n->out + (uint32_t)(i - n->nin)].type;
-    if (t->naxes == ZG_MAX_AXES || zg_slot_axis(p->experts, t) != ZG_NO_AXIS) return 0;
+    if (t->naxes == ZG_MAX_AXES || zg_slot_axis(p->layout.experts, t) != ZG_NO_AXIS) return 0;
   }
   if (conv) return conv_in_chunks(p, g, n, at);
-  if (n->ax[0] == p->batch || padded(p, n->ax[0])) return 0;
+  if (n->ax[0] == p->asked.batch || padded(p, n->ax[0])) return 0;
   ZpDims dims = split_along(p, g, n, n->ax[0]);
-  return dims && (!linear || zp_linear_in_chunks(p, g, n, zp_group_size(&p->mesh, dims))) ? dims : 0;
+  return dims && (!linear || zp_linear_in_chunks(p, g, n, zp_group_size(&p->layout.mesh, dims))) ? dims : 0;
 }
 
 static void keep(ZpCut *x, const ZgNode *n) {
@@ -137,8 +139,8 @@ static void keep(ZpCut *x, const ZgNode *n) {
 static void cut(ZpCut *x, const ZgNode *n, ZpDims dims, int at) {
   x->node = n;
   x->s = n->ax[at];
-  x->ranks = zp_group_size(&x->p->mesh, dims);
-  x->own = x->p->axis_size[x->s] / x->ranks;
+  x->ranks = zp_group_size(&x->p->layout.mesh, dims);
+  x->own = x->p->layout.axis_size[x->s] / x->ranks;
   zp_cut_axes(x, dims);
   if (n->op == ZG_OP_CUMSUM) cut_cumsum(x);
   else if (n->op == ZG_OP_SCAN) cut_scan(x);
@@ -182,10 +184,10 @@ void zp_cut_sequences(ZpBuild *b) {
 double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n) {
   const uint16_t *ax = n->call.ax;
   uint16_t chunk = ZP_NO_AXIS;
-  for (int i = 0; p->lies && n->call.nin && i < s->values[n->in[0]].type.naxes; i++) {
+  for (int i = 0; p->layout.lies && n->call.nin && i < s->values[n->in[0]].type.naxes; i++) {
     uint16_t a = s->values[n->in[0]].type.axis[i];
-    for (int d = 0; d < p->mesh.ndims; d++)
-      if (a >= p->model->naxes && zp_dim_splits(&p->mesh.dim[d], a)) chunk = a;
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
+      if (a >= p->model->naxes && zp_dim_splits(&p->layout.mesh.dim[d], a)) chunk = a;
   }
   if (chunk == ZP_NO_AXIS) return 1;
   bool conv = zg_is_conv(n->call.op);
@@ -193,6 +195,7 @@ double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n) {
     return 0; /* to know their ends */
   for (int i = 0; i < n->call.nax; i += conv ? 3 : n->call.nax)
     if (ax[i] >= p->model->naxes)
-      return (double)(p->axis_size[p->lies[ax[i]]] / p->axis_size[chunk]) / (double)p->axis_size[ax[i]];
+      return (double)(p->layout.axis_size[p->layout.lies[ax[i]]] / p->layout.axis_size[chunk]) /
+             (double)p->layout.axis_size[ax[i]];
   return 1;
 }

@@ -21,7 +21,7 @@ static uint32_t number_value(ZpShard *h, ZgType t, const ZpState *state) {
 }
 
 static void set_dims(const ZpShard *h, ZpNode *m, ZpDims owners, const char *why) {
-  m->dims = zp_group_size(&h->p->mesh, owners) > 1 ? owners : 0;
+  m->dims = zp_group_size(&h->p->layout.mesh, owners) > 1 ? owners : 0;
   m->cause = m->dims ? why : NULL;
 }
 
@@ -36,12 +36,14 @@ static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e, ZpDims o
   ZpRoute r = {e, h->phase, 0, 0, 0};
   r.place = number_value(h, h->out->values[e].type, own);
   r.ends = number_value(h, zg_type(ZG_I32, n->ax, 1), whole);
-  for (int d = 0; d < h->p->mesh.ndims; d++)
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++)
     if (owners >> d & 1) whole[d] = (ZpState){.kind = 'S', .axis = n->ax[0]};
   r.now = number_value(h, zg_type(ZG_I32, n->ax, 1), whole);
-  int64_t rows = h->p->axis_size[n->ax[0]] * h->p->axis_size[n->ax[1]]; /* of a round, of this rank */
-  for (int d = 0; d < h->p->mesh.ndims; d++)
-    if (owners >> d & 1 || zp_dim_splits(&h->p->mesh.dim[d], n->ax[1])) rows /= h->p->mesh.dim[d].size;
+  int64_t rows =
+      h->p->layout.axis_size[n->ax[0]] * h->p->layout.axis_size[n->ax[1]]; /* of a round, of this rank */
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++)
+    if (owners >> d & 1 || zp_dim_splits(&h->p->layout.mesh.dim[d], n->ax[1]))
+      rows /= h->p->layout.mesh.dim[d].size;
   for (int round = 0; round < 2; round++) {
     ZpNode *m = zp_emit(h, round ? ZG_OP_ROUND : ZG_OP_SLOTS);
     m->call.nin = 1;
@@ -53,7 +55,7 @@ static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e, ZpDims o
     m->out[1] = round ? 0 : r.ends;
     if (!round) continue;
     m->call.opt[1] = rows;
-    m->call.num[0] = (double)zp_group_size(&h->p->mesh, owners);
+    m->call.num[0] = (double)zp_group_size(&h->p->layout.mesh, owners);
     set_dims(h, m, owners, "how many rows each rank has for each expert says which round has which");
   }
   ZB_PUSH(h->p->arena, h->routes, h->nroutes, r);
@@ -63,9 +65,9 @@ static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e, ZpDims o
 /* Of dim d: the axis along which it splits tokens, and rows; ZG_NONE: neither. */
 static void split_by(const ZpShard *h, const ZgNode *n, int d, const ZgType *tokens, const ZgType *rows,
                      uint32_t *token, uint32_t *row) {
-  const ZpDim *dim = &h->p->mesh.dim[d];
+  const ZpDim *dim = &h->p->layout.mesh.dim[d];
   *token = *row = ZG_NONE;
-  if (d == h->p->mesh.pipe) return;
+  if (d == h->p->layout.mesh.pipe) return;
   const ZgType *ids = &h->s->values[n->in[1]].type;
   bool owners = zp_dim_splits(dim, n->ax[0]), own = owners || zp_dim_splits(dim, n->ax[1]);
   for (uint32_t i = 0; i < dim->naxes && *token == ZG_NONE; i++) {
@@ -90,14 +92,14 @@ void zp_shard_experts(ZpShard *h, const ZgNode *n) {
   ZpDims split = 0, owners = 0;
   for (int d = 0; d < ZP_MAX_DIMS; d++) {
     uint32_t token = ZG_NONE, row = ZG_NONE;
-    if (d < p->mesh.ndims) split_by(h, n, d, tokens, rows, &token, &row);
+    if (d < p->layout.mesh.ndims) split_by(h, n, d, tokens, rows, &token, &row);
     bool id = token != ZG_NONE && zg_type_has(ids, (uint16_t)token);
     want[0][d] = along(out ? token : row);
     want[1][d] = along(id ? token : ZG_NONE);
     made[d] = along(out ? row : token);
     if (row == n->ax[0]) owners |= 1u << d;
     if (token != ZG_NONE) split |= 1u << d;
-    else if (!out && d < p->mesh.ndims && x->state[d].kind == 'P' && !x->state[d].max)
+    else if (!out && d < p->layout.mesh.ndims && x->state[d].kind == 'P' && !x->state[d].max)
       want[0][d] = made[d] = (ZpState){.kind = 'P'};
   }
   uint32_t a = zp_convert(h, n->in[0], want[0]), e = zp_convert(h, n->in[1], want[1]);
@@ -118,7 +120,7 @@ void zp_shard_experts(ZpShard *h, const ZgNode *n) {
 
 /* By which ids the rows of a value were dispatched; in this phase they have been. */
 static uint32_t now_of(const ZpShard *h, uint32_t v) {
-  uint32_t e = zg_route(h->s, h->p->experts, v);
+  uint32_t e = zg_route(h->s, h->p->layout.experts, v);
   for (const ZpVersion *k = h->versions[e]; k; k = k->next)
     for (uint32_t i = 0; i < h->nroutes; i++)
       if (h->routes[i].e == k->value && h->routes[i].phase == h->phase) return h->routes[i].now;
@@ -126,7 +128,7 @@ static uint32_t now_of(const ZpShard *h, uint32_t v) {
 }
 
 void zp_make_grouped(ZpShard *h, const ZgNode *n, ZpNode *m) {
-  const uint16_t *experts = h->p->experts;
+  const uint16_t *experts = h->p->layout.experts;
   ZgType in[2] = {h->s->values[n->in[0]].type, h->s->values[n->in[1]].type};
   int rows = zg_grouped(experts, n, in);
   bool outer = zg_sums_rows(experts, n);
@@ -144,12 +146,12 @@ void zp_make_grouped(ZpShard *h, const ZgNode *n, ZpNode *m) {
   m->call.ax[1] = slot;
   m->call.nax = 2;
   for (int i = 0; !outer && i < n->nax; i++) m->call.ax[m->call.nax++] = n->ax[i];
-  m->flops *= h->p->filled[slot];
+  m->flops *= h->p->layout.load[slot];
 }
 
 bool zp_splits_rows(const ZpShard *h, const ZgNode *n, int d, uint32_t *x) {
-  const ZpDim *dim = &h->p->mesh.dim[d];
-  const uint16_t *experts = h->p->experts;
+  const ZpDim *dim = &h->p->layout.mesh.dim[d];
+  const uint16_t *experts = h->p->layout.experts;
   uint16_t slot = ZG_NO_AXIS;
   for (int i = 0; i < n->nin && slot == ZG_NO_AXIS; i++)
     slot = zg_slot_axis(experts, &h->s->values[n->in[i]].type);
@@ -164,7 +166,7 @@ bool zp_splits_rows(const ZpShard *h, const ZgNode *n, int d, uint32_t *x) {
 uint8_t zp_rows_stay_partial(const ZpShard *h, const ZgNode *n, int d) {
   if (n->op != ZG_OP_MUL && n->op != ZG_OP_CAST && n->op != ZG_OP_NEG) return 0;
   bool after = n->op == ZG_OP_CAST && h->s->nodes[h->s->values[n->in[0]].node].op == ZG_OP_COMBINE;
-  if (!after && zg_slot_axis(h->p->experts, &h->s->values[n->out].type) == ZG_NO_AXIS) return 0;
+  if (!after && zg_slot_axis(h->p->layout.experts, &h->s->values[n->out].type) == ZG_NO_AXIS) return 0;
   uint8_t which = 0;
   for (int i = 0; i < n->nin; i++) {
     const ZpValue *v = &h->out->values[zp_base(h, n->in[i])];

@@ -108,7 +108,7 @@ static bool fits(const Pass *x, const Match *m) {
   bool free = z->at.space == ZP_AT_NOWHERE && dz->at.space == ZP_AT_NOWHERE;
   bool exact = value(x, k->in[1])->elem == z->elem && g->elem == ZK_F32 && s->elem == ZK_F32;
   bool alike = zp_same_layout(z, dz) && zp_same_space(g, s);
-  for (int d = 0; d < x->c->p->mesh.ndims; d++) {
+  for (int d = 0; d < x->c->p->layout.mesh.ndims; d++) {
     alike &= z->state[d].kind == dz->state[d].kind && z->state[d].axis == dz->state[d].axis;
     alike &= g->state[d].kind == s->state[d].kind && g->state[d].axis == s->state[d].axis;
     exact &= s->state[d].kind != 'P';

@@ -13,19 +13,19 @@ static bool is_there(const ZpShard *h, const ZgNode *n, int d) {
 }
 
 bool zp_takes_halo(const ZpShard *h, const ZgNode *n, int d, uint16_t axis) {
-  return n->op == ZG_OP_SHIFT && axis == n->ax[0] && axis != h->p->batch && !h->b->o->pins &&
+  return n->op == ZG_OP_SHIFT && axis == n->ax[0] && axis != h->p->asked.batch && !h->b->o->pins &&
          !is_there(h, n, d);
 }
 
 void zp_make_halo(ZpShard *h, const ZgNode *n, ZpNode *m, const uint32_t *x) {
   const ZpPlan *p = h->p;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (x[d] == n->ax[0] && p->mesh.dim[d].size > 1) m->dims |= 1u << d;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (x[d] == n->ax[0] && p->layout.mesh.dim[d].size > 1) m->dims |= 1u << d;
   if (!m->dims) return;
   long long by = n->opt[0] < 0 ? -n->opt[0] : n->opt[0];
   m->axis = n->ax[0];
-  const char *s = p->graph->axes[p->lies ? p->lies[m->axis] : m->axis].name,
-             *over = zp_dims_text(&p->mesh, p->arena, m->dims);
+  const char *s = p->graph->axes[p->layout.lies ? p->layout.lies[m->axis] : m->axis].name,
+             *over = zp_dims_text(&p->layout.mesh, p->arena, m->dims);
   if (m->axis < p->model->naxes)
     m->cause = zb_printf(p->arena, "%s is split over %s; shift takes %lld of a neighbour's", s, over, by);
   else

@@ -1,6 +1,7 @@
 /* The passes of this room in their order: see local.h. */
 #include "runtime/plan/local/lower.h"
 #include "runtime/plan/local/shard.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -11,7 +12,7 @@
 static bool shard_all(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
-  p->segments = ZB_NEWN(p->arena, ZpSegment, g->nsegments);
+  p->programs.segments = ZB_NEWN(p->arena, ZpSegment, g->nsegments);
   ZgSegment **local = ZB_NEWN(p->arena, ZgSegment *, g->nsegments),
             **count = ZB_NEWN(p->arena, ZgSegment *, g->nsegments);
   bool **again = ZB_NEWN(p->arena, bool *, g->nsegments);
@@ -21,7 +22,7 @@ static bool shard_all(ZpBuild *b) {
     count[i] = zp_count_segment(b, &g->segments[i]);
   }
   ZpDims *partial = ZB_NEWN(p->arena, ZpDims, g->nparams + 1);
-  for (int round = 0; round < 2 + p->mesh.ndims; round++) {
+  for (int round = 0; round < 2 + p->layout.mesh.ndims; round++) {
     memset(partial, 0xff, g->nparams * sizeof *partial);
     for (uint32_t i = 0; i < g->nsegments; i++)
       if (!zp_shard_segment(b, i, local[i], again[i], count[i], partial)) return false;
@@ -41,27 +42,27 @@ static bool check_amount(ZpBuild *b) {
   const ZpPlan *p = b->p;
   double total = 0;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
-    for (uint32_t v = 0; v < p->segments[i].nvalues; v++) {
-      const ZpValue *x = &p->segments[i].values[v];
-      double bytes = (double)zk_elem_bytes(x->elem) * p->graph->segments[i].trip * (double)p->nmicro;
+    for (uint32_t v = 0; v < p->programs.segments[i].nvalues; v++) {
+      const ZpValue *x = &p->programs.segments[i].values[v];
+      double bytes = (double)zk_elem_bytes(x->elem) * p->graph->segments[i].trip * (double)p->asked.nmicro;
       for (int a = 0; a < x->type.naxes; a++) bytes *= (double)x->size[a];
       total += bytes;
     }
   if (total < 0x1p60) return true;
-  zl_help(zl_report(b->d, ZL_Z0501, p->recipe->span, "a rank would need some %.3g PB", total / 1e15),
+  zl_help(zl_report(b->d, ZL_Z0501, p->asked.recipe->span, "a rank would need some %.3g PB", total / 1e15),
           "`bind` or `pad` smaller sizes");
   return false;
 }
 
 /* What the recipe says of attention over a dim that splits the sequence of none. */
 static void check_attended(ZpBuild *b) {
-  const ZlRecipe *r = b->p->recipe;
+  const ZlRecipe *r = b->p->asked.recipe;
   for (uint32_t i = 0; i < r->nattention; i++) {
     const ZlAttention *a = &r->attention[i];
     bool used = !a->dim.s && a->way == ZL_ATTENTION_AUTO;
-    for (int d = 0; d < b->p->mesh.ndims; d++)
-      used |= zp_attention(b->p, &b->p->mesh.dim[d]) == a &&
-              (b->attended >> d & 1 || b->p->mesh.dim[d].size == 1);
+    for (int d = 0; d < b->p->layout.mesh.ndims; d++)
+      used |= zp_attention(b->p, &b->p->layout.mesh.dim[d]) == a &&
+              (b->attended >> d & 1 || b->p->layout.mesh.dim[d].size == 1);
     if (used) continue;
     const char *splits =
         a->dim.s ? zb_printf(b->p->arena, "`%s` splits no", a->dim.s) : "no dimension that it is for splits";
@@ -116,9 +117,10 @@ static void batch(ZpLocal *c, ZpPhase phase) {
 
 static void lower(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
-  ZpLocal c = {.b = b, .p = p, .gs = &p->graph->segments[index], .s = &p->segments[index], .index = index};
+  ZpLocal c = {
+      .b = b, .p = p, .gs = &p->graph->segments[index], .s = &p->programs.segments[index], .index = index};
   /* Sharded all the same: what backward does with parameters decides which of them share a bucket. */
-  if (p->forward_only) c.s->list[ZP_BWD].n = 0;
+  if (p->asked.forward_only) c.s->list[ZP_BWD].n = 0;
   zp_lower_param_grads(&c);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_make_rounds(&c, k);
   zp_fuse_xent_grad(&c);

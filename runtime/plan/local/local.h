@@ -14,6 +14,7 @@
  * experts.c          ... of dispatch, combine and what is between them
  * reshard.c          a value from one layout to another: collectives, slices, pads
  * -- all segments together --
+ * traffic.c          how many bytes nodes move
  * buckets.c          parameters into flat buffers, and what a rank stores of them
  * -- lowered; lower.h --
  * param_grads.c      gradients of parameters are added where they are stored
@@ -31,10 +32,10 @@
 
 #include <string.h>
 
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
 
 /* ---- passes: what plan.c calls ------------------------------------------------------------------------- */
-/* Recurrences along a split sequence go over chunks of it: p->graph, p->lies and what is there of each axis. */
+/* Recurrences along a split sequence go over chunks of it: p->graph, p->layout.lies and what is there of each axis. */
 void zp_cut_sequences(ZpBuild *b);
 /* Of a node's FLOPs the part that is the model's: of recurrences in chunks, that of their own tokens alone. */
 double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n);
@@ -46,7 +47,7 @@ void zp_buckets(ZpBuild *b);
 void zp_lower(ZpBuild *b);
 
 /* ---- cotangents.c -------------------------------------------------------------------------------------- */
-/* Fills p->cotangents. */
+/* Fills p->layout.cotangents. */
 void zp_find_cotangents(ZpPlan *p);
 /* Of a sink of backward: whether what it takes is wanted. */
 bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n);
@@ -59,7 +60,7 @@ ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again);
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
 
 /* ---- shard.c ------------------------------------------------------------------------------------------- */
-/* Graph segment `index` into p->segments[index]. partial[param] is narrowed to the dims along which every
+/* Graph segment `index` into p->programs.segments[index]. partial[param] is narrowed to the dims along which every
  * contribution so far is partial. False with reports. */
 bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again,
                       const ZgSegment *count, ZpDims *partial);

@@ -8,7 +8,7 @@ typedef struct {
   ZpBuild *b;
   ZpPlan *p;
   const ZgSegment *gs;
-  ZpSegment *s; /* being lowered, p->segments[index] */
+  ZpSegment *s; /* being lowered, p->programs.segments[index] */
   uint32_t index;
   bool *later[ZP_PHASES]; /* per value, by the phase that makes it: another phase reads it */
   bool *read;             /* per value: some node reads it */

@@ -26,24 +26,24 @@ static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, const
   return at;
 }
 
-static const ZpCotangents *cotangents(const ZpLocal *c) { return &c->p->cotangents[c->index]; }
+static const ZpCotangents *cotangents(const ZpLocal *c) { return &c->p->layout.cotangents[c->index]; }
 
 /* ---- sources and sinks --------------------------------------------------------------------------------- */
 static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
   ZpPlan *p = c->p;
   const ZpValue *v = &c->s->values[value];
   uint64_t end = 0;
-  for (uint32_t i = 0; i < p->ninputs; i++) {
-    const ZpInputUse *u = &p->inputs[i];
-    const ZpValue *w = &p->segments[u->value_segment].values[u->value];
+  for (uint32_t i = 0; i < p->programs.ninputs; i++) {
+    const ZpInputUse *u = &p->programs.inputs[i];
+    const ZpValue *w = &p->programs.segments[u->value_segment].values[u->value];
     bool same = u->input == input;
-    for (int d = 0; d < p->mesh.ndims; d++)
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
       same &= v->state[d].kind == w->state[d].kind && v->state[d].axis == w->state[d].axis;
     if (same) return u->at;
     end = u->at + zp_lines(w->bytes);
   }
   ZpInputUse u = {input, c->index, value, end};
-  ZB_PUSH(p->arena, p->inputs, p->ninputs, u);
+  ZB_PUSH(p->arena, p->programs.inputs, p->programs.ninputs, u);
   return end;
 }
 
@@ -147,7 +147,7 @@ void zp_place_carried(ZpLocal *c) {
   const ZgSegment *g = c->gs;
   s->carry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, NULL);
   s->carry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, NULL);
-  if (c->p->forward_only) return;
+  if (c->p->asked.forward_only) return;
   s->dcarry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, cotangents(c)->in);
   s->dcarry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, cotangents(c)->out);
 }
@@ -335,7 +335,7 @@ static uint32_t region_end(const Pack *k, uint32_t i) {
 }
 
 static bool is_given(const Pack *k, uint32_t v) {
-  return k->region[v] && zg_slot_axis(k->c->p->experts, &k->c->s->values[v].type) == ZG_NO_AXIS;
+  return k->region[v] && zg_slot_axis(k->c->p->layout.experts, &k->c->s->values[v].type) == ZG_NO_AXIS;
 }
 
 static void find_last_uses(Pack *k) {

@@ -23,7 +23,7 @@ static bool is_apart(const ZpShard *h, const ZgNode *n, uint16_t axis) {
   int64_t summed = 1;
   switch (n->op) {
   case ZG_OP_DOT:
-    for (int i = 0; i < n->nax; i++) summed *= h->p->axis_size[n->ax[i]];
+    for (int i = 0; i < n->nax; i++) summed *= h->p->layout.axis_size[n->ax[i]];
     break;
   case ZG_OP_CONCAT:
   case ZG_OP_SLICE:
@@ -44,7 +44,7 @@ static bool whole_along(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis
   const ZpValue *have = &h->out->values[zp_base(h, v)];
   bool split = false;
   memcpy(want, have->state, sizeof have->state);
-  for (int d = 0; d < h->p->mesh.ndims; d++) {
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++) {
     if (have->state[d].kind == 'P') return false;
     if (!(dims >> d & 1) || have->state[d].kind != 'S') continue;
     if (have->state[d].axis != axis) return false;
@@ -62,7 +62,7 @@ static bool is_there(const ZpShard *h, uint32_t v, const ZpState *want) {
 
 /* Bytes of v, whole along dims, as a rank would have it of what it has now. */
 static double bytes_of(const ZpShard *h, uint32_t v, ZpDims dims) {
-  return (double)h->out->values[zp_base(h, v)].bytes * (double)zp_group_size(&h->p->mesh, dims);
+  return (double)h->out->values[zp_base(h, v)].bytes * (double)zp_group_size(&h->p->layout.mesh, dims);
 }
 
 /* Bytes to gather so that v is there whole; `made`: not it itself, but what it is made of. `anew`: as if nothing
@@ -93,7 +93,7 @@ bool zp_made_of_less(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis) {
 double zp_narrow_bytes(const ZpShard *h, uint32_t v, int d, uint16_t axis) {
   bool made;
   double own = (double)h->out->values[zp_base(h, v)].bytes;
-  double bytes = price(h, v, 1u << d, axis, 0, true, &made) / (double)h->p->mesh.dim[d].size;
+  double bytes = price(h, v, 1u << d, axis, 0, true, &made) / (double)h->p->layout.mesh.dim[d].size;
   return made ? bytes : own;
 }
 
@@ -113,7 +113,8 @@ void zp_drop_idle(ZpShard *h) {
     for (uint32_t i = l->n; i-- > 0;) {
       const ZpNode *n = &l->nodes[i];
       if (is_idle(n, read)) { /* its work is done elsewhere, and is the model's all the same */
-        if (!n->recomputed) h->out->model_flops += n->flops * (double)zp_group_size(&h->p->mesh, n->split);
+        if (!n->recomputed)
+          h->out->model_flops += n->flops * (double)zp_group_size(&h->p->layout.mesh, n->split);
         continue;
       }
       for (int j = 0; j < l->nodes[i].call.nin; j++) read[l->nodes[i].in[j]] = true;

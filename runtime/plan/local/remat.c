@@ -44,9 +44,9 @@ static bool is_source(const ZgNode *n) { return zg_op_info[n->op].kind == ZG_SOU
  * has the axis for which it is, and the slices that it is made of. Backward makes them again. */
 static bool is_brief(const Remat *r, uint32_t v) {
   const ZgType *t = &r->s->values[v].type;
-  const ZpChunk *c = &r->b->p->chunk;
+  const ZpChunk *c = &r->b->p->layout.chunk;
   uint16_t op = maker(r->s, v)->op;
-  if (zg_slot_axis(r->b->p->experts, t) != ZG_NO_AXIS) return true;
+  if (zg_slot_axis(r->b->p->layout.experts, t) != ZG_NO_AXIS) return true;
   return zg_type_has(t, c->up) && (zg_type_has(t, c->classes) || op == ZG_OP_PART || op == ZG_OP_SLICE);
 }
 /* A shift reads again what is kept anyway; where its axis is split, that would have to be put together again. */
@@ -54,7 +54,7 @@ static bool shifts_here(const Remat *r, const ZgNode *n) {
   ZpState state[ZP_MAX_DIMS];
   if (n->op != ZG_OP_SHIFT) return false;
   zp_layout(r->b->p, &r->s->values[n->out].type, state);
-  for (int d = 0; d < r->b->p->mesh.ndims; d++)
+  for (int d = 0; d < r->b->p->layout.mesh.ndims; d++)
     if (state[d].kind == 'S' && state[d].axis == n->ax[0]) return false;
   return true;
 }
@@ -397,7 +397,7 @@ static void sweep(ZbArena *a, ZgSegment *t, bool *again, bool (*root)(const Root
 
 static bool wanted(const Roots *r, const ZgNode *n) {
   bool back = n->op == ZG_OP_PARAM_GRAD || n->op == ZG_OP_DCARRY_IN;
-  return back ? zp_wants_gradient(r->p, r->c, n) : n->op != ZG_OP_OUTPUT || r->p->outputs;
+  return back ? zp_wants_gradient(r->p, r->c, n) : n->op != ZG_OP_OUTPUT || r->p->asked.outputs;
 }
 static bool run(const Roots *r, const ZgNode *n) { return n->op != ZG_OP_LOSS_DEN && wanted(r, n); }
 static bool counted(const Roots *r, const ZgNode *n) {
@@ -417,7 +417,7 @@ static ZgSegment *copy_of(ZbArena *a, const ZgSegment *s) {
 
 /* What serves frozen parameters alone is gone before it is decided what to keep. */
 static const ZgSegment *without_frozen(const ZpBuild *b, const ZgSegment *s, const Roots *of) {
-  if (!b->p->frozen) return s;
+  if (!b->p->asked.frozen) return s;
   ZgSegment *t = copy_of(b->p->arena, s);
   sweep(b->p->arena, t, NULL, wanted, of);
   return t;
@@ -425,7 +425,7 @@ static const ZgSegment *without_frozen(const ZpBuild *b, const ZgSegment *s, con
 
 ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again) {
   ZbArena *a = b->p->arena;
-  const Roots roots = {b->p, &b->p->cotangents[index]};
+  const Roots roots = {b->p, &b->p->layout.cotangents[index]};
   const ZgSegment *s = without_frozen(b, &b->p->graph->segments[index], &roots);
   ZgSegment *t = ZB_NEW(a, ZgSegment);
   *t = *s;

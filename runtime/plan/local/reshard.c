@@ -11,11 +11,12 @@
  * its axis: slower cuts are made first and undone last, and one that changes under a faster one needs that
  * undone. */
 #include "runtime/plan/local/shard.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
 bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b) {
-  for (int d = 0; d < h->p->mesh.ndims; d++)
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++)
     if (a[d].kind != b[d].kind || (a[d].kind == 'S' && a[d].axis != b[d].axis)) return false;
   return true;
 }
@@ -49,7 +50,7 @@ void zp_version_add(ZpShard *h, uint32_t v, uint32_t value) {
 }
 
 static bool is_partial(const ZpShard *h, uint32_t value) {
-  for (int d = 0; d < h->p->mesh.ndims; d++)
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++)
     if (h->out->values[value].state[d].kind == 'P') return true;
   return false;
 }
@@ -85,11 +86,11 @@ static const char *op_text(const ZpShard *h, const ZgNode *n) {
 static void warn_resplit(ZpShard *h, const ZpNode *n, ZpDims dims) {
   const ZpPlan *p = h->p;
   char bytes[24];
-  const ZpDim *dim = &p->mesh.dim[__builtin_ctz(dims)];
-  ZlDiag *e =
-      zl_report(h->b->d, ZL_Z0611, zp_split_span(p, dim),
-                "%s of a rank are re-split here in every micro-batch (all_to_all over `%s`)",
-                zb_bytes(bytes, h->out->values[n->in[0]].bytes), p->recipe->mesh[dim->directive].name.s);
+  const ZpDim *dim = &p->layout.mesh.dim[__builtin_ctz(dims)];
+  ZlDiag *e = zl_report(h->b->d, ZL_Z0611, zp_split_span(p, dim),
+                        "%s of a rank are re-split here in every micro-batch (all_to_all over `%s`)",
+                        zb_bytes(bytes, h->out->values[n->in[0]].bytes),
+                        p->asked.recipe->mesh[dim->directive].name.s);
   zl_note(e, "%s, at %s", n->cause, zp_loc_text(p, n->loc));
 }
 
@@ -99,7 +100,7 @@ static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis
   ZpState state[ZP_MAX_DIMS];
   memcpy(state, h->out->values[t->at].state, sizeof state);
   bool max = false;
-  for (int d = 0; d < p->mesh.ndims; d++)
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (dims >> d & 1) max |= state[d].max, state[d] = to;
   ZgType type = h->out->values[t->at].type;
   uint32_t v = zp_new_value(h, &type, state);
@@ -112,7 +113,7 @@ static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis
   n->axis = axis;
   n->axis2 = axis2;
   if (zp_sends(n)) {
-    const char *over = zp_dims_text(&p->mesh, p->arena, dims);
+    const char *over = zp_dims_text(&p->layout.mesh, p->arena, dims);
     const char *from = op_text(h, t->maker), *by = op_text(h, h->node);
     if (op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER)
       n->cause = zb_printf(p->arena, "%s leaves partial %s over %s; %s needs them complete", from,
@@ -133,7 +134,7 @@ static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis
 static ZpDims alike(const Step *t, const ZpState *want, int d) {
   const ZpState *cur = t->h->out->values[t->at].state;
   ZpDims m = 0;
-  for (int e = 0; e < t->h->p->mesh.ndims; e++)
+  for (int e = 0; e < t->h->p->layout.mesh.ndims; e++)
     if (cur[e].kind == cur[d].kind && want[e].kind == want[d].kind && cur[e].axis == cur[d].axis &&
         want[e].axis == want[d].axis && cur[e].max == cur[d].max)
       m |= 1u << e;
@@ -146,7 +147,7 @@ static bool differs(ZpState a, ZpState b) { return a.kind != b.kind || (a.kind =
 /* Whether the cuts of `axis` by `dims` can go: no faster cut of it stands upon them. */
 static bool may_leave(const Step *t, ZpDims dims, uint16_t axis) {
   const ZpState *cur = t->h->out->values[t->at].state;
-  for (int e = 0; e < t->h->p->mesh.ndims; e++)
+  for (int e = 0; e < t->h->p->layout.mesh.ndims; e++)
     if (is_split(cur[e], axis) && !(dims >> e & 1) && e > __builtin_ctz(dims)) return false;
   return true;
 }
@@ -156,7 +157,7 @@ static bool may_leave(const Step *t, ZpDims dims, uint16_t axis) {
 static bool may_enter(const Step *t, const ZpState *want, ZpDims dims, uint16_t axis) {
   const ZpState *cur = t->h->out->values[t->at].state;
   int slowest = __builtin_ctz(dims), fastest = 31 - __builtin_clz(dims);
-  for (int e = 0; e < t->h->p->mesh.ndims; e++) {
+  for (int e = 0; e < t->h->p->layout.mesh.ndims; e++) {
     if (dims >> e & 1) continue;
     if (is_split(cur[e], axis) ? e > slowest || differs(cur[e], want[e])
                                : is_split(want[e], axis) && e < fastest)
@@ -176,7 +177,7 @@ static const struct {
 /* Takes the first step that can be taken now, over as many dims at once as it can. */
 static bool advance(Step *t, const ZpState *want) {
   for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
-    for (int d = 0; d < t->h->p->mesh.ndims; d++) {
+    for (int d = 0; d < t->h->p->layout.mesh.ndims; d++) {
       ZpState cur = t->h->out->values[t->at].state[d];
       if (cur.kind != steps[k].from || want[d].kind != steps[k].to || !differs(cur, want[d])) continue;
       ZpDims group[] = {alike(t, want, d), 1u << d};
@@ -195,7 +196,7 @@ static bool advance(Step *t, const ZpState *want) {
  * anyway. */
 static void undo_fastest(Step *t, const ZpState *want) {
   const ZpState *cur = t->h->out->values[t->at].state;
-  for (int e = t->h->p->mesh.ndims; e-- > 0;)
+  for (int e = t->h->p->layout.mesh.ndims; e-- > 0;)
     for (int d = 0; cur[e].kind == 'S' && d <= e; d++)
       if (differs(cur[d], want[d]) && (is_split(cur[d], cur[e].axis) || is_split(want[d], cur[e].axis))) {
         ZpDims all = alike(t, want, e);
@@ -212,9 +213,9 @@ static uint32_t whole_of(const ZpShard *h, uint32_t v, const ZpState *want) {
   for (const ZpVersion *k = h->versions[v]; k; k = k->next) {
     const ZpState *have = h->out->values[k->value].state;
     bool part = k->phase == h->phase;
-    for (int d = 0; d < h->p->mesh.ndims; d++) {
+    for (int d = 0; d < h->p->layout.mesh.ndims; d++) {
       part &= !differs(have[d], want[d]) || (have[d].kind == 'R' && want[d].kind == 'S');
-      for (int e = d + 1; e < h->p->mesh.ndims; e++)
+      for (int e = d + 1; e < h->p->layout.mesh.ndims; e++)
         part &= !(differs(have[d], want[d]) && is_split(have[e], want[d].axis));
     }
     if (part) return k->value;

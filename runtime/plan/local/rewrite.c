@@ -102,7 +102,7 @@ bool zp_adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op) {
 }
 
 bool zp_begin_together(const ZpRewrite *r, uint32_t x, uint32_t y) {
-  const ZpBucket *buckets = r->b->p->buckets;
+  const ZpBucket *buckets = r->b->p->programs.buckets;
   const ZpBucket *a = &buckets[r->s->buckets[zp_value(r, x)->at.index]];
   const ZpBucket *b = &buckets[r->s->buckets[zp_value(r, y)->at.index]];
   bool same_users = a->nusers == b->nusers && !memcmp(a->users, b->users, a->nusers * sizeof *a->users);

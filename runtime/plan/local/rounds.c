@@ -41,7 +41,7 @@ typedef struct {
 } Rounds;
 
 static bool is_row(const Rounds *r, uint32_t v) {
-  return zg_slot_axis(r->c->p->experts, &r->s->values[v].type) != ZG_NO_AXIS;
+  return zg_slot_axis(r->c->p->layout.experts, &r->s->values[v].type) != ZG_NO_AXIS;
 }
 
 static bool in_region(const Rounds *r, const ZpNode *n) {

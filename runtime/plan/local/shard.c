@@ -16,10 +16,11 @@
  *
  * A sum of partial values stays partial, as long as it can: see keep_partial_sums. */
 #include "runtime/plan/local/shard.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
-static bool usable_dim(const ZpPlan *p, int d) { return d != p->mesh.pipe; }
+static bool usable_dim(const ZpPlan *p, int d) { return d != p->layout.mesh.pipe; }
 
 /* merge and part: a split of the slowest part is one of the whole, block by block. The two axes, by what the
  * operand has and what the result has; false of other operations. */
@@ -36,11 +37,12 @@ static bool passes_over(const ZpShard *h, const ZgNode *n, int d, uint32_t axis,
   const ZpPlan *p = h->p;
   uint16_t from, to;
   if (!passes(n, &from, &to) || (axis != from && axis != to)) return false;
-  if (!zp_dim_splits(&p->mesh.dim[d], from) || !zp_dim_splits(&p->mesh.dim[d], to)) return false;
-  int64_t parts = p->mesh.dim[d].size;
+  if (!zp_dim_splits(&p->layout.mesh.dim[d], from) || !zp_dim_splits(&p->layout.mesh.dim[d], to))
+    return false;
+  int64_t parts = p->layout.mesh.dim[d].size;
   for (int e = 0; e < d; e++)
-    if (x[e] == from) parts *= p->mesh.dim[e].size;
-  return p->axis_size[from] % parts == 0 && p->axis_size[to] % parts == 0;
+    if (x[e] == from) parts *= p->layout.mesh.dim[e].size;
+  return p->layout.axis_size[from] % parts == 0 && p->layout.axis_size[to] % parts == 0;
 }
 
 /* X of every dim, as the axis or ZG_NONE; dims over which keys go round. */
@@ -50,9 +52,9 @@ static ZpDims choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
   for (int i = 0; i < n->nin; i++) in[i] = h->s->values[n->in[i]].type;
   for (int i = 0; i < n->nout; i++) out[i] = h->s->values[n->out + (uint32_t)i].type;
-  for (int d = 0; d < p->mesh.ndims; d++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
     x[d] = ZG_NONE;
-    const ZpDim *dim = &p->mesh.dim[d];
+    const ZpDim *dim = &p->layout.mesh.dim[d];
     if (usable_dim(p, d) && zp_splits_rows(h, n, d, &x[d])) continue;
     for (uint32_t i = 0; usable_dim(p, d) && i < dim->naxes && x[d] == ZG_NONE; i++) {
       ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
@@ -71,7 +73,7 @@ static bool is_sum(const ZpValue *v, int d) { return v->state[d].kind == 'P' && 
  * way. */
 static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
   if (v->state[d].kind == 'P') return false;
-  for (int e = 0; v->state[d].kind == 'S' && e < h->p->mesh.ndims; e++)
+  for (int e = 0; v->state[d].kind == 'S' && e < h->p->layout.mesh.ndims; e++)
     if (e != d && v->state[e].kind == 'S' && v->state[e].axis == v->state[d].axis) return false;
   return true;
 }
@@ -85,19 +87,19 @@ static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
  * operand is reduced, which others may need too. */
 static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, uint8_t *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
-  for (int d = 0; d < h->p->mesh.ndims; d++)
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++)
     if (x[d] == ZG_NONE) partial[d] = zp_rows_stay_partial(h, n, d);
   bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD, waits = false;
   if (n->op != ZG_OP_ADD && !tail) return;
   const ZpValue *a = &h->out->values[zp_base(h, n->in[0])],
                 *b = tail ? a : &h->out->values[zp_base(h, n->in[1])];
   if (a->type.naxes != b->type.naxes) return;
-  for (int d = 0; d < h->p->mesh.ndims; d++) {
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++) {
     bool both = is_sum(a, d) && is_sum(b, d) && (!tail || x[d] == ZG_NONE);
     partial[d] = both ? tail ? 1 : 3 : 0;
     waits |= both;
   }
-  for (int d = 0; waits && d < h->p->mesh.ndims; d++)
+  for (int d = 0; waits && d < h->p->layout.mesh.ndims; d++)
     if ((is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d))) partial[d] = tail ? 1 : 3;
 }
 
@@ -175,7 +177,7 @@ static void shard_param_grad(ZpShard *h, const ZgNode *n, ZpDims *partial) {
   zp_layout(h->p, &q->type, want);
   const ZpValue *v = &h->out->values[zp_base(h, n->in[0])];
   ZpDims kept = 0;
-  for (int d = 0; d < h->p->mesh.ndims; d++)
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++)
     if (v->state[d].kind == 'P' && !v->state[d].max && want[d].kind == 'R' &&
         h->b->grad_partial[n->opt[0]] >> d & 1) {
       want[d] = v->state[d];
@@ -189,14 +191,14 @@ static void shard_param_grad(ZpShard *h, const ZgNode *n, ZpDims *partial) {
 /* Loss sums are scalars and may stay partial; aux terms differ from place to place and are completed. */
 static void shard_scalar(ZpShard *h, const ZgNode *n) {
   ZpState want[ZP_MAX_DIMS];
-  ZpDims *partial = n->op == ZG_OP_LOSS_NUM   ? &h->p->num_partial[n->opt[0]]
-                    : n->op == ZG_OP_LOSS_DEN ? &h->p->den_partial[n->opt[0]]
+  ZpDims *partial = n->op == ZG_OP_LOSS_NUM   ? &h->p->layout.num_partial[n->opt[0]]
+                    : n->op == ZG_OP_LOSS_DEN ? &h->p->layout.den_partial[n->opt[0]]
                                               : NULL;
   const ZpValue *v = &h->out->values[zp_base(h, n->in[0])];
   ZpDims kept = 0;
   for (int d = 0; d < ZP_MAX_DIMS; d++) {
     want[d] = (ZpState){.kind = 'R'};
-    if (partial && d < h->p->mesh.ndims && v->state[d].kind == 'P' && !v->state[d].max)
+    if (partial && d < h->p->layout.mesh.ndims && v->state[d].kind == 'P' && !v->state[d].max)
       want[d] = v->state[d], kept |= 1u << d;
   }
   if (partial) *partial = kept;
@@ -237,15 +239,16 @@ static double attend_rows(const ZpShard *h, const ZpNode *m, const ZgAttendAxes 
 /* Of the pairs that the mask leaves, the share of the rank that has most, where they are cut into `parts`. */
 static double busiest_share(const ZpPlan *p, const ZpNode *m, const ZpValue *q, int64_t parts) {
   uint16_t axis = m->call.ax[0];
-  int64_t size = p->axis_size[axis], keys = p->axis_size[zg_attend_axes(m->call.ax, m->call.nax).k];
+  int64_t size = p->layout.axis_size[axis],
+          keys = p->layout.axis_size[zg_attend_axes(m->call.ax, m->call.nax).k];
   ZpDims dims = 0;
   double most = 0;
-  for (int d = 0; d < p->mesh.ndims; d++)
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (q->state[d].kind == 'S' && q->state[d].axis == axis) dims |= 1u << d;
   for (int64_t i = 0; i < parts; i++) {
     ZpPiece piece[ZP_PIECES];
     double pairs = 0;
-    for (int k = zp_pieces(&p->mesh, dims, axis, i, size / parts, piece); k-- > 0;)
+    for (int k = zp_pieces(&p->layout.mesh, dims, axis, i, size / parts, piece); k-- > 0;)
       pairs += zg_attend_part(m->call.opt[0], m->call.opt[1], keys, piece[k].to, piece[k].to + piece[k].n);
     if (pairs > most) most = pairs;
   }
@@ -262,7 +265,7 @@ static void count_flops(ZpShard *h, ZpNode *m) {
     return;
   }
   ZgAttendAxes ax = zg_attend_axes(m->call.ax, m->call.nax);
-  const int64_t *size = h->p->axis_size;
+  const int64_t *size = h->p->layout.axis_size;
   const ZpValue *q = &h->out->values[m->in[zg_attend_first(m->call.op)]];
   int64_t parts = size[ax.q] / zp_local_size(h->p, ax.q, q->state);
   double all = o->products * (double)(size[ax.h] + size[ax.w]) * attend_rows(h, m, &ax) *
@@ -278,7 +281,7 @@ static void count_linear_flops(const ZpShard *h, ZpNode *m) {
   const ZpValue *o = &h->out->values[grad ? m->in[0] : m->out[0]];
   double n = 1, values = 1;
   for (int i = 0; i < o->type.naxes; i++) *(o->axis[i] == k->ax[2] ? &values : &n) *= (double)o->size[i];
-  double keys = (double)h->p->axis_size[k->ax[1]];
+  double keys = (double)h->p->layout.axis_size[k->ax[1]];
   m->flops = zg_op_info[k->op].products * n * zg_linear_flops(k->opt[0], (double)k->opt[1], keys, values);
 }
 
@@ -301,8 +304,8 @@ static void make_again(ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis) {
 static void gather_keys(ZpShard *h, const ZgNode *n, const uint32_t *x, bool ring) {
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   ZpDims dims = 0;
-  for (int d = 0; d < h->p->mesh.ndims; d++)
-    if (x[d] == ax.q && h->p->mesh.dim[d].size > 1) dims |= 1u << d;
+  for (int d = 0; d < h->p->layout.mesh.ndims; d++)
+    if (x[d] == ax.q && h->p->layout.mesh.dim[d].size > 1) dims |= 1u << d;
   for (int i = 1; dims && !ring && ax.q == ax.k && i < 3; i++)
     make_again(h, n->in[zg_attend_first(n->op) + i], dims, ax.k);
 }
@@ -313,14 +316,14 @@ static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
   uint8_t partial[ZP_MAX_DIMS];
   ZpDims ring = choose(h, n, x);
-  for (int d = 0; d < p->mesh.ndims; d++)
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (whole >> d & 1) x[d] = ZG_NONE;
   keep_partial_sums(h, n, x, partial);
   if (zg_is_attend(n->op)) gather_keys(h, n, x, ring);
   for (int i = 0; i < n->nin; i++) {
     ZpState want[ZP_MAX_DIMS] = {0};
     const ZgType *t = &h->s->values[n->in[i]].type;
-    for (int d = 0; d < p->mesh.ndims; d++)
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
       want[d] =
           partial[d] >> i & 1 ? (ZpState){.kind = 'P'} : wanted(t, split_of(n, false, i, t, x[d], ring));
     in[i] = zp_convert(h, n->in[i], want);
@@ -331,7 +334,7 @@ static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
     ZpState state[ZP_MAX_DIMS];
     for (int d = 0; d < ZP_MAX_DIMS; d++) {
       state[d] = (ZpState){.kind = 'R'};
-      if (d >= p->mesh.ndims) continue;
+      if (d >= p->layout.mesh.ndims) continue;
       uint16_t from, to;
       uint32_t split = passes(n, &from, &to) && x[d] == from ? to : x[d];
       bool keys = split_of(n, true, i, t, split, ring) != split;
@@ -344,26 +347,27 @@ static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   ZpNode *m = shell(h, n);
   memcpy(m->in, in, sizeof in);
   for (int i = 0; i < n->nout; i++) m->out[i] = first + (uint32_t)i;
-  for (int d = 0; d < p->mesh.ndims; d++)
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (x[d] != ZG_NONE) m->split |= 1u << d;
-  if (n->op == ZG_OP_RANDOM && n->opt[1] == ZG_COIN && p->forward_only) { /* its mean: dropout leaves all */
+  if (n->op == ZG_OP_RANDOM && n->opt[1] == ZG_COIN &&
+      p->asked.forward_only) { /* its mean: dropout leaves all */
     m->call.op = ZG_OP_FILL;
     m->call.opt[0] = 0;
   }
   if (n->op == ZG_OP_AXSIZE) {
     m->call.op = ZG_OP_FILL;
-    m->call.num[0] = (double)p->axis_valid[n->ax[0]];
+    m->call.num[0] = (double)p->layout.axis_valid[n->ax[0]];
     m->call.nax = 0;
   }
   if ((n->op == ZG_OP_PEAK || n->op == ZG_OP_SOFTMAX || n->op == ZG_OP_XENT_SUMS ||
        n->op == ZG_OP_XENT_GRAD) &&
-      p->axis_valid[n->ax[0]] != p->axis_size[n->ax[0]])
-    m->call.opt[1] = p->axis_valid[n->ax[0]];
+      p->layout.axis_valid[n->ax[0]] != p->layout.axis_size[n->ax[0]])
+    m->call.opt[1] = p->layout.axis_valid[n->ax[0]];
   count_flops(h, m);
   zp_make_grouped(h, n, m);
   if (n->op == ZG_OP_SHIFT) zp_make_halo(h, n, m, x);
   if (zg_is_linear_attend(n->op)) {
-    m->call.opt[1] = zg_linear_chunk(n->opt[0], p->axis_size[n->ax[0]]);
+    m->call.opt[1] = zg_linear_chunk(n->opt[0], p->layout.axis_size[n->ax[0]]);
     count_linear_flops(h, m);
   }
   if (!ring) return;
@@ -371,7 +375,7 @@ static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   m->axis = n->ax[0];
   m->cause =
       zb_printf(p->arena, "%s is split over %s; %s takes its keys by turns", p->graph->axes[n->ax[0]].name,
-                zp_dims_text(&p->mesh, p->arena, ring), zg_op_info[n->op].text);
+                zp_dims_text(&p->layout.mesh, p->arena, ring), zg_op_info[n->op].text);
   zp_ring_steps(h, m);
 }
 
@@ -403,9 +407,9 @@ static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t 
   int i = 0;
   while (i + 1 < n->nin && !zg_type_has(&s->values[n->in[i]].type, axis)) i++;
   zp_layout(b->p, &s->values[n->in[i]].type, state);
-  for (int d = 0; d < b->p->mesh.ndims; d++) {
-    if (state[d].kind != 'S' || state[d].axis != axis || b->p->mesh.dim[d].size == 1) continue;
-    ZlSpan span = zp_split_span(b->p, &b->p->mesh.dim[d]);
+  for (int d = 0; d < b->p->layout.mesh.ndims; d++) {
+    if (state[d].kind != 'S' || state[d].axis != axis || b->p->layout.mesh.dim[d].size == 1) continue;
+    ZlSpan span = zp_split_span(b->p, &b->p->layout.mesh.dim[d]);
     ZlDiag *e = zl_report(b->d, ZL_Z0302, span, "`%s` cannot be split: %s (%s) needs it whole",
                           b->p->graph->axes[axis].name, said(n->op), zp_loc_text(b->p, n->loc));
     zl_help(e, "split an axis of heads instead; it occurs in the same tensors");
@@ -420,9 +424,9 @@ static bool check_positions(ZpBuild *b, const ZgNode *n) {
   if (n->op != ZG_OP_ATTEND || (!n->opt[0] && !n->opt[1])) return true;
   const ZgAxis *axes = b->p->graph->axes;
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
-  int64_t queries = b->p->axis_valid[ax.q], keys = b->p->axis_valid[ax.k];
+  int64_t queries = b->p->layout.axis_valid[ax.q], keys = b->p->layout.axis_valid[ax.k];
   if (queries == keys) return true;
-  ZlDiag *e = zl_report(b->d, ZL_Z0309, b->p->recipe->span,
+  ZlDiag *e = zl_report(b->d, ZL_Z0309, b->p->asked.recipe->span,
                         "`attend` (%s) compares positions of two lengths: `%s` has %lld and `%s` %lld",
                         zp_loc_text(b->p, n->loc), axes[ax.q].name, (long long)queries, axes[ax.k].name,
                         (long long)keys);
@@ -443,7 +447,7 @@ static bool check_pins(ZpBuild *b, const ZgSegment *s) {
 bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again,
                       const ZgSegment *count, ZpDims *partial) {
   ZpPlan *p = b->p;
-  ZpSegment *out = &p->segments[index];
+  ZpSegment *out = &p->programs.segments[index];
   *out = (ZpSegment){0};
   if (!check_pins(b, s)) return false;
   ZpShard h = {.b = b, .p = p, .s = count, .out = out, .phase = ZP_COUNT};

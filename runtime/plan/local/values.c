@@ -16,35 +16,35 @@ void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state) {
   for (int d = 0; d < ZP_MAX_DIMS; d++) {
     state[d] = (ZpState){.kind = 'R'};
     uint16_t a;
-    if (d < p->mesh.ndims && d != p->mesh.pipe && dim_lists(&p->mesh.dim[d], t, &a))
+    if (d < p->layout.mesh.ndims && d != p->layout.mesh.pipe && dim_lists(&p->layout.mesh.dim[d], t, &a))
       state[d] = (ZpState){.kind = 'S', .axis = a};
   }
 }
 
 int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
-  int64_t n = p->axis_size[axis];
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (state[d].kind == 'S' && state[d].axis == axis) n /= p->mesh.dim[d].size;
+  int64_t n = p->layout.axis_size[axis];
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (state[d].kind == 'S' && state[d].axis == axis) n /= p->layout.mesh.dim[d].size;
   return n;
 }
 
 /* Where rows are parted into chunks: before them, for them, behind them. */
 static int side_of_rows(const ZpPlan *p, uint16_t axis) {
-  return axis >= p->chunk.up ? 1 : axis < p->chunk.rows ? 0 : 2;
+  return axis >= p->layout.chunk.up ? 1 : axis < p->layout.chunk.rows ? 0 : 2;
 }
 
 void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
-  uint16_t slot = zg_slot_axis(p->experts, t);
-  bool chunk = zg_type_has(t, p->chunk.up);
+  uint16_t slot = zg_slot_axis(p->layout.experts, t);
+  bool chunk = zg_type_has(t, p->layout.chunk.up);
   int n = 0;
-  if (slot != ZG_NO_AXIS) axis[n++] = p->experts[slot], axis[n++] = slot;
+  if (slot != ZG_NO_AXIS) axis[n++] = p->layout.experts[slot], axis[n++] = slot;
   for (int side = 0; side < (chunk ? 3 : 1); side++)
     for (int i = 0; i < t->naxes; i++) {
-      bool before = slot != ZG_NO_AXIS && (t->axis[i] == slot || t->axis[i] == p->experts[slot]);
+      bool before = slot != ZG_NO_AXIS && (t->axis[i] == slot || t->axis[i] == p->layout.experts[slot]);
       if (!before && (!chunk || side_of_rows(p, t->axis[i]) == side)) axis[n++] = t->axis[i];
     }
-  for (int i = 1; p->lies && slot == ZG_NO_AXIS && !chunk && i < n; i++) /* where their sequence is */
-    for (int k = i; k > 0 && p->lies[axis[k]] < p->lies[axis[k - 1]]; k--) {
+  for (int i = 1; p->layout.lies && slot == ZG_NO_AXIS && !chunk && i < n; i++) /* where their sequence is */
+    for (int k = i; k > 0 && p->layout.lies[axis[k]] < p->layout.lies[axis[k - 1]]; k--) {
       uint16_t before = axis[k - 1];
       axis[k - 1] = axis[k], axis[k] = before;
     }
@@ -52,7 +52,7 @@ void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
 
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
   switch (t->elem) {
-  case ZG_REAL: return p->compute;
+  case ZG_REAL: return p->asked.compute;
   case ZG_BF16: return ZK_BF16;
   case ZG_I32:
   case ZG_INDEX: return ZK_I32;
@@ -74,7 +74,7 @@ ZkView zp_view(const ZpPlan *p, const ZpValue *v) {
   for (int i = v->type.naxes; i-- > 0;) {
     w.axis[i] = v->axis[i];
     w.size[i] = v->size[i];
-    w.whole[i] = p->axis_size[v->axis[i]];
+    w.whole[i] = p->layout.axis_size[v->axis[i]];
     w.stride[i] = stride;
     stride *= v->size[i];
   }

@@ -1,7 +1,7 @@
 /* Digests of all that a plan says, a part at a time, so that ranks can find out whether they made the same
  * one, and where not. Field by field: structures have holes. Left out is what the engine fills in (pointers),
  * and what only planning uses. */
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void add_u32s(Hash *h, const uint32_t *x, uint32_t n) {
 
 /* ---- mesh, sizes, parameters --------------------------------------------------------------------------- */
 static Hash mesh(const ZpPlan *p) {
-  const ZpMesh *m = &p->mesh;
+  const ZpMesh *m = &p->layout.mesh;
   Hash h = 0;
   ADD(&h, U(m->ndims), U(m->pipe), U(m->nranks));
   for (int d = 0; d < m->ndims; d++) {
@@ -56,28 +56,31 @@ static void add_optimizer(Hash *h, const ZpOptimizer *o) {
 static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++)
-    ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]), p->experts[i], p->lies ? p->lies[i] : i);
-  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, p->tf32, p->reduce, p->noptimizers,
-      p->ngroups, p->pins, p->checkpoints, p->forward_only, p->outputs);
-  add_text(&h, p->schedule);
-  for (uint32_t i = 0; i < p->noptimizers; i++) add_optimizer(&h, &p->optimizers[i]);
-  for (uint32_t i = 0; i < p->ngroups; i++) {
-    add(&h, p->groups[i].optimizer);
-    add_double(&h, p->groups[i].rate), add_double(&h, p->groups[i].decay);
-    add_update(&h, p->groups[i].update);
+    ADD(&h, U(p->layout.axis_size[i]), U(p->layout.axis_valid[i]), p->layout.experts[i],
+        p->layout.lies ? p->layout.lies[i] : i);
+  ADD(&h, p->asked.batch, U(p->asked.global_batch), U(p->asked.nmicro), p->asked.compute, p->asked.tf32,
+      p->asked.reduce, p->asked.noptimizers, p->asked.ngroups, p->asked.pins, p->asked.checkpoints,
+      p->asked.forward_only, p->asked.outputs);
+  add_text(&h, p->asked.schedule);
+  for (uint32_t i = 0; i < p->asked.noptimizers; i++) add_optimizer(&h, &p->asked.optimizers[i]);
+  for (uint32_t i = 0; i < p->asked.ngroups; i++) {
+    add(&h, p->asked.groups[i].optimizer);
+    add_double(&h, p->asked.groups[i].rate), add_double(&h, p->asked.groups[i].decay);
+    add_update(&h, p->asked.groups[i].update);
   }
-  for (uint32_t i = 0; i < p->graph->nparams; i++) add(&h, p->group[i]);
-  add_double(&h, p->clip);
-  add_double(&h, p->average);
-  ADD(&h, p->zero.over, p->zero.what, p->zero.keep, p->zero.ahead, p->chunk.classes, p->chunk.rows,
-      p->chunk.up);
-  for (uint32_t i = 0; i < zg_losses(p->graph); i++) ADD(&h, p->num_partial[i], p->den_partial[i]);
-  add_double(&h, p->model_flops);
-  add_double(&h, p->params);
-  add_double(&h, p->trained);
-  add(&h, p->ninputs);
-  for (uint32_t i = 0; i < p->ninputs; i++) {
-    const ZpInputUse *u = &p->inputs[i];
+  for (uint32_t i = 0; i < p->graph->nparams; i++) add(&h, p->asked.group[i]);
+  add_double(&h, p->asked.clip);
+  add_double(&h, p->asked.average);
+  ADD(&h, p->asked.zero.over, p->asked.zero.what, p->asked.zero.keep, p->asked.zero.ahead,
+      p->layout.chunk.classes, p->layout.chunk.rows, p->layout.chunk.up);
+  for (uint32_t i = 0; i < zg_losses(p->graph); i++)
+    ADD(&h, p->layout.num_partial[i], p->layout.den_partial[i]);
+  add_double(&h, p->notes.model_flops);
+  add_double(&h, p->notes.params);
+  add_double(&h, p->notes.trained);
+  add(&h, p->programs.ninputs);
+  for (uint32_t i = 0; i < p->programs.ninputs; i++) {
+    const ZpInputUse *u = &p->programs.inputs[i];
     ADD(&h, u->input, u->value_segment, u->value, u->at);
   }
   return h;
@@ -96,20 +99,20 @@ static void add_slice(Hash *h, const ZpSlice *s, int ndims) {
 
 static Hash buckets(const ZpPlan *p) {
   Hash h = 0;
-  add(&h, p->nbuckets);
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    const ZpBucket *b = &p->buckets[i];
+  add(&h, p->programs.nbuckets);
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    const ZpBucket *b = &p->programs.buckets[i];
     add_text(&h, b->name);
     ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices, b->frozen, b->optimizer,
         b->matrices);
     ADD(&h, b->gathers, b->keeps, U(b->scatters), b->republishes, b->reduces);
     add_u32s(&h, b->users, b->nusers);
-    for (uint32_t k = 0; k < b->nslices; k++) add_slice(&h, &b->slices[k], p->mesh.ndims);
+    for (uint32_t k = 0; k < b->nslices; k++) add_slice(&h, &b->slices[k], p->layout.mesh.ndims);
   }
-  add(&h, p->ntied);
-  for (uint32_t i = 0; i < p->ntied; i++) {
-    add(&h, p->tied[i].bucket);
-    add_u32s(&h, p->tied[i].stages, p->tied[i].nstages);
+  add(&h, p->programs.ntied);
+  for (uint32_t i = 0; i < p->programs.ntied; i++) {
+    add(&h, p->programs.tied[i].bucket);
+    add_u32s(&h, p->programs.tied[i].stages, p->programs.tied[i].nstages);
   }
   return h;
 }
@@ -117,10 +120,10 @@ static Hash buckets(const ZpPlan *p) {
 static Hash cotangents(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
-    for (uint32_t k = 0; k < p->graph->segments[i].ncarry_in; k++) add(&h, p->cotangents[i].in[k]);
-    for (uint32_t k = 0; k < p->graph->segments[i].ncarry_out; k++) add(&h, p->cotangents[i].out[k]);
+    for (uint32_t k = 0; k < p->graph->segments[i].ncarry_in; k++) add(&h, p->layout.cotangents[i].in[k]);
+    for (uint32_t k = 0; k < p->graph->segments[i].ncarry_out; k++) add(&h, p->layout.cotangents[i].out[k]);
   }
-  for (uint32_t i = 0; p->frozen && i < p->graph->nparams; i++) add(&h, p->frozen[i]);
+  for (uint32_t i = 0; p->asked.frozen && i < p->graph->nparams; i++) add(&h, p->asked.frozen[i]);
   return h;
 }
 
@@ -136,7 +139,7 @@ static Hash values(const ZpPlan *p, const ZpSegment *s) {
   for (uint32_t i = 0; i < s->nvalues; i++) {
     const ZpValue *v = &s->values[i];
     add_type(&h, &v->type);
-    add_states(&h, v->state, p->mesh.ndims);
+    add_states(&h, v->state, p->layout.mesh.ndims);
     for (int k = 0; k < v->type.naxes; k++) ADD(&h, v->axis[k], U(v->size[k]));
     ADD(&h, v->elem, v->bytes, v->at.space, v->at.index, v->at.offset, v->param, v->nmembers);
     for (int k = 0; k < v->nmembers; k++) add(&h, v->member[k]);
@@ -243,14 +246,14 @@ void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx) {
   each(ctx, "parameters", buckets(p));
   each(ctx, "cotangents", cotangents(p));
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
-    const ZpSegment *s = &p->segments[i];
+    const ZpSegment *s = &p->programs.segments[i];
     each(ctx, zb_printf(a, "part %u's values", i), values(p, s));
     for (int k = 0; k < ZP_PHASES; k++)
       each(ctx, zb_printf(a, "part %u's %s", i, zp_phase_text[k]), nodes(&s->list[k]));
   }
-  for (uint32_t i = 0; i < p->nstages; i++) {
-    each(ctx, zb_printf(a, "stage %u's parts", i), instances(&p->stages[i]));
-    each(ctx, zb_printf(a, "stage %u's instructions", i), instructions(&p->stages[i].prog));
-    each(ctx, zb_printf(a, "stage %u's memory", i), memory(&p->stages[i]));
+  for (uint32_t i = 0; i < p->programs.nstages; i++) {
+    each(ctx, zb_printf(a, "stage %u's parts", i), instances(&p->programs.stages[i]));
+    each(ctx, zb_printf(a, "stage %u's instructions", i), instructions(&p->programs.stages[i].prog));
+    each(ctx, zb_printf(a, "stage %u's memory", i), memory(&p->programs.stages[i]));
   }
 }

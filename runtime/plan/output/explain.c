@@ -4,33 +4,10 @@
  * what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves
  * exactly these. */
 #include "runtime/plan/output/tables.h"
+#include "runtime/plan/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A collective's whole tensor: as gathered, or before it is reduced or exchanged. Of what goes round a ring,
- * a rank's keys. */
-static const ZpValue *whole_of(const ZpSegment *s, const ZpNode *n) {
-  if (zp_is_ring(n)) return &s->values[n->in[zg_attend_first(n->call.op) + 1]];
-  bool out = n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_DISPATCH;
-  return &s->values[out ? n->out[0] : n->in[0]];
-}
-
-uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) {
-  if (zp_is_ring(n)) return zp_ring_bytes(s, n);
-  if (zp_is_halo(n)) return zp_halo_bytes(n);
-  const ZpValue *v = whole_of(s, n);
-  if (n->call.op == ZG_OP_ROUND) return v->bytes * (uint64_t)n->call.num[0];
-  if (n->call.op != ZG_OP_DISPATCH && n->call.op != ZG_OP_COMBINE) return v->bytes;
-  uint64_t slots = (uint64_t)(v->size[0] * v->size[1]);
-  return v->bytes / slots * (s->values[n->in[1]].bytes / sizeof(int32_t));
-}
-
-uint64_t zp_run_bytes(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node) {
-  const ZpNode *n = &l->nodes[node];
-  bool all = n->call.op == ZG_OP_ROUND || n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
-  return zp_node_bytes(s, n) * (all ? 1 : zp_rounds(p, s, l, node).even);
-}
 
 /* ---- rows: what is alike, with how often --------------------------------------------------------------- */
 enum { BY_NODE, BY_TRANSFER, BY_BUCKET, BY_SCALARS }; /* in this order in the table */
@@ -51,7 +28,8 @@ static void add_row(Explain *x, ZpSent r) { ZB_PUSH(x->a, x->rows, x->nrows, r);
 
 /* ---- instructions -------------------------------------------------------------------------------------- */
 static int64_t members_of(const ZpPlan *p, const ZpInstr *in) {
-  return in->op == ZP_I_REDUCE_TIED ? p->tied[in->tied].nstages : zp_group_size(&p->mesh, in->dims);
+  return in->op == ZP_I_REDUCE_TIED ? p->programs.tied[in->tied].nstages
+                                    : zp_group_size(&p->layout.mesh, in->dims);
 }
 
 uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in) {
@@ -61,11 +39,12 @@ uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in) {
 
 static const char *over_of(const Explain *x, const ZpInstr *in) {
   if (in->queue == ZP_Q_P2P) return in->op == ZP_I_SEND_ACT ? "next stage" : "stage before";
-  if (in->op == ZP_I_REDUCE_STEP) return zb_printf(x->a, "all ranks (%lld)", (long long)x->p->mesh.nranks);
+  if (in->op == ZP_I_REDUCE_STEP)
+    return zb_printf(x->a, "all ranks (%lld)", (long long)x->p->layout.mesh.nranks);
   if (in->op != ZP_I_REDUCE_TIED)
-    return zb_printf(x->a, "%s (%lld)", zp_dims_text(&x->p->mesh, x->a, in->dims),
+    return zb_printf(x->a, "%s (%lld)", zp_dims_text(&x->p->layout.mesh, x->a, in->dims),
                      (long long)members_of(x->p, in));
-  const ZpTied *t = &x->p->tied[in->tied];
+  const ZpTied *t = &x->p->programs.tied[in->tied];
   const char *s = "stages";
   for (uint32_t k = 0; k < t->nstages; k++) s = zb_printf(x->a, "%s%s %u", s, k ? "," : "", t->stages[k]);
   return s;
@@ -113,7 +92,7 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
   bool send = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD,
        scalars = in->op == ZP_I_REDUCE_COUNT || in->op == ZP_I_REDUCE_STEP;
   if (!send && (in->queue != ZP_Q_COLL || members_of(p, in) < 2)) return;
-  uint32_t b = send || scalars ? p->nbuckets : p->stages[s].held[in->held].bucket, nth = 0;
+  uint32_t b = send || scalars ? p->programs.nbuckets : p->programs.stages[s].held[in->held].bucket, nth = 0;
   uint32_t *first = &x->first[b * ZP_INSTRS + in->op];
   uint16_t op = send ? ZP_SEND : in->coll;
   for (uint32_t r = *first; r != ZP_NONE; r = x->rows[r].next, nth++) {
@@ -124,7 +103,7 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
       return;
     }
   }
-  const ZpBucket *k = b < p->nbuckets ? &p->buckets[b] : NULL;
+  const ZpBucket *k = b < p->programs.nbuckets ? &p->programs.buckets[b] : NULL;
   uint64_t by = send ? BY_TRANSFER : scalars ? BY_SCALARS : BY_BUCKET;
   add_row(x, (ZpSent){.key = key_of(by, b, in->op, nth),
                       .from = s,
@@ -137,7 +116,7 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
                       .count = 1,
                       .all = in->bytes,
                       .most = 1,
-                      .tied = in->op == ZP_I_REDUCE_TIED ? &p->tied[in->tied] : NULL,
+                      .tied = in->op == ZP_I_REDUCE_TIED ? &p->programs.tied[in->tied] : NULL,
                       .back = in->op == ZP_I_SEND_GRAD,
                       .over = over_of(x, in),
                       .what = what_of(x, in, k),
@@ -156,12 +135,12 @@ static const char *most_text(ZbArena *a, uint64_t runs, ZpRounds n) {
 static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, uint64_t runs) {
   const ZpPlan *p = x->p;
   const ZgSegment *g = &p->graph->segments[segment];
-  const ZpList *l = &p->segments[segment].list[phase];
+  const ZpList *l = &p->programs.segments[segment].list[phase];
   for (uint32_t i = 0; i < l->n && runs; i++) {
     const ZpNode *k = &l->nodes[i];
-    int64_t members = zp_group_size(&p->mesh, k->dims);
+    int64_t members = zp_group_size(&p->layout.mesh, k->dims);
     if (members < 2 || !zp_sends(k)) continue;
-    const ZpSegment *of = &p->segments[segment];
+    const ZpSegment *of = &p->programs.segments[segment];
     ZpRounds n = k->call.op == ZG_OP_ROUND ? (ZpRounds){1, 1} : zp_rounds(p, of, l, i); /* gathered once */
     uint64_t bytes = zp_run_bytes(p, of, l, i);
     add_row(x, (ZpSent){.key = key_of(BY_NODE, segment, phase, i),
@@ -174,9 +153,9 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, u
                         .count = runs * n.even,
                         .all = runs * bytes,
                         .most = runs * n.most,
-                        .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
+                        .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->layout.mesh, x->a, k->dims),
                                           (long long)members),
-                        .what = zg_type_text(p->graph, x->a, &whole_of(of, k)->type),
+                        .what = zg_type_text(p->graph, x->a, &zp_node_whole(of, k)->type),
                         .why = zb_printf(x->a, "%s %s: %s (%s)%s", g->repeat ? g->label : "part",
                                          zp_phase_text[phase], k->cause, zp_loc_text(p, k->loc),
                                          most_text(x->a, runs, n))});
@@ -185,11 +164,11 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, u
 
 static void add_stage(Explain *x, uint32_t s) {
   const ZpPlan *p = x->p;
-  const ZpStage *st = &p->stages[s];
+  const ZpStage *st = &p->programs.stages[s];
   uint32_t nsegments = p->graph->nsegments;
   typedef uint64_t Runs[ZP_PHASES];
   Runs *runs = ZB_NEWN(x->a, Runs, nsegments);
-  memset(x->first, 0xff, (p->nbuckets + 1) * ZP_INSTRS * sizeof *x->first);
+  memset(x->first, 0xff, (p->programs.nbuckets + 1) * ZP_INSTRS * sizeof *x->first);
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
     ZpPhase phase = zp_phase(in->op);
@@ -246,8 +225,8 @@ double zp_sent_of_stage(ZpSents t, uint32_t stage, double by[ZP_SEND + 1]) {
 
 ZpSents zp_sents(const ZpPlan *p, ZbArena *a) {
   Explain x = {.p = p, .a = a};
-  x.first = ZB_NEWN(a, uint32_t, (p->nbuckets + 1) * (size_t)ZP_INSTRS);
-  for (uint32_t s = 0; s < p->nstages; s++) add_stage(&x, s);
+  x.first = ZB_NEWN(a, uint32_t, (p->programs.nbuckets + 1) * (size_t)ZP_INSTRS);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) add_stage(&x, s);
   join_stages(&x);
   return (ZpSents){x.rows, x.nrows};
 }
@@ -259,7 +238,7 @@ static const char *stages_text(ZbArena *a, uint32_t from, uint32_t to) {
 
 static void put_sums(const ZpPlan *p, ZpSents t, ZbText *out) {
   char text[24];
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     double by[ZP_SEND + 1], all = zp_sent_of_stage(t, s, by);
     zb_text_add(out, "a rank of stage %u sends %s a step", s, zb_bytes(text, (uint64_t)all));
     for (uint32_t op = 0, n = 0; op <= ZP_SEND; op++)
@@ -296,6 +275,6 @@ void zp_explain(const ZpPlan *p, ZbText *out) {
   }
   zb_text_add(out, "\n");
   put_sums(p, t, out);
-  if (p->order) zb_text_add(out, "%s\n", p->order);
+  if (p->notes.order) zb_text_add(out, "%s\n", p->notes.order);
   zb_arena_free(a);
 }

@@ -1,5 +1,6 @@
 /* Plans as JSON: what the tables for people say, with all digits. JSON.md has the keys; they stay. */
 #include "runtime/plan/output/tables.h"
+#include "runtime/plan/text.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -20,8 +21,8 @@ static cJSON *add_object(cJSON *list) {
 
 static void put_dims(cJSON *o, const char *key, const ZpPlan *p, ZpDims dims) {
   cJSON *list = cJSON_AddArrayToObject(o, key);
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (dims >> d & 1) cJSON_AddItemToArray(list, cJSON_CreateString(p->mesh.dim[d].name));
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (dims >> d & 1) cJSON_AddItemToArray(list, cJSON_CreateString(p->layout.mesh.dim[d].name));
 }
 
 static void put_numbers(cJSON *o, const char *key, const uint32_t *at, uint32_t n) {
@@ -33,9 +34,9 @@ static cJSON *begin(const ZpPlan *p) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddStringToObject(o, "format", "zug plan");
   cJSON_AddNumberToObject(o, "version", 1);
-  cJSON_AddStringToObject(o, "recipe", p->recipe->name);
+  cJSON_AddStringToObject(o, "recipe", p->asked.recipe->name);
   cJSON_AddStringToObject(o, "model", p->graph->model);
-  put_count(o, "ranks", (uint64_t)p->mesh.nranks);
+  put_count(o, "ranks", (uint64_t)p->layout.mesh.nranks);
   return o;
 }
 
@@ -50,12 +51,12 @@ static void end(cJSON *o, ZbText *out) {
 /* ---- show ---- */
 static void put_mesh(cJSON *o, const ZpPlan *p) {
   cJSON *list = cJSON_AddArrayToObject(o, "mesh");
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    const ZpDim *dim = &p->mesh.dim[d];
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    const ZpDim *dim = &p->layout.mesh.dim[d];
     cJSON *x = add_object(list);
     cJSON_AddStringToObject(x, "name", dim->name);
     put_count(x, "size", (uint64_t)dim->size);
-    cJSON_AddBoolToObject(x, "stages", d == p->mesh.pipe);
+    cJSON_AddBoolToObject(x, "stages", d == p->layout.mesh.pipe);
     cJSON *axes = cJSON_AddArrayToObject(x, "axes");
     for (uint32_t i = 0; i < dim->naxes; i++)
       if (dim->axes[i] < p->model->naxes)
@@ -65,20 +66,20 @@ static void put_mesh(cJSON *o, const ZpPlan *p) {
 }
 
 static void put_batch(cJSON *o, const ZpPlan *p) {
-  if (p->batch != ZP_NONE) {
+  if (p->asked.batch != ZP_NONE) {
     cJSON *x = cJSON_AddObjectToObject(o, "batch");
-    put_count(x, "samples", (uint64_t)p->global_batch);
-    put_count(x, "micro_batches", (uint64_t)p->nmicro);
-    put_count(x, "samples_of_micro_batch", (uint64_t)p->axis_size[p->batch]);
+    put_count(x, "samples", (uint64_t)p->asked.global_batch);
+    put_count(x, "micro_batches", (uint64_t)p->asked.nmicro);
+    put_count(x, "samples_of_micro_batch", (uint64_t)p->layout.axis_size[p->asked.batch]);
   }
   cJSON_AddStringToObject(o, "compute", zp_compute_text(p));
-  cJSON_AddBoolToObject(o, "forward_only", p->forward_only);
-  cJSON_AddNumberToObject(o, "flop", p->model_flops);
+  cJSON_AddBoolToObject(o, "forward_only", p->asked.forward_only);
+  cJSON_AddNumberToObject(o, "flop", p->notes.model_flops);
 }
 
 static void put_schedule(cJSON *o, const ZpPlan *p, const ZpTimeline *t) {
   cJSON *x = cJSON_AddObjectToObject(o, "schedule");
-  cJSON_AddStringToObject(x, "name", p->schedule);
+  cJSON_AddStringToObject(x, "name", p->asked.schedule);
   cJSON_AddNumberToObject(x, "idle", zp_idle(p, t));
   put_count(x, "units", t->span);
 }
@@ -107,7 +108,7 @@ static void put_memory(cJSON *o, const char *key, const char *total, const ZpPla
 
 static void put_timeline(cJSON *o, const ZpPlan *p, const ZpTimeline *t, uint32_t stage) {
   cJSON *list = cJSON_AddArrayToObject(o, "timeline");
-  for (uint32_t i = 0; i < 2 * (uint32_t)p->nmicro; i++) {
+  for (uint32_t i = 0; i < 2 * (uint32_t)p->asked.nmicro; i++) {
     cJSON *x = add_object(list);
     cJSON_AddStringToObject(x, "pass", t->work[stage][i].backward ? "backward" : "forward");
     cJSON_AddNumberToObject(x, "micro_batch", t->work[stage][i].mb);
@@ -117,8 +118,8 @@ static void put_timeline(cJSON *o, const ZpPlan *p, const ZpTimeline *t, uint32_
 
 static void put_stages(cJSON *o, const ZpPlan *p, const ZpTimeline *t) {
   cJSON *list = cJSON_AddArrayToObject(o, "stages");
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpStage *st = &p->stages[s];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpStage *st = &p->programs.stages[s];
     cJSON *x = add_object(list);
     cJSON_AddNumberToObject(x, "stage", s);
     cJSON_AddNumberToObject(x, "cost", zp_stage_cost(p, s));
@@ -135,8 +136,8 @@ static void put_stages(cJSON *o, const ZpPlan *p, const ZpTimeline *t) {
 
 static void put_buckets(cJSON *o, const ZpPlan *p) {
   cJSON *list = cJSON_AddArrayToObject(o, "buckets");
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    const ZpBucket *k = &p->buckets[i];
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    const ZpBucket *k = &p->programs.buckets[i];
     cJSON *x = add_object(list);
     cJSON_AddStringToObject(x, "name", k->name);
     put_count(x, "elements", k->elems);
@@ -146,20 +147,20 @@ static void put_buckets(cJSON *o, const ZpPlan *p) {
     put_count(x, "gradient_bytes", k->elems * 4);
   }
   list = cJSON_AddArrayToObject(o, "tied");
-  for (uint32_t i = 0; i < p->ntied; i++) {
+  for (uint32_t i = 0; i < p->programs.ntied; i++) {
     cJSON *x = add_object(list);
-    cJSON_AddStringToObject(x, "bucket", p->buckets[p->tied[i].bucket].name);
-    put_numbers(x, "stages", p->tied[i].stages, p->tied[i].nstages);
+    cJSON_AddStringToObject(x, "bucket", p->programs.buckets[p->programs.tied[i].bucket].name);
+    put_numbers(x, "stages", p->programs.tied[i].stages, p->programs.tied[i].nstages);
   }
 }
 
 static void put_groups(cJSON *o, const ZpPlan *p) {
   cJSON *list = cJSON_AddArrayToObject(o, "groups");
-  for (uint32_t i = 0; i < p->ngroups; i++) {
-    const ZpGroup *g = &p->groups[i];
+  for (uint32_t i = 0; i < p->asked.ngroups; i++) {
+    const ZpGroup *g = &p->asked.groups[i];
     cJSON *x = add_object(list);
     uint64_t n = (uint64_t)zp_group_elements(p, i);
-    cJSON_AddStringToObject(x, "optimizer", zp_optimizer_text[p->optimizers[g->optimizer].kind]);
+    cJSON_AddStringToObject(x, "optimizer", zp_optimizer_text[p->asked.optimizers[g->optimizer].kind]);
     cJSON_AddNumberToObject(x, "rate", g->rate);
     cJSON_AddNumberToObject(x, "decay", g->decay);
     put_count(x, "elements", n);
@@ -173,8 +174,8 @@ static void put_groups(cJSON *o, const ZpPlan *p) {
 static void put_kept(cJSON *o, const ZpPlan *p) {
   cJSON *list = cJSON_AddArrayToObject(o, "kept");
   ZbArena *a = zb_arena_new();
-  for (uint32_t i = 0; i < p->nkept; i++) {
-    const ZpKeep *k = &p->kept[i];
+  for (uint32_t i = 0; i < p->programs.nkept; i++) {
+    const ZpKeep *k = &p->programs.kept[i];
     cJSON *x = add_object(list);
     cJSON_AddNumberToObject(x, "segment", k->segment);
     cJSON_AddStringToObject(x, "tensor", zg_type_text(p->graph, a, &k->type));
@@ -182,22 +183,22 @@ static void put_kept(cJSON *o, const ZpPlan *p) {
     put_count(x, "bytes", k->bytes);
     put_count(x, "moves", k->moves);
   }
-  cJSON_AddNumberToObject(o, "not_kept", p->nleft);
+  cJSON_AddNumberToObject(o, "not_kept", p->notes.nleft);
   zb_arena_free(a);
 }
 
 void zp_show_json(const ZpPlan *p, ZbText *out) {
   cJSON *o = begin(p);
   ZpTimeline t = {0};
-  if (!p->forward_only) t = zp_timeline(p);
-  put_count(o, "parameters", (uint64_t)p->params);
+  if (!p->asked.forward_only) t = zp_timeline(p);
+  put_count(o, "parameters", (uint64_t)p->notes.params);
   put_mesh(o, p);
   put_batch(o, p);
   if (t.a) put_schedule(o, p, &t);
   put_stages(o, p, t.a ? &t : NULL);
   put_kept(o, p);
-  put_count(o, "beside_bytes", p->beside_bytes);
-  put_count(o, "scratch_room", p->room);
+  put_count(o, "beside_bytes", p->notes.async_bytes);
+  put_count(o, "scratch_room", p->layout.room);
   put_buckets(o, p);
   put_groups(o, p);
   end(o, out);
@@ -227,7 +228,7 @@ void zp_explain_json(const ZpPlan *p, ZbText *out) {
   cJSON *o = begin(p), *list = cJSON_AddArrayToObject(o, "messages");
   for (uint32_t i = 0; i < t.n; i++) put_sent(list, p, &t.rows[i]);
   list = cJSON_AddArrayToObject(o, "stages");
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     double by[ZP_SEND + 1], all = zp_sent_of_stage(t, s, by);
     cJSON *x = add_object(list);
     cJSON_AddNumberToObject(x, "stage", s);
@@ -261,8 +262,8 @@ static void put_instr(cJSON *list, const ZpPlan *p, uint32_t s, const ZpInstr *i
 
 void zp_show_programs_json(const ZpPlan *p, ZbText *out) {
   cJSON *o = begin(p), *list = cJSON_AddArrayToObject(o, "stages");
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpProgram *g = &p->stages[s].prog;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpProgram *g = &p->programs.stages[s].prog;
     cJSON *x = add_object(list);
     cJSON_AddNumberToObject(x, "stage", s);
     cJSON *instrs = cJSON_AddArrayToObject(x, "instructions");
@@ -273,7 +274,7 @@ void zp_show_programs_json(const ZpPlan *p, ZbText *out) {
 
 /* ---- programs --calls ---- */
 static void put_value(cJSON *list, const ZpPlan *p, uint32_t segment, uint32_t value) {
-  const ZpValue *v = &p->segments[segment].values[value];
+  const ZpValue *v = &p->programs.segments[segment].values[value];
   ZbText name = {0};
   cJSON *x = add_object(list);
   zp_value_text(p, segment, value, &name);
@@ -285,7 +286,7 @@ static void put_value(cJSON *list, const ZpPlan *p, uint32_t segment, uint32_t v
     cJSON *a = add_object(axes);
     cJSON_AddStringToObject(a, "name", p->graph->axes[v->axis[i]].name);
     put_count(a, "size", (uint64_t)v->size[i]);
-    if (zp_value_cut(p, v, i)) put_count(a, "of", (uint64_t)p->axis_size[v->axis[i]]);
+    if (zp_value_cut(p, v, i)) put_count(a, "of", (uint64_t)p->layout.axis_size[v->axis[i]]);
   }
   put_count(x, "bytes", v->bytes);
   cJSON_AddStringToObject(x, "at", zp_space_text(v));
@@ -333,7 +334,7 @@ void zp_show_calls_json(const ZpPlan *p, uint32_t segment, ZbText *out) {
   cJSON_AddNumberToObject(o, "iterations", p->graph->segments[segment].trip);
   list = cJSON_AddArrayToObject(o, "phases");
   for (int phase = 0; phase < ZP_PHASES; phase++) {
-    uint32_t n = p->segments[segment].list[phase].n;
+    uint32_t n = p->programs.segments[segment].list[phase].n;
     if (!n) continue;
     cJSON *x = add_object(list);
     cJSON_AddStringToObject(x, "phase", zp_phase_text[phase]);

@@ -1,47 +1,8 @@
 /* The calls of a segment in order, with their operands: what a layer does, forward and backward. */
 #include "runtime/plan/output/tables.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
-
-/* ---- bytes --------------------------------------------------------------------------------------------- */
-static double elems(const ZpValue *v) { return (double)v->bytes / (double)zk_elem_bytes((ZkElem)v->elem); }
-
-/* A table's rows are touched once for each id, at most all of them. */
-static double rows(const ZpValue *table, const ZpValue *taken) {
-  double bytes = elems(taken) * (double)zk_elem_bytes((ZkElem)table->elem);
-  return bytes < (double)table->bytes ? bytes : (double)table->bytes;
-}
-
-static double read_by(const ZpSegment *s, const ZpNode *n, int i) {
-  const ZpValue *v = &s->values[n->in[i]], *out = &s->values[n->out[0]];
-  for (int k = 0; k < i; k++)
-    if (n->in[k] == n->in[i]) return 0;
-  switch (n->call.op) {
-  case ZG_OP_LOOKUP: return i == 0 ? rows(v, out) : (double)v->bytes;
-  case ZG_OP_SLICE:
-  case ZG_OP_LOCAL_SLICE: return (double)out->bytes;
-  default: return (double)v->bytes;
-  }
-}
-
-/* Whether a call that adds adds to its result i. */
-static bool adds_to(const ZpSegment *s, const ZpNode *n, int i) {
-  return n->call.op != ZG_OP_NORMALIZE_GRAD_SUMS || s->values[n->out[i]].at.space == ZP_AT_GRAD;
-}
-
-static double written_by(const ZpSegment *s, const ZpNode *n, bool adds, int i) {
-  const ZpValue *v = &s->values[n->out[i]];
-  adds &= adds_to(s, n, i);
-  double bytes = adds && n->call.op == ZG_OP_LOOKUP_GRAD ? rows(v, &s->values[n->in[0]]) : (double)v->bytes;
-  return adds ? 2 * bytes : bytes;
-}
-
-double zp_moved_bytes(const ZpSegment *s, const ZpNode *n, bool adds) {
-  double bytes = 0;
-  for (int i = 0; i < n->call.nin; i++) bytes += read_by(s, n, i);
-  for (int i = 0; i < n->call.nout; i++) bytes += written_by(s, n, adds, i);
-  return bytes;
-}
 
 /* ---- segments ------------------------------------------------------------------------------------------ */
 uint32_t zp_segment_named(const ZpPlan *p, const char *name, ZbErr *err) {
@@ -63,10 +24,10 @@ uint32_t zp_segment_named(const ZpPlan *p, const char *name, ZbErr *err) {
 
 /* ---- what a call has ----------------------------------------------------------------------------------- */
 ZpRow zp_row(const ZpPlan *p, uint32_t segment, ZpPhase phase, uint32_t i) {
-  const ZpSegment *s = &p->segments[segment];
+  const ZpSegment *s = &p->programs.segments[segment];
   const ZpNode *n = &s->list[phase].nodes[i];
   /* of a later micro-batch, if there is one */
-  bool adds = n->call.accumulate && !(n->overwrites && p->nmicro == 1);
+  bool adds = n->call.accumulate && !(n->overwrites && p->asked.nmicro == 1);
   return (ZpRow){.node = n,
                  .adds = adds,
                  .sends = zp_sends(n),
@@ -76,7 +37,7 @@ ZpRow zp_row(const ZpPlan *p, uint32_t segment, ZpPhase phase, uint32_t i) {
 }
 
 bool zp_row_adds_to(const ZpPlan *p, uint32_t segment, const ZpRow *r, int i) {
-  return r->adds && adds_to(&p->segments[segment], r->node, i);
+  return r->adds && zp_adds_to(&p->programs.segments[segment], r->node, i);
 }
 
 const char *zp_space_text(const ZpValue *v) {
@@ -101,11 +62,11 @@ const char *zp_elem_text(const ZpValue *v) {
 
 /* An input as the model calls it, a parameter by its path; others by their number in the segment. */
 static void put_name(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *out) {
-  const ZpSegment *s = &p->segments[segment];
+  const ZpSegment *s = &p->programs.segments[segment];
   const ZpValue *v = &s->values[value];
-  for (uint32_t i = 0; i < p->ninputs && v->at.space == ZP_AT_INPUT; i++)
-    if (p->inputs[i].at == v->at.offset) {
-      zb_text_add(out, "%s", p->graph->inputs[p->inputs[i].input].name);
+  for (uint32_t i = 0; i < p->programs.ninputs && v->at.space == ZP_AT_INPUT; i++)
+    if (p->programs.inputs[i].at == v->at.offset) {
+      zb_text_add(out, "%s", p->graph->inputs[p->programs.inputs[i].input].name);
       return;
     }
   if (v->at.space == ZP_AT_PARAM || v->at.space == ZP_AT_GRAD)
@@ -114,7 +75,7 @@ static void put_name(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *
 }
 
 void zp_value_text(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *out) {
-  const ZpValue *v = &p->segments[segment].values[value];
+  const ZpValue *v = &p->programs.segments[segment].values[value];
   for (int k = 0; k < v->nmembers; k++) {
     if (k) zb_text_add(out, " ");
     put_name(p, segment, v->member[k], out);
@@ -123,15 +84,16 @@ void zp_value_text(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *ou
 }
 
 bool zp_value_cut(const ZpPlan *p, const ZpValue *v, int i) {
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (v->state[d].kind == 'S' && v->state[d].axis == v->axis[i] && p->mesh.dim[d].size > 1) return true;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (v->state[d].kind == 'S' && v->state[d].axis == v->axis[i] && p->layout.mesh.dim[d].size > 1)
+      return true;
   return false;
 }
 
 ZpDims zp_value_partial(const ZpPlan *p, const ZpValue *v) {
   ZpDims dims = 0;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (v->state[d].kind == 'P' && p->mesh.dim[d].size > 1) dims |= 1u << d;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (v->state[d].kind == 'P' && p->layout.mesh.dim[d].size > 1) dims |= 1u << d;
   return dims;
 }
 
@@ -142,13 +104,13 @@ static void put_type(const ZpPlan *p, const ZpValue *v, ZbText *out) {
   zb_text_add(out, "%s[", zp_elem_text(v));
   for (int i = 0; i < v->type.naxes; i++) {
     zb_text_add(out, "%s%s %lld", i ? ", " : "", p->graph->axes[v->axis[i]].name, (long long)v->size[i]);
-    if (zp_value_cut(p, v, i)) zb_text_add(out, " of %lld", (long long)p->axis_size[v->axis[i]]);
+    if (zp_value_cut(p, v, i)) zb_text_add(out, " of %lld", (long long)p->layout.axis_size[v->axis[i]]);
   }
   zb_text_add(out, "]");
 }
 
 static void put_operand(const ZpPlan *p, uint32_t segment, uint32_t value, const char *how, ZbText *out) {
-  const ZpValue *v = &p->segments[segment].values[value];
+  const ZpValue *v = &p->programs.segments[segment].values[value];
   ZbArena *tmp = zb_arena_new();
   ZbText name = {0}, type = {0};
   char bytes[24];
@@ -157,7 +119,7 @@ static void put_operand(const ZpPlan *p, uint32_t segment, uint32_t value, const
   zb_text_add(out, "        %-7s %-22s %-46s %9s  %s", how, name.s, type.s, zb_bytes(bytes, v->bytes),
               zp_space_text(v));
   ZpDims partial = zp_value_partial(p, v);
-  if (partial) zb_text_add(out, ", partial over %s", zp_dims_text(&p->mesh, tmp, partial));
+  if (partial) zb_text_add(out, ", partial over %s", zp_dims_text(&p->layout.mesh, tmp, partial));
   zb_text_add(out, "\n");
   zb_text_free(&name);
   zb_text_free(&type);
@@ -201,7 +163,7 @@ static void put_row(const ZpPlan *p, uint32_t segment, uint32_t i, const ZpRow *
   zb_text_add(out, "%5u  %-30s  %s", i, op.s, zp_loc_text(p, n->loc));
   put_flop(n->flops, out);
   zb_text_add(out, "  %s", zb_bytes(bytes, (uint64_t)r->bytes));
-  if (r->sends) zb_text_add(out, " over %s", zp_dims_text(&p->mesh, tmp, n->dims));
+  if (r->sends) zb_text_add(out, " over %s", zp_dims_text(&p->layout.mesh, tmp, n->dims));
   if (r->beside) zb_text_add(out, ", beside calls until %u", n->until);
   if (n->rounds) zb_text_add(out, ", in rounds");
   if (n->recomputed) zb_text_add(out, ", recomputed");
@@ -215,7 +177,7 @@ static void put_row(const ZpPlan *p, uint32_t segment, uint32_t i, const ZpRow *
 }
 
 static void put_list(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
-  const ZpList *l = &p->segments[segment].list[phase];
+  const ZpList *l = &p->programs.segments[segment].list[phase];
   double flop = 0, moved = 0, sent = 0;
   char bytes[24];
   for (uint32_t i = 0; i < l->n; i++) {
@@ -240,5 +202,5 @@ void zp_show_calls(const ZpPlan *p, uint32_t segment, ZbText *out) {
   if (g->repeat) zb_text_add(out, ", %u iteration%s", g->trip, g->trip == 1 ? "" : "s");
   zb_text_add(out, "; what a rank calls%s for a micro-batch\n", g->repeat ? " in one of them" : "");
   for (int phase = 0; phase < ZP_PHASES; phase++)
-    if (p->segments[segment].list[phase].n) put_list(p, segment, (ZpPhase)phase, out);
+    if (p->programs.segments[segment].list[phase].n) put_list(p, segment, (ZpPhase)phase, out);
 }

@@ -2,6 +2,7 @@
  * the model cut into stages. Drawings are SVG within the page, so that it needs no program and no network. */
 #include "runtime/plan/output/page.h"
 #include "runtime/plan/output/tables.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -107,8 +108,8 @@ static void bar(Page *g, const Bars *b, uint32_t stage, const double *value) {
 static void parts(Page *g, const char *id) {
   bool has[ZP_T_PARTS] = {false};
   Bars b = {zp_part_word, ZP_T_PARTS, g->t->seconds, false, has};
-  begin_drawing(g, id, (int)g->p->nstages * ROW);
-  for (uint32_t s = 0; s < g->p->nstages; s++) bar(g, &b, s, g->t->stages[s].part);
+  begin_drawing(g, id, (int)g->p->programs.nstages * ROW);
+  for (uint32_t s = 0; s < g->p->programs.nstages; s++) bar(g, &b, s, g->t->stages[s].part);
   end_drawing(g);
   legend(g, zp_part_word, has, ZP_T_PARTS);
 }
@@ -119,11 +120,11 @@ static void ledger(Page *g, const char *id) {
   Bars b = {word, ZP_LEDGER_LINES, 0, true, has};
   for (int i = 0; i < ZP_LEDGER_LINES; i++) word[i] = zp_ledger_info[i].text;
   b.most = (double)zp_fullest(g->p)->ledger.total[ZP_DEVICE];
-  begin_drawing(g, id, (int)g->p->nstages * ROW);
-  for (uint32_t s = 0; s < g->p->nstages; s++) {
+  begin_drawing(g, id, (int)g->p->programs.nstages * ROW);
+  for (uint32_t s = 0; s < g->p->programs.nstages; s++) {
     double value[ZP_LEDGER_LINES] = {0};
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
-      if (zp_ledger_info[i].memory == ZP_DEVICE) value[i] = (double)g->p->stages[s].ledger.bytes[i];
+      if (zp_ledger_info[i].memory == ZP_DEVICE) value[i] = (double)g->p->programs.stages[s].ledger.bytes[i];
     bar(g, &b, s, value);
   }
   end_drawing(g);
@@ -153,11 +154,11 @@ static void stage_timeline(Page *g, uint32_t s, bool has[SORTS]) {
   for (uint64_t i = 0; i < st->nspans;) {
     const ZpSpan *x = &st->spans[i++];
     if (x->node != ZP_NONE) continue;
-    const ZpInstr *in = &g->p->stages[s].prog.instrs[x->instr];
+    const ZpInstr *in = &g->p->programs.stages[s].prog.instrs[x->instr];
     int sort = sort_of(in);
     double begin = x->begin, end = x->end;
     for (; i < st->nspans && sort <= BACKWARD; i++) {
-      const ZpInstr *next = &g->p->stages[s].prog.instrs[st->spans[i].instr];
+      const ZpInstr *next = &g->p->programs.stages[s].prog.instrs[st->spans[i].instr];
       if (st->spans[i].node != ZP_NONE || next->queue != ZP_Q_COMPUTE) continue;
       if (next->op != in->op || next->mb != in->mb) break;
       end = st->spans[i].end;
@@ -201,10 +202,10 @@ static int by_begin(const void *a, const void *b) {
 
 static void timeline(Page *g, const char *id) {
   bool has[SORTS] = {false};
-  int rows = (int)g->p->nstages * PITCH;
+  int rows = (int)g->p->programs.nstages * PITCH;
   begin_drawing(g, id, rows + ROW);
   axis(g, rows);
-  for (uint32_t s = 0; s < g->p->nstages; s++) {
+  for (uint32_t s = 0; s < g->p->programs.nstages; s++) {
     qsort(g->t->stages[s].spans, g->t->stages[s].nspans, sizeof(ZpSpan), by_begin);
     stage_timeline(g, s, has);
   }
@@ -241,8 +242,9 @@ static void put_use(Page *g, const double use[USES], double most, double x, doub
 
 static void stage_memory(Page *g, uint32_t s, double top, bool has[USES]) {
   ZbText events = {0};
-  int64_t rank = g->p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&g->p->mesh, 0, s);
-  double most = (double)g->p->stages[s].ledger.total[ZP_DEVICE], x = LEFT, last[USES] = {0}, at, use[USES];
+  int64_t rank = g->p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&g->p->layout.mesh, 0, s);
+  double most = (double)g->p->programs.stages[s].ledger.total[ZP_DEVICE], x = LEFT, last[USES] = {0}, at,
+         use[USES];
   zp_trace_events(g->p, rank, g->t->stages[s].spans, g->t->stages[s].nspans, 0, 0, true, &events);
   char text[24];
   row_label(g, top + 14, s);
@@ -262,7 +264,7 @@ static void stage_memory(Page *g, uint32_t s, double top, bool has[USES]) {
 
 static void memory(Page *g, const char *id) {
   bool has[USES] = {false};
-  uint32_t last = g->p->nstages - 1;
+  uint32_t last = g->p->programs.nstages - 1;
   begin_drawing(g, id, (last ? 2 : 1) * (TALL + 8));
   stage_memory(g, 0, 0, has);
   if (last) stage_memory(g, last, TALL + 8, has);
@@ -321,7 +323,7 @@ static void sent_sums(Page *g, const ZpSents *t, const char *id) {
     uint32_t k = 0;
     while (k < n && strcmp(sum[k].what, what)) k++;
     if (k == n) sum[n++].what = what;
-    sum[k].bytes += zp_sent_bytes(r) * (r->to - r->from + 1) / g->p->nstages;
+    sum[k].bytes += zp_sent_bytes(r) * (r->to - r->from + 1) / g->p->programs.nstages;
   }
   qsort(sum, n, sizeof *sum, by_sum);
   while (seen < n && seen < 16 && sum[seen].bytes >= 1e-4 * sum[0].bytes) seen++;
@@ -364,18 +366,18 @@ static bool has_number(uint32_t stage, uint32_t nstages) {
 
 static void cut(Page *g, const char *id) {
   double all = 0;
-  for (uint32_t s = 0; s < g->p->nstages; s++) all += g->p->stages[s].cost;
+  for (uint32_t s = 0; s < g->p->programs.nstages; s++) all += g->p->programs.stages[s].cost;
   double x = 0;
   const char **word = ZB_NEWN(g->a, const char *, g->p->graph->nsegments + 1);
   bool *has = ZB_NEWN(g->a, bool, g->p->graph->nsegments + 1);
   begin_drawing(g, id, 62);
-  for (uint32_t s = 0; s < g->p->nstages; s++) {
-    const ZpStage *st = &g->p->stages[s];
-    if (has_number(s, g->p->nstages)) label(g, x + 2, 12, zb_printf(g->a, "%u", s));
+  for (uint32_t s = 0; s < g->p->programs.nstages; s++) {
+    const ZpStage *st = &g->p->programs.stages[s];
+    if (has_number(s, g->p->programs.nstages)) label(g, x + 2, 12, zb_printf(g->a, "%u", s));
     for (uint32_t i = 0; i < st->ninsts; i++) {
       uint32_t of = st->insts[i].segment;
-      const ZpSegment *seg = &g->p->segments[of];
-      double w = all > 0 ? (WIDE - 2.0 * g->p->nstages) * seg->cost / all : 0;
+      const ZpSegment *seg = &g->p->programs.segments[of];
+      double w = all > 0 ? (WIDE - 2.0 * g->p->programs.nstages) * seg->cost / all : 0;
       ZbText what = {0};
       zp_inst_text(g->p, of, st->insts[i].iter, &what);
       box(g, x, 18, fmax(apart(w), .2), 40, colours[of % COLOURS],
@@ -396,13 +398,13 @@ static void cut(Page *g, const char *id) {
 static void plan(Page *g, uint32_t k) {
   char text[24];
   zb_text_add(g->out, "<h2>recipe ");
-  put(g, g->p->recipe->name);
-  zb_text_add(g->out, "</h2>\n<p>%lld ranks", (long long)g->p->mesh.nranks);
-  for (int d = 0; d < g->p->mesh.ndims; d++)
-    zb_text_add(g->out, "%s%s %lld", d ? ", " : ": ", g->p->mesh.dim[d].name,
-                (long long)g->p->mesh.dim[d].size);
-  zb_text_add(g->out, "; %lld micro-batches; a step is predicted to take <b>%s</b>", (long long)g->p->nmicro,
-              say(text, g->t->seconds));
+  put(g, g->p->asked.recipe->name);
+  zb_text_add(g->out, "</h2>\n<p>%lld ranks", (long long)g->p->layout.mesh.nranks);
+  for (int d = 0; d < g->p->layout.mesh.ndims; d++)
+    zb_text_add(g->out, "%s%s %lld", d ? ", " : ": ", g->p->layout.mesh.dim[d].name,
+                (long long)g->p->layout.mesh.dim[d].size);
+  zb_text_add(g->out, "; %lld micro-batches; a step is predicted to take <b>%s</b>",
+              (long long)g->p->asked.nmicro, say(text, g->t->seconds));
   if (g->t->utilization > 0) zb_text_add(g->out, ", MFU %.1f %%", 100 * g->t->utilization);
   zb_text_add(g->out, "</p>\n<h3>Where time goes</h3>\n");
   parts(g, zb_printf(g->a, "parts%u", k));
@@ -431,7 +433,7 @@ static void compare(Page *g, const ZpPaged *of) {
   zb_text_add(g->out, "<h2>Compared</h2>\n<table id=\"compared\"><tr><th>");
   for (int i = 0; i < 2; i++) {
     zb_text_add(g->out, "<th>");
-    put(g, of[i].plan->recipe->name);
+    put(g, of[i].plan->asked.recipe->name);
   }
   zb_text_add(g->out, "<th>difference</tr>\n");
   zb_text_add(g->out, "<tr><td>step<td>%s<td>%s<td>%+.1f %%</tr>\n", say(a, of[0].time->seconds),

@@ -5,6 +5,7 @@
  * sends to the next, over a link of the lowest level of which both are in one member. An all-to-all sends
  * each other rank an equal part, and so go rows of experts. */
 #include "runtime/plan/output/tables.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -46,10 +47,10 @@ static int64_t further(const ZpMesh *m, int64_t rank, ZpDims dims, int64_t by) {
 }
 
 static int64_t next_of(const ZpPlan *p, const ZpSent *r, int64_t rank) {
-  const ZpMesh *m = &p->mesh;
+  const ZpMesh *m = &p->layout.mesh;
   int64_t stage = m->pipe < 0 ? 0 : zp_coord(m, rank, m->pipe);
   if (r->op == ZP_SEND)
-    return zp_rank_of_stage(m, rank, (stage + (r->back ? p->nstages - 1 : 1)) % p->nstages);
+    return zp_rank_of_stage(m, rank, (stage + (r->back ? p->programs.nstages - 1 : 1)) % p->programs.nstages);
   if (!r->tied) return further(m, rank, r->dims, 1);
   for (uint32_t k = 0; k < r->tied->nstages; k++)
     if (r->tied->stages[k] == stage)
@@ -62,13 +63,13 @@ static Flow *flow_of(Places *x, const ZpSent *r, uint32_t level) {
     Flow *f = &x->flows[i];
     if (f->level == level && f->op == r->op && !strcmp(f->over, r->over)) return f;
   }
-  Flow f = {r->op, r->over, level, ZB_NEWN(x->a, double, x->p->mesh.nranks)};
+  Flow f = {r->op, r->over, level, ZB_NEWN(x->a, double, x->p->layout.mesh.nranks)};
   ZB_PUSH(x->a, x->flows, x->nflows, f);
   return &x->flows[x->nflows - 1];
 }
 
 static void add_row(Places *x, const ZpSent *r) {
-  const ZpMesh *m = &x->p->mesh;
+  const ZpMesh *m = &x->p->layout.mesh;
   bool all_to_all = r->op == ZG_OP_ALL_TO_ALL || r->op == ZG_OP_DISPATCH || r->op == ZG_OP_COMBINE;
   int64_t others = all_to_all ? r->members - 1 : 1;
   for (int64_t rank = 0; rank < m->nranks; rank++) {
@@ -87,7 +88,7 @@ static void add_row(Places *x, const ZpSent *r) {
 static double most_of(const Places *x, const double *sent, double *all) {
   double most = 0;
   *all = 0;
-  for (int64_t r = 0; r < x->p->mesh.nranks; r++) {
+  for (int64_t r = 0; r < x->p->layout.mesh.nranks; r++) {
     *all += sent[r];
     if (sent[r] > most) most = sent[r];
   }
@@ -102,7 +103,7 @@ static void put_range(ZbText *out, int64_t from, int64_t to) {
 /* "node 1  ranks 8-15  data 1, tensor 0-7", of the innermost level. */
 static void put_nodes(const Places *x, ZbText *out) {
   enum { SHOWN = 16 };
-  const ZpMesh *m = &x->p->mesh;
+  const ZpMesh *m = &x->p->layout.mesh;
   const ZlLevel *l = &x->c->levels[0];
   int64_t nodes = (m->nranks + l->size - 1) / l->size;
   for (int64_t k = 0; k < nodes && k < SHOWN; k++) {
@@ -147,10 +148,10 @@ static void put_flows(const Places *x, ZbText *out) {
 }
 
 void zp_show_places(const ZpPlan *p, const ZlCluster *c, ZbText *out) {
-  if (p->mesh.nranks < 2 || !c->nlevels) return;
+  if (p->layout.mesh.nranks < 2 || !c->nlevels) return;
   ZbArena *a = zb_arena_new();
   Places x = {.p = p, .c = c, .a = a, .sent = ZB_NEWN(a, double *, c->nlevels)};
-  for (uint32_t l = 0; l < c->nlevels; l++) x.sent[l] = ZB_NEWN(a, double, p->mesh.nranks);
+  for (uint32_t l = 0; l < c->nlevels; l++) x.sent[l] = ZB_NEWN(a, double, p->layout.mesh.nranks);
   ZpSents t = zp_sents(p, a);
   for (uint32_t i = 0; i < t.n; i++) add_row(&x, &t.rows[i]);
   zb_text_add(out, "\non cluster %s, rank r on device r, what links carry in one step\n", c->name);

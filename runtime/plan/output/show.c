@@ -1,13 +1,14 @@
 /* Plans as text for people. */
 #include "runtime/plan/output/tables.h"
+#include "runtime/plan/text.h"
 
 /* ---- the timeline ---- */
 ZpTimeline zp_timeline(const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
-  uint32_t P = p->nstages, M = (uint32_t)p->nmicro;
+  uint32_t P = p->programs.nstages, M = (uint32_t)p->asked.nmicro;
   ZpTimeline t = {a, ZB_NEWN(a, ZpWork *, P), ZB_NEWN(a, uint64_t *, P), 0};
   for (uint32_t s = 0; s < P; s++) {
-    const ZpStage *st = &p->stages[s];
+    const ZpStage *st = &p->programs.stages[s];
     uint32_t n = 0;
     t.work[s] = ZB_NEWN(a, ZpWork, 2 * (size_t)M);
     t.start[s] = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
@@ -23,17 +24,19 @@ ZpTimeline zp_timeline(const ZpPlan *p) {
   return t;
 }
 
-double zp_idle(const ZpPlan *p, const ZpTimeline *t) { return 1 - 3 * (double)p->nmicro / (double)t->span; }
+double zp_idle(const ZpPlan *p, const ZpTimeline *t) {
+  return 1 - 3 * (double)p->asked.nmicro / (double)t->span;
+}
 
 const char *zp_compute_text(const ZpPlan *p) {
-  return p->compute == ZK_BF16 ? "bf16" : p->tf32 ? "tf32" : "f32";
+  return p->asked.compute == ZK_BF16 ? "bf16" : p->asked.tf32 ? "tf32" : "f32";
 }
 
 static void show_mesh(const ZpPlan *p, ZbText *out) {
-  const ZpMesh *m = &p->mesh;
-  zb_text_add(out, "recipe %s for model %s: %.4g M parameters", p->recipe->name, p->graph->model,
-              p->params / 1e6);
-  if (p->frozen) zb_text_add(out, " (%.4g M trained)", p->trained / 1e6);
+  const ZpMesh *m = &p->layout.mesh;
+  zb_text_add(out, "recipe %s for model %s: %.4g M parameters", p->asked.recipe->name, p->graph->model,
+              p->notes.params / 1e6);
+  if (p->asked.frozen) zb_text_add(out, " (%.4g M trained)", p->notes.trained / 1e6);
   zb_text_add(out, ", %lld rank%s", (long long)m->nranks, m->nranks == 1 ? "" : "s");
   for (int d = 0; d < m->ndims; d++) {
     zb_text_add(out, "%s%s %lld", d ? " x " : " = ", m->dim[d].name, (long long)m->dim[d].size);
@@ -47,14 +50,16 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
     zb_text_add(out, "%s", behind);
   }
   zb_text_add(out, "\n");
-  if (p->batch != ZP_NONE)
+  if (p->asked.batch != ZP_NONE)
     zb_text_add(out, "batch %lld = %lld micro-batches x %lld samples; compute %s; %.3g TFLOP a %s\n",
-                (long long)p->global_batch, (long long)p->nmicro, (long long)p->axis_size[p->batch],
-                zp_compute_text(p), p->model_flops / 1e12,
-                p->forward_only ? "batch (forward only)" : "step (forward + backward)");
-  if (p->nstages > 1 && !p->forward_only) {
+                (long long)p->asked.global_batch, (long long)p->asked.nmicro,
+                (long long)p->layout.axis_size[p->asked.batch], zp_compute_text(p),
+                p->notes.model_flops / 1e12,
+                p->asked.forward_only ? "batch (forward only)" : "step (forward + backward)");
+  if (p->programs.nstages > 1 && !p->asked.forward_only) {
     ZpTimeline t = zp_timeline(p);
-    zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->schedule, 100 * zp_idle(p, &t));
+    zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->asked.schedule,
+                100 * zp_idle(p, &t));
     zb_arena_free(t.a);
   }
 }
@@ -80,31 +85,31 @@ static void show_insts(const ZpPlan *p, const ZpStage *st, ZbText *out) {
 
 double zp_stage_cost(const ZpPlan *p, uint32_t stage) {
   double sum = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) sum += p->stages[s].cost;
-  return sum > 0 ? p->stages[stage].cost * p->nstages / sum : 0;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) sum += p->programs.stages[s].cost;
+  return sum > 0 ? p->programs.stages[stage].cost * p->programs.nstages / sum : 0;
 }
 
 static void show_stages(const ZpPlan *p, ZbText *out) {
   zb_text_add(out, "\nstage   cost  live  instructions  holds\n");
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpStage *st = &p->stages[s];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpStage *st = &p->programs.stages[s];
     zb_text_add(out, "%5u  %5.2f  %4u  %12u  ", s, zp_stage_cost(p, s), st->prog.live, st->prog.ninstrs);
     show_insts(p, st, out);
     zb_text_add(out, "\n");
   }
-  for (uint32_t i = 0; i < p->ntied; i++) {
-    zb_text_add(out, "%s is held by stages", p->buckets[p->tied[i].bucket].name);
-    for (uint32_t k = 0; k < p->tied[i].nstages; k++)
-      zb_text_add(out, "%s %u", k ? "," : "", p->tied[i].stages[k]);
+  for (uint32_t i = 0; i < p->programs.ntied; i++) {
+    zb_text_add(out, "%s is held by stages", p->programs.buckets[p->programs.tied[i].bucket].name);
+    for (uint32_t k = 0; k < p->programs.tied[i].nstages; k++)
+      zb_text_add(out, "%s %u", k ? "," : "", p->programs.tied[i].stages[k]);
     zb_text_add(out, "%s\n",
-                p->forward_only || p->buckets[p->tied[i].bucket].frozen
+                p->asked.forward_only || p->programs.buckets[p->programs.tied[i].bucket].frozen
                     ? ""
                     : "; its gradients are summed over them");
   }
 }
 
 bool zp_ledger_shows(const ZpPlan *p, int line, ZpMemory m) {
-  return zp_ledger_info[line].memory == m && (line != ZP_L_TRAINING || p->beside);
+  return zp_ledger_info[line].memory == m && (line != ZP_L_TRAINING || p->asked.eval_of);
 }
 
 static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const char *total, ZbText *out) {
@@ -113,8 +118,8 @@ static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const ch
   for (int i = 0; i < ZP_LEDGER_LINES; i++)
     if (zp_ledger_shows(p, i, m)) zb_text_add(out, " %13s", zp_ledger_info[i].text);
   zb_text_add(out, " %13s\n", total);
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpLedger *l = &p->stages[s].ledger;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpLedger *l = &p->programs.stages[s].ledger;
     zb_text_add(out, "%5u", s);
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
       if (zp_ledger_shows(p, i, m)) zb_text_add(out, " %13s", zb_bytes(text, l->bytes[i]));
@@ -123,17 +128,17 @@ static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const ch
 }
 
 uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage) {
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->segments[st->insts[i].segment].kept_bytes;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].kept_bytes;
   return bytes * st->prog.nslots;
 }
 
 uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage) {
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->segments[st->insts[i].segment].kept_moves;
-  return bytes * (uint64_t)p->nmicro;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].kept_moves;
+  return bytes * (uint64_t)p->asked.nmicro;
 }
 
 /* What backward would make again if there were less memory; the best are named. */
@@ -141,20 +146,21 @@ uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage) {
 static void show_kept(const ZpPlan *p, ZbText *out) {
   uint32_t most = 0;
   char bytes[24], moves[24];
-  if (!p->nkept && !p->nleft) return;
-  for (uint32_t s = 1; s < p->nstages; s++)
+  if (!p->programs.nkept && !p->notes.nleft) return;
+  for (uint32_t s = 1; s < p->programs.nstages; s++)
     if (zp_kept_bytes(p, s) > zp_kept_bytes(p, most)) most = s;
   zb_text_add(out, "\nkept as `limit memory` allows: ");
-  if (p->nkept)
+  if (p->programs.nkept)
     zb_text_add(out, "%s of activations of stage %u, which reads and writes %s less a step",
                 zb_bytes(bytes, zp_kept_bytes(p, most)), most, zb_bytes(moves, zp_kept_moves(p, most)));
   else zb_text_add(out, "nothing");
-  if (p->nleft) zb_text_add(out, "; %u more value%s not fit", p->nleft, p->nleft == 1 ? " does" : "s do");
+  if (p->notes.nleft)
+    zb_text_add(out, "; %u more value%s not fit", p->notes.nleft, p->notes.nleft == 1 ? " does" : "s do");
   ZbArena *a = zb_arena_new();
-  for (uint32_t i = 0; i < p->nkept && i < NAMED; i++)
-    zb_text_add(out, "%s%s (%s)", i ? ", " : "\n  ", zg_type_text(p->graph, a, &p->kept[i].type),
-                zp_loc_text(p, p->kept[i].loc));
-  if (p->nkept > NAMED) zb_text_add(out, " and %u more", p->nkept - NAMED);
+  for (uint32_t i = 0; i < p->programs.nkept && i < NAMED; i++)
+    zb_text_add(out, "%s%s (%s)", i ? ", " : "\n  ", zg_type_text(p->graph, a, &p->programs.kept[i].type),
+                zp_loc_text(p, p->programs.kept[i].loc));
+  if (p->programs.nkept > NAMED) zb_text_add(out, " and %u more", p->programs.nkept - NAMED);
   zb_text_add(out, "\n");
   zb_arena_free(a);
 }
@@ -162,16 +168,16 @@ static void show_kept(const ZpPlan *p, ZbText *out) {
 static void show_ledger(const ZpPlan *p, ZbText *out) {
   uint64_t host = 0;
   char bytes[24];
-  for (uint32_t s = 0; s < p->nstages; s++) host += p->stages[s].ledger.total[ZP_HOST];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) host += p->programs.stages[s].ledger.total[ZP_HOST];
   show_memory(p, ZP_DEVICE, "bytes of one rank", "arena", out);
   if (host) show_memory(p, ZP_HOST, "bytes of one rank in the host's memory", "host", out);
-  if (p->beside_bytes)
+  if (p->notes.async_bytes)
     zb_text_add(
         out, "\ncollectives within forward and backward are waited for: beside calls a rank would need %s\n",
-        zb_bytes(bytes, p->beside_bytes));
-  if (p->room)
+        zb_bytes(bytes, p->notes.async_bytes));
+  if (p->layout.room)
     zb_text_add(out, "\nkernels that can do with less scratch have %s each, in smaller pieces\n",
-                zb_bytes(bytes, p->room));
+                zb_bytes(bytes, p->layout.room));
   show_kept(p, out);
 }
 
@@ -179,14 +185,14 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
   char text[24];
   zb_text_add(out,
               "\nbucket                        elements  ZeRO  cut over            gradients partial over\n");
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    const ZpBucket *k = &p->buckets[i];
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    const ZpBucket *k = &p->programs.buckets[i];
     ZbArena *tmp = zb_arena_new();
     zb_text_add(out, "%-26s %11llu  %4d  %-18s  ", k->name, (unsigned long long)k->elems, zp_zero_stage(k),
-                zp_dims_text(&p->mesh, tmp, k->shard));
+                zp_dims_text(&p->layout.mesh, tmp, k->shard));
     if (k->frozen) zb_text_add(out, "frozen\n");
     else
-      zb_text_add(out, "%s (%s of gradients)\n", zp_dims_text(&p->mesh, tmp, k->partial),
+      zb_text_add(out, "%s (%s of gradients)\n", zp_dims_text(&p->layout.mesh, tmp, k->partial),
                   zb_bytes(text, k->elems * 4));
     zb_arena_free(tmp);
   }
@@ -194,8 +200,8 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
 
 double zp_group_elements(const ZpPlan *p, uint32_t group) {
   double n = 0;
-  for (uint32_t b = 0; b < p->nbuckets; b++) {
-    const ZpBucket *k = &p->buckets[b];
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++) {
+    const ZpBucket *k = &p->programs.buckets[b];
     double times = k->segment == ZP_NONE ? 1 : p->graph->segments[k->segment].trip;
     for (uint32_t s = 0; s < k->nslices && !k->frozen; s++) {
       double x = k->slices[s].group == group ? times : 0;
@@ -207,7 +213,7 @@ double zp_group_elements(const ZpPlan *p, uint32_t group) {
 }
 
 bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group) {
-  return p->ngroups && !(p->frozen && p->frozen[param]) && p->group[param] == group;
+  return p->asked.ngroups && !(p->asked.frozen && p->asked.frozen[param]) && p->asked.group[param] == group;
 }
 
 /* "wte, layer.*.attn.wq, ..., 9 more" */
@@ -225,13 +231,15 @@ static void put_members(const ZpPlan *p, uint32_t group, ZbText *out) {
  * decay. */
 static void show_groups(const ZpPlan *p, ZbText *out) {
   char text[24];
-  if (!p->ngroups || (p->ngroups == 1 && p->groups[0].rate == 1 && p->groups[0].decay == 0)) return;
+  if (!p->asked.ngroups ||
+      (p->asked.ngroups == 1 && p->asked.groups[0].rate == 1 && p->asked.groups[0].decay == 0))
+    return;
   zb_text_add(out, "\noptimizer     rate     decay     parameters          bytes  which\n");
-  for (uint32_t i = 0; i < p->ngroups; i++) {
-    const ZpGroup *g = &p->groups[i];
+  for (uint32_t i = 0; i < p->asked.ngroups; i++) {
+    const ZpGroup *g = &p->asked.groups[i];
     double n = zp_group_elements(p, i);
     zb_text_add(out, "%-9s x %-7.4g  %-8.4g  %-13.12g  %11s  ",
-                zp_optimizer_text[p->optimizers[g->optimizer].kind], g->rate, g->decay, n,
+                zp_optimizer_text[p->asked.optimizers[g->optimizer].kind], g->rate, g->decay, n,
                 zb_bytes(text, (uint64_t)n * 4));
     put_members(p, i, out);
     zb_text_add(out, "\n");
@@ -248,17 +256,17 @@ void zp_show(const ZpPlan *p, ZbText *out) {
 
 /* A row a stage, four columns a unit of time. */
 void zp_show_schedule(const ZpPlan *p, ZbText *out) {
-  uint32_t M = (uint32_t)p->nmicro;
-  if (p->forward_only) return; /* one forward after the other */
+  uint32_t M = (uint32_t)p->asked.nmicro;
+  if (p->asked.forward_only) return; /* one forward after the other */
   if (M > 64) {
     zb_text_add(
         out, "the timeline of %u micro-batches is too wide to draw; `programs` lists every instruction\n", M);
     return;
   }
   ZpTimeline t = zp_timeline(p);
-  zb_text_add(out, "\nschedule %s, %u stages, %u micro-batches: %llu units of time (F 1, B 2)\n", p->schedule,
-              p->nstages, M, (unsigned long long)t.span);
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  zb_text_add(out, "\nschedule %s, %u stages, %u micro-batches: %llu units of time (F 1, B 2)\n",
+              p->asked.schedule, p->programs.nstages, M, (unsigned long long)t.span);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     zb_text_add(out, "%5u ", s);
     uint64_t now = 0;
     for (uint32_t i = 0; i < 2 * M; i++) {
@@ -275,8 +283,8 @@ void zp_show_schedule(const ZpPlan *p, ZbText *out) {
 void zp_show_programs(const ZpPlan *p, ZbText *out) {
   char bytes[24];
   ZbArena *tmp = zb_arena_new();
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpProgram *g = &p->stages[s].prog;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpProgram *g = &p->programs.stages[s].prog;
     zb_text_add(out, "\nstage %u\n", s);
     for (uint32_t i = 0; i < g->ninstrs; i++) {
       const ZpInstr *in = &g->instrs[i];
@@ -285,7 +293,8 @@ void zp_show_programs(const ZpPlan *p, ZbText *out) {
       if (in->queue == ZP_Q_P2P) zb_text_add(out, " stage %u", in->peer);
       uint64_t moved = zp_instr_bytes(p, in);
       if (moved && in->queue == ZP_Q_COLL && in->dims)
-        zb_text_add(out, " %s over %s", zg_op_info[in->coll].text, zp_dims_text(&p->mesh, tmp, in->dims));
+        zb_text_add(out, " %s over %s", zg_op_info[in->coll].text,
+                    zp_dims_text(&p->layout.mesh, tmp, in->dims));
       if (moved) zb_text_add(out, " %s", zb_bytes(bytes, moved));
       for (uint32_t k = 0; k < in->nwait; k++) zb_text_add(out, "%s%u", k ? "," : "  after ", in->wait[k]);
       zb_text_add(out, "\n");

@@ -25,7 +25,7 @@ bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group);
 /* Instances of a stage that are iterations of one repeat, one after the other: st->insts[from .. from + n). */
 uint32_t zp_run_of(const ZpStage *st, uint32_t from);
 
-/* What a rank of the stage holds for values in p->kept, in all micro-batches that are live; what its calls read
+/* What a rank of the stage holds for values in p->programs.kept, in all micro-batches that are live; what its calls read
  * and write less for it in a step. */
 uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage);
 uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage);

@@ -5,7 +5,7 @@
  * Chrome's format wants slices of a thread to lie within each other or apart; instructions of the transfer
  * and the collective queue may be under way together, so each of these queues has as many threads as it
  * needs. Text in it is the plan's: names of the model, without quotes. */
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -113,10 +113,10 @@ static void put_instr(Json *j, const ZpSpan *s, uint32_t thread) {
   uint64_t bytes = zp_instr_bytes(j->p, in);
   if (bytes) zb_text_add(j->out, ",\"bytes\":%" PRIu64, bytes);
   if (in->queue == ZP_Q_P2P)
-    zb_text_add(j->out, ",\"peer\":%" PRId64, zp_rank_of_stage(&j->p->mesh, j->rank, in->peer));
+    zb_text_add(j->out, ",\"peer\":%" PRId64, zp_rank_of_stage(&j->p->layout.mesh, j->rank, in->peer));
   if (bytes && in->queue == ZP_Q_COLL && in->dims) {
     put_text(j, "collective", zg_op_info[in->coll].text);
-    put_text(j, "over", zp_dims_text(&j->p->mesh, j->a, in->dims));
+    put_text(j, "over", zp_dims_text(&j->p->layout.mesh, j->a, in->dims));
   }
   if (cause) put_text(j, "cause", zb_printf(j->a, "after %s", instr_text(j, cause)));
   zb_text_add(j->out, "}},\n");
@@ -124,7 +124,7 @@ static void put_instr(Json *j, const ZpSpan *s, uint32_t thread) {
 
 static const ZpNode *node_of(const Json *j, const ZpSpan *s) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr];
-  return &j->p->segments[j->st->insts[in->inst].segment].list[zp_phase(in->op)].nodes[s->node];
+  return &j->p->programs.segments[j->st->insts[in->inst].segment].list[zp_phase(in->op)].nodes[s->node];
 }
 
 static void put_node(Json *j, const ZpSpan *s, uint32_t thread) {
@@ -132,7 +132,7 @@ static void put_node(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpNode *n = node_of(j, s);
   begin_slice(j, s, zg_op_info[n->call.op].text, "node", thread);
   zb_text_add(j->out, ",\"micro-batch\":%u,\"bytes\":%" PRIu64, in->mb, s->bytes);
-  put_text(j, "over", zp_dims_text(&j->p->mesh, j->a, n->dims));
+  put_text(j, "over", zp_dims_text(&j->p->layout.mesh, j->a, n->dims));
   put_text(j, "source", zp_loc_text(j->p, n->loc));
   if (n->cause) put_text(j, "cause", n->cause);
   zb_text_add(j->out, "}},\n");
@@ -143,7 +143,7 @@ static void put_arrow(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr];
   bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD,
        grad = in->op == ZP_I_SEND_GRAD || in->op == ZP_I_RECV_GRAD;
-  int64_t sender = sends ? j->rank : zp_rank_of_stage(&j->p->mesh, j->rank, in->peer);
+  int64_t sender = sends ? j->rank : zp_rank_of_stage(&j->p->layout.mesh, j->rank, in->peer);
   sender += j->process - j->rank;
   double end = us(j, s->end) - (us(j, s->end) > us(j, s->begin) ? 1e-3 : 0); /* within the slice */
   zb_text_add(j->out,
@@ -310,11 +310,12 @@ static void put_step(Json *j, const ZpSpan *spans, uint64_t n, Lanes lanes[ZP_QU
 
 void zp_trace_events(const ZpPlan *p, int64_t rank, const ZpSpan *spans, uint64_t n, double clock,
                      double zero, bool predicted, ZbText *out) {
-  uint32_t stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, rank, p->mesh.pipe);
+  uint32_t stage =
+      p->layout.mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->layout.mesh, rank, p->layout.mesh.pipe);
   Json j = {.p = p,
-            .st = &p->stages[stage],
+            .st = &p->programs.stages[stage],
             .rank = rank,
-            .process = rank + (predicted ? p->mesh.nranks : 0),
+            .process = rank + (predicted ? p->layout.mesh.nranks : 0),
             .stage = stage,
             .clock = clock,
             .zero = zero,

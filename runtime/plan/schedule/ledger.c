@@ -67,13 +67,13 @@ static bool fits(const ZpBuild *b, const ZpStage *st) {
 void zp_report_limit(ZpBuild *b) {
   ZpPlan *p = b->p;
   uint64_t limit = zp_limit(b);
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpLedger *l = &p->stages[s].ledger;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpLedger *l = &p->programs.stages[s].ledger;
     uint64_t arena = l->total[ZP_DEVICE];
-    if (fits(b, &p->stages[s])) continue;
+    if (fits(b, &p->programs.stages[s])) continue;
     char need[24], have[24], x[24];
     bool given = limit == b->limit; /* the cluster's devices may have less */
-    ZlDiag *e = zl_report(b->d, ZL_Z0501, given ? p->recipe->limit.memory_span : p->recipe->span,
+    ZlDiag *e = zl_report(b->d, ZL_Z0501, given ? p->asked.recipe->limit.memory_span : p->asked.recipe->span,
                           "rank class pipe=%u needs %s, %s %s", s, zb_bytes(need, arena),
                           given ? "limit is"
                                 : zb_printf(p->arena, "a device of cluster `%s` has", b->o->cluster->name),
@@ -82,24 +82,25 @@ void zp_report_limit(ZpBuild *b) {
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
       if (l->bytes[i] && zp_ledger_info[i].memory == ZP_DEVICE)
         zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_info[i].text, zb_bytes(x, l->bytes[i]));
-    zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live,
-            p->stages[s].prog.live == 1 ? "" : "es");
+    zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->programs.stages[s].prog.live,
+            p->programs.stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);
-    int groups = 1 + (p->nstages > 1); /* of all ranks, and for transfers */
-    for (int d = 0; d < p->mesh.ndims; d++) groups += d != p->mesh.pipe && p->mesh.dim[d].size > 1;
-    if (p->pins && p->mesh.nranks > 1)
+    int groups = 1 + (p->programs.nstages > 1); /* of all ranks, and for transfers */
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
+      groups += d != p->layout.mesh.pipe && p->layout.mesh.dim[d].size > 1;
+    if (p->asked.pins && p->layout.mesh.nranks > 1)
       zl_note(e,
               "a limit should leave room beside the arena: 0.3 to 1.5 GB for each of at least %d "
               "communicators, and some 0.6 GB for libraries",
               groups);
     uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = arena - acts;
-    uint64_t logits, live = p->stages[s].prog.live;
-    const char *classes = zp_chunk_proposal(p, &p->stages[s], &logits);
+    uint64_t logits, live = p->programs.stages[s].prog.live;
+    const char *classes = zp_chunk_proposal(p, &p->programs.stages[s], &logits);
     if (acts > stored && classes)
       zl_help(e, "`chunk %s = 8`: logits are %s of that; or a smaller `micro`", classes,
               zb_bytes(x, logits * live));
     else if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");
-    else if (p->zero.what & ZL_SHARD_PARAMS)
+    else if (p->asked.zero.what & ZL_SHARD_PARAMS)
       zl_help(e, "more ranks to shard over, or more `tensor` or pipeline ranks");
     else
       zl_help(e, "`shard params, grads, states over` a data dimension, or more `tensor` or pipeline ranks");
@@ -110,13 +111,13 @@ void zp_report_limit(ZpBuild *b) {
 bool zp_ledger(ZpBuild *b) {
   ZpPlan *p = b->p;
   bool fit = true;
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    ZpStage *st = &p->stages[s];
-    if (p->beside) take_beside(st, &p->beside->stages[s]);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    ZpStage *st = &p->programs.stages[s];
+    if (p->asked.eval_of) take_beside(st, &p->asked.eval_of->programs.stages[s]);
     for (int first = 1; first >= 0; first--) /* what outlives a step, then what comes and goes */
       for (uint32_t i = 0; i < st->prog.nbufs; i++) {
         ZpBuf *b = &st->prog.bufs[i];
-        if (outlives_step(b) == first && !(p->beside && first)) take_buf(p, st, b);
+        if (outlives_step(b) == first && !(p->asked.eval_of && first)) take_buf(p, st, b);
       }
     fit &= fits(b, st);
   }

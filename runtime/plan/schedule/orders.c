@@ -1,5 +1,5 @@
 /* Compute orders of pipeline schedules, as data: a pure function of (stages, micro-batches, stage). Knows
- * nothing of models, buffers or messages; a new schedule is a function and a row of `schedules`.
+ * nothing of models, buffers or messages; a new schedule is a function here and a row of lang/schedules.def.
  *
  * Stage 0 of 3 with 4 micro-batches, one character per unit of time; a backward takes two:
  *   gpipe  0123......00112233   every forward first: 4 micro-batches are held at once
@@ -28,18 +28,14 @@ static void one_f_one_b(ZpWork *w, uint32_t stages, uint32_t nmicro, uint32_t st
   }
 }
 
-/* The first is the default. */
 static const struct {
   const char *name;
   void (*fill)(ZpWork *w, uint32_t stages, uint32_t nmicro, uint32_t stage);
-} schedules[] = {{"1f1b", one_f_one_b}, {"gpipe", gpipe}};
+} schedules[] = {
+#define S(word, function) {word, function},
+#include "lang/schedules.def"
+};
 enum { NSCHEDULES = sizeof schedules / sizeof *schedules };
-
-const char *zp_schedule(const char *name) {
-  for (int i = 0; i < NSCHEDULES; i++)
-    if (!name || !strcmp(name, schedules[i].name)) return schedules[i].name;
-  return NULL;
-}
 
 ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage) {
   ZB_ASSERT(stage < stages);

@@ -26,8 +26,8 @@ static void add_ring(Gen *g, ZpBufKind kind, Ring *r) {
 /* What passes between the host and a device with memory of its own: the inputs of as many micro-batches as
  * have room, and scalars. */
 static void add_pinned(Gen *g) {
-  uint64_t bytes = zb_round_up(g->st->input_bytes, 64), n = (uint64_t)g->p->nmicro;
-  if (!g->p->pins) return;
+  uint64_t bytes = zb_round_up(g->st->input_bytes, 64), n = (uint64_t)g->p->asked.nmicro;
+  if (!g->p->asked.pins) return;
   if (bytes && n > MOST_PINNED / bytes) n = bytes > MOST_PINNED ? 1 : MOST_PINNED / bytes;
   if (bytes) zp_gen_bufs(g, ZP_B_PINNED_INPUTS, 0, (uint32_t)n, bytes);
   zp_gen_bufs(g, ZP_B_PINNED_SCALARS, 0, 2, zp_scalars_bytes(g->p));
@@ -50,9 +50,9 @@ static void add_buffers(Gen *g) {
     uint32_t b = st->held[h].bucket;
     g->param_buf[h] = zp_gen_bufs(g, ZP_B_PARAM, h, 1, zp_param_bytes(p, b) + zp_master_bytes(p, b));
     g->grad_buf[h] = g->state_buf[h] = ZP_NONE;
-    if (p->forward_only || p->buckets[b].frozen) continue;
+    if (p->asked.forward_only || p->programs.buckets[b].frozen) continue;
     g->grad_buf[h] = zp_gen_bufs(g, ZP_B_GRAD, h, 1, zp_grad_bytes(p, b));
-    if (zp_states(p, &p->buckets[b]))
+    if (zp_states(p, &p->programs.buckets[b]))
       g->state_buf[h] = zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b));
   }
   zp_gen_update_bufs(g);
@@ -63,7 +63,7 @@ static void add_buffers(Gen *g) {
     g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
   g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, zp_scalars_bytes(p));
   add_pinned(g);
-  if (p->checkpoints) zp_gen_bufs(g, ZP_B_SNAPSHOT, 0, 1, zb_round_up(zp_snapshot_bytes(p, st), 64));
+  if (p->asked.checkpoints) zp_gen_bufs(g, ZP_B_SNAPSHOT, 0, 1, zb_round_up(zp_snapshot_bytes(p, st), 64));
 }
 
 /* ---- the compute queue up to the last item ------------------------------------------------------------ */
@@ -86,11 +86,11 @@ static void add_counts(Gen *g, uint32_t mb, uint64_t *now) {
 static void add_work(Gen *g, const uint64_t *duration) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
-  uint32_t M = (uint32_t)p->nmicro;
+  uint32_t M = (uint32_t)p->asked.nmicro;
   uint64_t now = 1;
-  zp_gen_compute(g, p->forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
+  zp_gen_compute(g, p->asked.forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
   g->count_pos = ZP_NONE;
-  for (uint32_t m = 0; m < M && g->counted && !p->forward_only; m++) {
+  for (uint32_t m = 0; m < M && g->counted && !p->asked.forward_only; m++) {
     add_load(g, m, &now);
     add_counts(g, m, &now);
   }
@@ -99,7 +99,7 @@ static void add_work(Gen *g, const uint64_t *duration) {
     ZpWork w = g->t->work[i];
     now = g->t->start[i];
     if (!w.backward) add_load(g, w.mb, &now);
-    if (p->forward_only) add_counts(g, w.mb, &now);
+    if (p->asked.forward_only) add_counts(g, w.mb, &now);
     g->item_pos[i] = g->ncomp;
     for (uint32_t k = 0; k < st->ninsts; k++) {
       uint32_t inst = w.backward ? st->ninsts - 1 - k : k;
@@ -122,7 +122,7 @@ static uint32_t pos_of(const Gen *g, bool backward, uint32_t inst, uint32_t mb) 
 /* ---- transfers ----------------------------------------------------------------------------------------- */
 /* The tuple between two stages is named after the instance that takes it in. */
 static uint64_t tag_between(const Gen *g, int kind, uint32_t later_stage, uint32_t mb) {
-  const ZpInst *i = &g->p->stages[later_stage].insts[0];
+  const ZpInst *i = &g->p->programs.stages[later_stage].insts[0];
   return zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, i->segment, i->iter, mb);
 }
 
@@ -130,7 +130,7 @@ static uint64_t tag_between(const Gen *g, int kind, uint32_t later_stage, uint32
 static void add_transfers(Gen *g, int kind, bool send, const Timeline *receiver, uint32_t pair) {
   static const ZpInstrOp op[2][2] = {{ZP_I_RECV_ACT, ZP_I_SEND_ACT}, {ZP_I_RECV_GRAD, ZP_I_SEND_GRAD}};
   const Ring *r = send ? &g->t->send[kind] : &g->t->recv[kind];
-  uint32_t M = (uint32_t)g->p->nmicro, last = g->st->ninsts - 1;
+  uint32_t M = (uint32_t)g->p->asked.nmicro, last = g->st->ninsts - 1;
   bool later = (kind == ACT) == send; /* the peer is the stage after this one */
   if (!r->bytes) return;
   g->moves[kind][send] = ZB_NEWN(g->a, uint32_t, M);
@@ -172,7 +172,7 @@ static void add_count(Gen *g) {
 /* What the world adds up: after this rank's norm, or where there is none after its last forward. */
 static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   uint32_t last = g->last_work, before = 0; /* the phase of the sums that it reads */
-  if (!g->p->forward_only) {
+  if (!g->p->asked.forward_only) {
     zp_gen_compute(g, ZP_I_NORM_LOCAL, norm, 1);
     last = g->ncomp - 1;
     before = 1;
@@ -180,11 +180,11 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   g->step = zp_gen_draft(g, ZP_I_REDUCE_STEP, step, BY_STEP, pair);
   Draft *d = &g->d[g->step];
   d->in.pair = pair;
-  d->in.dims = (1u << g->p->mesh.ndims) - 1;
+  d->in.dims = (1u << g->p->layout.mesh.ndims) - 1;
   d->in.coll = ZG_OP_ALL_REDUCE;
   d->in.bytes = d->in.dims ? zp_step_sums(g->p) * sizeof(double) : 0;
   d->after_pos = last;
-  if (g->p->forward_only) d->after = g->count; /* else backward has waited for that */
+  if (g->p->asked.forward_only) d->after = g->count; /* else backward has waited for that */
   d->in.naccess = 3;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);
   uint32_t counted = g->count != ZP_NONE;
@@ -197,7 +197,7 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
 
 static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   add_sums(g, norm, step, pair);
-  if (g->p->forward_only) return;
+  if (g->p->asked.forward_only) return;
   zp_gen_updates(g, step);
 }
 
@@ -236,7 +236,7 @@ static void touch_ring(Gen *g, uint32_t pos, int kind, bool send, uint32_t mb, u
 /* Between instance i - 1 and i of a stage: a boundary buffer, unless it is carried in the slot. */
 static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t mb) {
   const ZpInst *inst = &g->st->insts[i];
-  const ZpSegment *seg = &g->p->segments[inst->segment];
+  const ZpSegment *seg = &g->p->programs.segments[inst->segment];
   if (kind == ACT ? !seg->carry_bytes || seg->saves_carry : !seg->dcarry_bytes) return;
   zp_gen_touch(g, g->boundary_buf + i % 2, mode,
                zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, inst->segment, inst->iter, mb));
@@ -251,13 +251,14 @@ static void touch_count(Gen *g, uint32_t pos) {
 static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   uint32_t i = in->inst, mb = in->mb;
   uint32_t fresh = i == 0 && !g->st->input_bytes; /* nothing in the slot yet */
-  uint32_t mode = g->p->forward_only ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
-  if (g->st->input_bytes || !g->p->forward_only) /* else it stays empty */
+  uint32_t mode = g->p->asked.forward_only ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
+  if (g->st->input_bytes || !g->p->asked.forward_only) /* else it stays empty */
     zp_gen_touch(g, g->t->slot.buf + g->t->slot.index[mb], mode, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
   if (i) touch_boundary(g, ACT, i, ZP_READ, mb);
   else touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
   if (i + 1 < g->st->ninsts) touch_boundary(g, ACT, i + 1, ZP_WRITE, mb);
-  else if (g->s + 1 < g->p->nstages) touch_ring(g, pos, ACT, true, mb, tag_between(g, ACT, g->s + 1, mb));
+  else if (g->s + 1 < g->p->programs.nstages)
+    touch_ring(g, pos, ACT, true, mb, tag_between(g, ACT, g->s + 1, mb));
   touch_params(g, pos, in);
   zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
   if (zp_divides_forward(g->p, g->st, i)) touch_count(g, pos);
@@ -268,7 +269,8 @@ static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   zp_gen_touch(g, g->t->slot.buf + g->t->slot.index[mb], ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
   if (!i && g->t->keeps_act) touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
   if (i + 1 < g->st->ninsts) touch_boundary(g, GRAD, i + 1, ZP_READ, mb);
-  else if (g->s + 1 < g->p->nstages) touch_ring(g, pos, GRAD, false, mb, tag_between(g, GRAD, g->s + 1, mb));
+  else if (g->s + 1 < g->p->programs.nstages)
+    touch_ring(g, pos, GRAD, false, mb, tag_between(g, GRAD, g->s + 1, mb));
   if (i) touch_boundary(g, GRAD, i, ZP_WRITE, mb);
   else if (g->s) touch_ring(g, pos, GRAD, true, mb, tag_between(g, GRAD, g->s, mb));
   touch_params(g, pos, in);
@@ -307,7 +309,8 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
   case ZP_I_MOMENTUM: zp_gen_touch_muon(g, pos, in); return;
   case ZP_I_ORTHOGONALIZE: zp_gen_touch_muon(g, pos, in); break;
   case ZP_I_OPT_STEP:
-    if (zp_is_muon(g->p, &g->p->buckets[g->st->held[in->held].bucket])) zp_gen_touch_muon(g, pos, in);
+    if (zp_is_muon(g->p, &g->p->programs.buckets[g->st->held[in->held].bucket]))
+      zp_gen_touch_muon(g, pos, in);
     else {
       zp_gen_touch(g, g->grad_buf[in->held], ZP_READ,
                    zp_tag_held(g, ZP_TAG_GRAD, in->held, g->phase[in->held]));
@@ -410,10 +413,10 @@ static uint32_t held_of(const ZpStage *st, uint32_t tied) {
 
 /* What stages reduce together happens when the last of them is ready. Returns the next free pair number. */
 static uint32_t add_tied(ZpPlan *p, Gen *g, uint32_t pair, uint64_t *norm) {
-  for (uint32_t i = 0; i < p->ntied; i++, pair++) {
-    const ZpTied *tied = &p->tied[i];
+  for (uint32_t i = 0; i < p->programs.ntied; i++, pair++) {
+    const ZpTied *tied = &p->programs.tied[i];
     uint64_t time = 0;
-    if (p->buckets[tied->bucket].frozen) continue; /* its copies stay alike by themselves */
+    if (p->programs.buckets[tied->bucket].frozen) continue; /* its copies stay alike by themselves */
     for (uint32_t k = 0; k < tied->nstages; k++) {
       const Gen *x = &g[tied->stages[k]];
       uint64_t ready = zp_gen_ready(x, held_of(x->st, i));
@@ -430,7 +433,7 @@ static uint32_t add_tied(ZpPlan *p, Gen *g, uint32_t pair, uint64_t *norm) {
 
 ZpDims zp_count_dims(const ZpPlan *p) {
   ZpDims d = 0;
-  for (uint32_t k = 0; k < zg_losses(p->graph); k++) d |= p->den_partial[k];
+  for (uint32_t k = 0; k < zg_losses(p->graph); k++) d |= p->layout.den_partial[k];
   return d;
 }
 
@@ -440,14 +443,15 @@ uint32_t zp_step_sums(const ZpPlan *p) { return 2 * zg_losses(p->graph) + 2; }
 uint64_t zp_scalars_bytes(const ZpPlan *p) { return zb_round_up(64 + 24 * (zg_losses(p->graph) - 1), 64); }
 
 void zp_program(ZpPlan *p) {
-  ZB_ASSERT(p->nmicro > 0 && p->nmicro < 1 << 24 && p->nbuckets < 1 << 16 && p->graph->nsegments < 1 << 16);
-  uint32_t P = p->nstages, pair = 0;
+  ZB_ASSERT(p->asked.nmicro > 0 && p->asked.nmicro < 1 << 24 && p->programs.nbuckets < 1 << 16 &&
+            p->graph->nsegments < 1 << 16);
+  uint32_t P = p->programs.nstages, pair = 0;
   ZbArena *a = zb_arena_new();
   uint64_t *duration = zp_durations(p, a), *norm = ZB_NEWN(a, uint64_t, P), step = 0;
   Timeline *t = zp_timelines(p, a, duration);
   Gen *g = ZB_NEWN(a, Gen, P);
   for (uint32_t s = 0; s < P; s++) {
-    g[s] = (Gen){.p = p, .st = &p->stages[s], .s = s, .a = a, .t = &t[s]};
+    g[s] = (Gen){.p = p, .st = &p->programs.stages[s], .s = s, .a = a, .t = &t[s]};
     g[s].counted = zp_count_insts(p, g[s].st);
     add_buffers(&g[s]);
     add_work(&g[s], duration);
@@ -458,12 +462,12 @@ void zp_program(ZpPlan *p) {
   for (uint32_t s = 0; s + 1 < P; s++) { /* between s and s + 1 */
     add_transfers(&g[s], ACT, true, &t[s + 1], pair);
     add_transfers(&g[s + 1], ACT, false, &t[s + 1], pair);
-    if (t[s].send[ACT].bytes) pair += (uint32_t)p->nmicro;
+    if (t[s].send[ACT].bytes) pair += (uint32_t)p->asked.nmicro;
     add_transfers(&g[s + 1], GRAD, true, &t[s], pair);
     add_transfers(&g[s], GRAD, false, &t[s], pair);
-    if (t[s + 1].send[GRAD].bytes) pair += (uint32_t)p->nmicro;
+    if (t[s + 1].send[GRAD].bytes) pair += (uint32_t)p->asked.nmicro;
   }
-  if (!p->forward_only) pair = add_tied(p, g, pair, norm);
+  if (!p->asked.forward_only) pair = add_tied(p, g, pair, norm);
   for (uint32_t s = 0; s < P; s++)
     if (norm[s] + 1 > step) step = norm[s] + 1;
   for (uint32_t s = 0; s < P; s++) {

@@ -11,7 +11,7 @@
 #ifndef ZUG_PLAN_SCHEDULE_H
 #define ZUG_PLAN_SCHEDULE_H
 
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
 
 /* Equal buffers that micro-batches hand on to each other, the one that is free longest first. */
 typedef struct {

@@ -6,20 +6,20 @@
 
 uint64_t *zp_durations(const ZpPlan *p, ZbArena *a) {
   double most = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     double cost = 0;
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++)
-      cost += p->segments[p->stages[s].insts[i].segment].cost;
+    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++)
+      cost += p->programs.segments[p->programs.stages[s].insts[i].segment].cost;
     if (cost > most) most = cost;
   }
   uint64_t *d = ZB_NEWN(a, uint64_t, p->graph->nsegments);
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
-    d[i] = 1 + (uint64_t)(most > 0 ? p->segments[i].cost / most * 1000 : 0);
+    d[i] = 1 + (uint64_t)(most > 0 ? p->programs.segments[i].cost / most * 1000 : 0);
   return d;
 }
 
 bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst) {
-  const ZpSegment *g = &p->segments[st->insts[inst].segment];
+  const ZpSegment *g = &p->programs.segments[st->insts[inst].segment];
   return g->has_loss && g->list[ZP_COUNT].n;
 }
 
@@ -30,7 +30,7 @@ uint32_t zp_count_insts(const ZpPlan *p, const ZpStage *st) {
 }
 
 bool zp_divides_forward(const ZpPlan *p, const ZpStage *st, uint32_t inst) {
-  const ZpSegment *g = &p->segments[st->insts[inst].segment];
+  const ZpSegment *g = &p->programs.segments[st->insts[inst].segment];
   const ZpList *l = &g->list[ZP_FWD];
   for (uint32_t i = 0; i < l->n; i++)
     for (int k = 0; k < l->nodes[i].call.nin; k++) {
@@ -86,11 +86,12 @@ static Ring ring_of_one(ZbArena *a, uint32_t nmicro, uint64_t bytes) {
 
 /* What the first stage would receive and the last would send has no bytes. */
 static void fill_rings(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
-  const ZpStage *st = &p->stages[s];
-  uint32_t M = (uint32_t)p->nmicro, live = p->forward_only ? 1 : zp_order_live(t->work, t->nwork);
-  const ZpSegment *first = &p->segments[st->insts[0].segment];
-  const ZpSegment *last = &p->segments[st->insts[st->ninsts - 1].segment];
-  t->slot = p->forward_only ? ring_of_one(a, M, st->slot_bytes) : ring_held(a, t, M, live, st->slot_bytes);
+  const ZpStage *st = &p->programs.stages[s];
+  uint32_t M = (uint32_t)p->asked.nmicro, live = p->asked.forward_only ? 1 : zp_order_live(t->work, t->nwork);
+  const ZpSegment *first = &p->programs.segments[st->insts[0].segment];
+  const ZpSegment *last = &p->programs.segments[st->insts[st->ninsts - 1].segment];
+  t->slot =
+      p->asked.forward_only ? ring_of_one(a, M, st->slot_bytes) : ring_held(a, t, M, live, st->slot_bytes);
   t->keeps_act = first->saves_carry;
   t->recv[ACT] = t->keeps_act ? ring_held(a, t, M, live < M ? live + 1 : M, first->carry_bytes)
                               : ring_turns(a, t, M, false, first->carry_bytes);
@@ -106,9 +107,10 @@ static ZpWork *forwards(ZbArena *a, uint32_t nmicro) {
 }
 
 static void fill_timeline(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
-  uint32_t M = (uint32_t)p->nmicro;
-  t->work = p->forward_only ? forwards(a, M) : zp_order(a, p->schedule, p->nstages, M, s);
-  t->nwork = p->forward_only ? M : 2 * M;
+  uint32_t M = (uint32_t)p->asked.nmicro;
+  t->work =
+      p->asked.forward_only ? forwards(a, M) : zp_order(a, p->asked.schedule, p->programs.nstages, M, s);
+  t->nwork = p->asked.forward_only ? M : 2 * M;
   t->start = ZB_NEWN(a, uint64_t, t->nwork);
   t->end = ZB_NEWN(a, uint64_t, t->nwork);
   for (int k = 0; k < 2; k++) {
@@ -121,8 +123,9 @@ static void fill_timeline(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) 
     t->end[i] = UNKNOWN;
   }
   t->prologue = 1; /* ZERO_GRADS or ZERO_SUMS; before backwards, LOAD and COUNT of every micro-batch */
-  uint32_t counts = zp_count_insts(p, &p->stages[s]);
-  if (counts && !p->forward_only) t->prologue += (counts + (p->stages[s].input_bytes ? 1 : 0)) * (uint64_t)M;
+  uint32_t counts = zp_count_insts(p, &p->programs.stages[s]);
+  if (counts && !p->asked.forward_only)
+    t->prologue += (counts + (p->programs.stages[s].input_bytes ? 1 : 0)) * (uint64_t)M;
   fill_rings(p, a, s, t);
 }
 
@@ -156,20 +159,20 @@ static uint64_t startable(Timeline *t, uint32_t s, uint32_t i) {
 }
 
 Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration) {
-  uint32_t P = p->nstages, M = (uint32_t)p->nmicro;
+  uint32_t P = p->programs.nstages, M = (uint32_t)p->asked.nmicro;
   Timeline *t = ZB_NEWN(a, Timeline, P);
   uint64_t *takes[2] = {ZB_NEWN(a, uint64_t, P), ZB_NEWN(a, uint64_t, P)};
   uint32_t *next = ZB_NEWN(a, uint32_t, P);
   for (uint32_t s = 0; s < P; s++) {
-    const ZpStage *st = &p->stages[s];
+    const ZpStage *st = &p->programs.stages[s];
     ZB_ASSERT(st->ninsts > 0);
     fill_timeline(p, a, s, &t[s]);
     for (uint32_t i = 0; i < st->ninsts; i++) {
       takes[0][s] += duration[st->insts[i].segment];
       takes[1][s] += 2 * duration[st->insts[i].segment];
     }
-    takes[0][s] += st->input_bytes ? 1 : 0;                     /* LOAD */
-    takes[0][s] += p->forward_only ? zp_count_insts(p, st) : 0; /* COUNT */
+    takes[0][s] += st->input_bytes ? 1 : 0;                           /* LOAD */
+    takes[0][s] += p->asked.forward_only ? zp_count_insts(p, st) : 0; /* COUNT */
   }
   for (uint64_t left = (uint64_t)P * t[0].nwork, before = UNKNOWN; left;) {
     if (left == before) ZB_BUG("%u stages, %u micro-batches: the schedule cannot run with its buffers", P, M);

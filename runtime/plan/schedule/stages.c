@@ -35,7 +35,7 @@ static uint32_t make_items(ZpPlan *p, const ZpInst *inst, uint32_t ninst, Item *
       open = false;
     }
     items[n - 1].n++;
-    items[n - 1].cost += p->segments[inst[i].segment].cost;
+    items[n - 1].cost += p->programs.segments[inst[i].segment].cost;
     open |= repeat;
   }
   *out = items;
@@ -71,7 +71,7 @@ static double by_cost(ZbArena *a, const Item *items, uint32_t n, uint32_t stages
 }
 
 static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t stages, int64_t *counts) {
-  const ZlRecipe *r = b->p->recipe;
+  const ZlRecipe *r = b->p->asked.recipe;
   int64_t total = 0;
   for (uint32_t i = 0; i < stages; i++) total += b->stage_items[i];
   if (total != n) {
@@ -108,9 +108,9 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
 /* As in the plan that has the parameters, or in the one that keeps nothing. */
 static void as_in(const ZpPlan *p, const ZpPlan *like, const Item *items, uint32_t nitems, int64_t *counts) {
   uint32_t item = 0, end = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     uint32_t first = item;
-    end += like->stages[s].ninsts;
+    end += like->programs.stages[s].ninsts;
     while (item < nitems && items[item].first < end) item++;
     counts[s] = item - first;
   }
@@ -119,10 +119,10 @@ static void as_in(const ZpPlan *p, const ZpPlan *like, const Item *items, uint32
 static void hold_buckets(ZpPlan *p, ZpStage *st) {
   for (uint32_t i = 0; i < st->ninsts; i++) {
     ZpInst *x = &st->insts[i];
-    const ZpSegment *s = &p->segments[x->segment];
+    const ZpSegment *s = &p->programs.segments[x->segment];
     x->held = ZB_NEWN(p->arena, uint32_t, s->nbuckets + 1);
     for (uint32_t k = 0; k < s->nbuckets; k++) {
-      const ZpBucket *bk = &p->buckets[s->buckets[k]];
+      const ZpBucket *bk = &p->programs.buckets[s->buckets[k]];
       ZpStageBucket h = {.bucket = s->buckets[k],
                          .iter = bk->segment == ZP_NONE ? 0 : x->iter,
                          .tied = ZP_NONE,
@@ -139,21 +139,21 @@ static void hold_buckets(ZpPlan *p, ZpStage *st) {
 
 /* Single buckets held by more than one stage: copies whose gradients are summed; the first stage's counts. */
 static void tie(ZpPlan *p) {
-  for (uint32_t k = 0; k < p->nbuckets; k++) {
-    if (p->buckets[k].segment != ZP_NONE) continue;
+  for (uint32_t k = 0; k < p->programs.nbuckets; k++) {
+    if (p->programs.buckets[k].segment != ZP_NONE) continue;
     ZpTied t = {.bucket = k};
-    for (uint32_t s = 0; s < p->nstages; s++)
-      for (uint32_t h = 0; h < p->stages[s].nheld; h++)
-        if (p->stages[s].held[h].bucket == k) ZB_PUSH(p->arena, t.stages, t.nstages, s);
+    for (uint32_t s = 0; s < p->programs.nstages; s++)
+      for (uint32_t h = 0; h < p->programs.stages[s].nheld; h++)
+        if (p->programs.stages[s].held[h].bucket == k) ZB_PUSH(p->arena, t.stages, t.nstages, s);
     if (t.nstages < 2) continue;
     for (uint32_t i = 0; i < t.nstages; i++)
-      for (uint32_t h = 0; h < p->stages[t.stages[i]].nheld; h++) {
-        ZpStageBucket *held = &p->stages[t.stages[i]].held[h];
+      for (uint32_t h = 0; h < p->programs.stages[t.stages[i]].nheld; h++) {
+        ZpStageBucket *held = &p->programs.stages[t.stages[i]].held[h];
         if (held->bucket != k) continue;
-        held->tied = p->ntied;
+        held->tied = p->programs.ntied;
         held->norm_owner = i == 0;
       }
-    ZB_PUSH(p->arena, p->tied, p->ntied, t);
+    ZB_PUSH(p->arena, p->programs.tied, p->programs.ntied, t);
   }
 }
 
@@ -170,15 +170,16 @@ static bool reads_inputs(const ZpSegment *s) {
  * and boundaries between instances. */
 static void measure(const ZpPlan *p, ZpStage *st) {
   bool inputs = false;
-  for (uint32_t i = 0; i < st->ninsts; i++) inputs |= reads_inputs(&p->segments[st->insts[i].segment]);
+  for (uint32_t i = 0; i < st->ninsts; i++)
+    inputs |= reads_inputs(&p->programs.segments[st->insts[i].segment]);
   if (inputs) {
-    const ZpInputUse *u = &p->inputs[p->ninputs - 1];
-    st->input_bytes = u->at + zb_round_up(p->segments[u->value_segment].values[u->value].bytes, 64);
+    const ZpInputUse *u = &p->programs.inputs[p->programs.ninputs - 1];
+    st->input_bytes = u->at + zb_round_up(p->programs.segments[u->value_segment].values[u->value].bytes, 64);
   }
   uint64_t at = st->input_bytes;
   st->saved_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
   for (uint32_t i = 0; i < st->ninsts; i++) {
-    const ZpSegment *s = &p->segments[st->insts[i].segment];
+    const ZpSegment *s = &p->programs.segments[st->insts[i].segment];
     st->saved_at[i] = at;
     at += s->saved_bytes + (i > 0 && s->saves_carry ? s->carry_bytes : 0);
     for (int k = 0; k < ZP_PHASES; k++) st->scratch_bytes = larger(st->scratch_bytes, s->list[k].temp);
@@ -186,7 +187,7 @@ static void measure(const ZpPlan *p, ZpStage *st) {
     st->cost += s->cost;
   }
   for (uint32_t h = 0; h < st->nheld; h++) {
-    const ZpBucket *k = &p->buckets[st->held[h].bucket];
+    const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
     if (zp_is_muon(p, k)) st->scratch_bytes = larger(st->scratch_bytes, zp_orthogonal_scratch(p, k));
   }
   st->slot_bytes = at;
@@ -194,15 +195,15 @@ static void measure(const ZpPlan *p, ZpStage *st) {
 
 static void report_too_many(ZpBuild *b, uint32_t nitems) {
   const ZpPlan *p = b->p;
-  const char *dim = p->recipe->stages.dim.s;
-  ZlSpan at = p->recipe->stages.span;
+  const char *dim = p->asked.recipe->stages.dim.s;
+  ZlSpan at = p->asked.recipe->stages.span;
   bool repeats = p->graph->nsegments > 1; /* straight segments and repeats alternate */
   ZlDiag *e = repeats
                   ? zl_report(b->d, ZL_Z0404, at,
                               "%u pipeline stages, but the outermost repeats of model %s have %u iteration%s",
-                              p->nstages, p->graph->model, nitems, nitems == 1 ? "" : "s")
+                              p->programs.nstages, p->graph->model, nitems, nitems == 1 ? "" : "s")
                   : zl_report(b->d, ZL_Z0404, at, "%u pipeline stages, but model %s has no `repeat`",
-                              p->nstages, p->graph->model);
+                              p->programs.nstages, p->graph->model);
   zl_note(e, "stages are cut between the iterations of the model's outermost `repeat`");
   if (nitems > 1) zl_help(e, "use at most %s = %u", dim, nitems);
   else if (repeats) zl_help(e, "use %s = 1, or compile the model with more layers", dim);
@@ -214,23 +215,23 @@ bool zp_stages(ZpBuild *b) {
   ZpInst *inst;
   Item *items;
   uint32_t ninst = all_instances(p, &inst), nitems = make_items(p, inst, ninst, &items);
-  p->nstages = p->mesh.pipe < 0 ? 1 : (uint32_t)p->mesh.dim[p->mesh.pipe].size;
-  if (p->nstages > nitems) {
+  p->programs.nstages = p->layout.mesh.pipe < 0 ? 1 : (uint32_t)p->layout.mesh.dim[p->layout.mesh.pipe].size;
+  if (p->programs.nstages > nitems) {
     report_too_many(b, nitems);
     return false;
   }
-  int64_t *counts = ZB_NEWN(p->arena, int64_t, p->nstages);
-  if (p->beside || b->like) {
-    as_in(p, b->like ? b->like : p->beside, items, nitems, counts);
-  } else if (p->nstages > 1 && b->stage_items) {
-    if (!explicit_counts(b, items, nitems, p->nstages, counts)) return false;
+  int64_t *counts = ZB_NEWN(p->arena, int64_t, p->programs.nstages);
+  if (p->asked.eval_of || b->like) {
+    as_in(p, b->like ? b->like : p->asked.eval_of, items, nitems, counts);
+  } else if (p->programs.nstages > 1 && b->stage_items) {
+    if (!explicit_counts(b, items, nitems, p->programs.nstages, counts)) return false;
   } else {
-    by_cost(p->arena, items, nitems, p->nstages, counts);
+    by_cost(p->arena, items, nitems, p->programs.nstages, counts);
   }
-  p->stages = ZB_NEWN(p->arena, ZpStage, p->nstages);
+  p->programs.stages = ZB_NEWN(p->arena, ZpStage, p->programs.nstages);
   uint32_t item = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    ZpStage *st = &p->stages[s];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    ZpStage *st = &p->programs.stages[s];
     uint32_t first = items[item].first;
     item += (uint32_t)counts[s];
     uint32_t end = item < nitems ? items[item].first : ninst;
@@ -240,8 +241,9 @@ bool zp_stages(ZpBuild *b) {
     measure(p, st);
   }
   tie(p);
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++)
-      p->model_flops += p->segments[p->stages[s].insts[i].segment].model_flops * (double)p->nmicro;
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++)
+      p->notes.model_flops +=
+          p->programs.segments[p->programs.stages[s].insts[i].segment].model_flops * (double)p->asked.nmicro;
   return true;
 }

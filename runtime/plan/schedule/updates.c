@@ -11,7 +11,7 @@
 #include "runtime/plan/schedule/schedule.h"
 
 static const ZpBucket *bucket_of(const Gen *g, uint32_t held) {
-  return &g->p->buckets[g->st->held[held].bucket];
+  return &g->p->programs.buckets[g->st->held[held].bucket];
 }
 
 void zp_gen_update_bufs(Gen *g) {
@@ -102,7 +102,8 @@ void zp_gen_touch_muon(Gen *g, uint32_t pos, const ZpInstr *in) {
     zp_gen_await(g, pos, g->gathered[h]);
   } else {
     zp_gen_touch(g, buf, ZP_READ, zp_tag_held(g, ZP_TAG_UPDATE, h, whole ? 3 : 2));
-    if (g->p->average > 0) zp_gen_touch(g, states, ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_STATE, h, 0));
+    if (g->p->asked.average > 0)
+      zp_gen_touch(g, states, ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_STATE, h, 0));
     zp_gen_await(g, pos, g->scattered[h]);
   }
 }

@@ -9,9 +9,9 @@
 #include <string.h>
 
 static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
-  return (uint64_t)zp_group_size(&p->mesh, p->buckets[bucket].shard);
+  return (uint64_t)zp_group_size(&p->layout.mesh, p->programs.buckets[bucket].shard);
 }
-static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->compute); }
+static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->asked.compute); }
 
 /* ---- who uses what ------------------------------------------------------------------------------------- */
 typedef struct {
@@ -25,7 +25,7 @@ bool zp_gen_uses(const Gen *g, const ZpInstr *in, uint32_t k) {
 /* Uses of the stage's buckets by position; list[at[t]..at[t+1]) are those of template t in order. */
 static Entry *list_uses(Gen *g, uint32_t **at_out) {
   const ZpPlan *p = g->p;
-  uint32_t *at = ZB_NEWN(g->a, uint32_t, p->nbuckets + 2), n = 0;
+  uint32_t *at = ZB_NEWN(g->a, uint32_t, p->programs.nbuckets + 2), n = 0;
   g->use_at = ZB_NEWN(g->a, uint32_t, g->ncomp + 1);
   for (uint32_t pos = 0; pos < g->ncomp; pos++) {
     const ZpInstr *in = &g->d[g->comp[pos]].in;
@@ -39,7 +39,7 @@ static Entry *list_uses(Gen *g, uint32_t **at_out) {
   g->use_at[g->ncomp] = n;
   g->uses = ZB_NEWN(g->a, Use, n);
   Entry *list = ZB_NEWN(g->a, Entry, n);
-  for (uint32_t t = 0; t < p->nbuckets; t++) at[t + 2] += at[t + 1];
+  for (uint32_t t = 0; t < p->programs.nbuckets; t++) at[t + 2] += at[t + 1];
   for (uint32_t pos = 0; pos < g->ncomp; pos++) {
     for (uint32_t u = g->use_at[pos]; u < g->use_at[pos + 1]; u++) {
       const ZpInst *inst = &g->st->insts[g->d[g->comp[pos]].in.inst];
@@ -65,9 +65,9 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
       zp_gen_draft(g, ZP_I_GATHER_PARAMS, after_pos == ZP_NONE ? 0 : g->end[after_pos], BY_GATHER, need);
   Draft *d = &g->d[id];
   d->in.held = held;
-  d->in.dims = g->p->buckets[t].shard;
+  d->in.dims = g->p->programs.buckets[t].shard;
   d->in.coll = ZG_OP_ALL_GATHER;
-  d->in.bytes = g->p->buckets[t].elems * compute_bytes(g->p);
+  d->in.bytes = g->p->programs.buckets[t].elems * compute_bytes(g->p);
   d->after_pos = after_pos;
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
@@ -79,7 +79,7 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
 /* How many buffers iterations take in turn: that of the one in use, and those of as many ahead as the recipe
  * says. */
 static uint32_t buffers_for(const Gen *g, uint32_t nheld) {
-  return nheld <= g->p->zero.ahead ? nheld : g->p->zero.ahead + 1;
+  return nheld <= g->p->asked.zero.ahead ? nheld : g->p->asked.zero.ahead + 1;
 }
 
 /* The buffer that was used longest ago. */
@@ -94,7 +94,7 @@ static uint32_t oldest(const Resident *r, uint32_t n) {
  * there are not buffers for all of them, one is gathered into that which was used longest ago: entries since
  * then may still be computing when we want to gather. */
 static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
-  const ZpBucket *b = &g->p->buckets[t];
+  const ZpBucket *b = &g->p->programs.buckets[t];
   uint32_t nbufs = b->keeps ? nheld : buffers_for(g, nheld), full = 0;
   uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(b->elems * compute_bytes(g->p), 64));
   Resident *r = ZB_NEWN(g->a, Resident, nbufs);
@@ -122,9 +122,9 @@ static void plan_publishing(Gen *g, const Entry *list, uint32_t n, uint32_t *whe
       where[held] = zp_gen_draft(g, ZP_I_PUBLISH_PARAMS, 0, BY_GATHER, list[i].pos);
       ZpInstr *in = &g->d[where[held]].in;
       in->held = held;
-      in->dims = g->p->buckets[t].shard;
+      in->dims = g->p->programs.buckets[t].shard;
       in->coll = ZG_OP_ALL_GATHER;
-      in->bytes = g->p->buckets[t].elems * compute_bytes(g->p);
+      in->bytes = g->p->programs.buckets[t].elems * compute_bytes(g->p);
       in->naccess = 2;
       in->access = ZB_NEWN(g->p->arena, ZpAccess, 2);
       in->access[0] = (ZpAccess){buf, ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, held, 1)};
@@ -163,8 +163,11 @@ static bool one_gradient(const Gen *g, const Entry *x, const Entry *y) {
  * embedding's last) is added up in the buffer and scattered once. Two scatters of one bucket add to the same
  * shard, so the later waits for the earlier. */
 static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
-  const ZpBucket *b = &g->p->buckets[t];
-  uint32_t nbufs = g->p->zero.what & ZL_SHARD_PARAMS ? buffers_for(g, nheld) : nheld < 2 ? 1 : 2, turn = 0;
+  const ZpBucket *b = &g->p->programs.buckets[t];
+  uint32_t nbufs = g->p->asked.zero.what & ZL_SHARD_PARAMS ? buffers_for(g, nheld)
+                   : nheld < 2                             ? 1
+                                                           : 2,
+           turn = 0;
   uint32_t *emptied = ZB_NEWN(g->a, uint32_t, nbufs);
   memset(emptied, 0xff, nbufs * sizeof *emptied);
   uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(b->elems * 4, 64));
@@ -210,8 +213,8 @@ static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
   ZpInstr *in = &g->d[id].in;
   in->dims = dims;
   in->coll = ZG_OP_ALL_REDUCE;
-  in->bytes =
-      g->p->buckets[t].elems / shards(g->p, t) * zk_elem_bytes(zp_reduce_elem(g->p, &g->p->buckets[t]));
+  in->bytes = g->p->programs.buckets[t].elems / shards(g->p, t) *
+              zk_elem_bytes(zp_reduce_elem(g->p, &g->p->programs.buckets[t]));
   reduces(g, id, held);
 }
 
@@ -219,7 +222,7 @@ static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
  * follows a scatter is put one computation later, so that gathers and scatters triggered meanwhile are not
  * behind it. */
 static void plan_reductions(Gen *g, uint32_t held) {
-  const ZpBucket *b = &g->p->buckets[g->st->held[held].bucket];
+  const ZpBucket *b = &g->p->programs.buckets[g->st->held[held].bucket];
   uint32_t pos = g->last_bwd[held];
   if (b->scatters == ZP_SCATTER_AT_END) {
     uint32_t id = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER);
@@ -238,7 +241,7 @@ void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair) {
   g->d[id].need = pair;
   g->d[id].in.tied = g->st->held[held].tied;
   g->d[id].in.pair = pair;
-  reduces_own(g, id, held, 1u << g->p->mesh.pipe);
+  reduces_own(g, id, held, 1u << g->p->layout.mesh.pipe);
 }
 
 uint64_t zp_gen_ready(const Gen *g, uint32_t held) {
@@ -250,7 +253,7 @@ static void find_used_back(Gen *g) {
   const ZpPlan *p = g->p;
   g->back = ZB_NEWN(g->a, bool *, p->graph->nsegments);
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
-    const ZpSegment *s = &p->segments[i];
+    const ZpSegment *s = &p->programs.segments[i];
     g->back[i] = ZB_NEWN(g->a, bool, s->nbuckets + 1);
     for (uint32_t k = 0; k < s->nbuckets; k++) g->back[i][k] = zp_used_back(p, s, k);
   }
@@ -260,7 +263,8 @@ void zp_gen_params(Gen *g) {
   uint32_t *at, nheld = g->st->nheld;
   find_used_back(g);
   Entry *list = list_uses(g, &at);
-  uint32_t *where = ZB_NEWN(g->a, uint32_t, nheld), *copies = ZB_NEWN(g->a, uint32_t, g->p->nbuckets);
+  uint32_t *where = ZB_NEWN(g->a, uint32_t, nheld),
+           *copies = ZB_NEWN(g->a, uint32_t, g->p->programs.nbuckets);
   g->last_bwd = ZB_NEWN(g->a, uint32_t, nheld);
   g->reduced = ZB_NEWN(g->a, uint32_t, nheld);
   g->phase = ZB_NEWN(g->a, uint32_t, nheld);
@@ -268,18 +272,18 @@ void zp_gen_params(Gen *g) {
     where[h] = g->reduced[h] = g->last_bwd[h] = ZP_NONE;
     copies[g->st->held[h].bucket]++;
   }
-  for (uint32_t i = 0; i < at[g->p->nbuckets]; i++)
+  for (uint32_t i = 0; i < at[g->p->programs.nbuckets]; i++)
     if (g->d[g->comp[list[i].pos]].in.op == ZP_I_BWD) g->last_bwd[list[i].held] = list[i].pos;
-  for (uint32_t t = 0; t < g->p->nbuckets; t++) {
+  for (uint32_t t = 0; t < g->p->programs.nbuckets; t++) {
     uint32_t n = at[t + 1] - at[t];
     if (!n) continue;
-    const ZpBucket *b = &g->p->buckets[t];
+    const ZpBucket *b = &g->p->programs.buckets[t];
     if (b->gathers) plan_gathers(g, t, list + at[t], n, copies[t], where);
-    if (b->republishes && !g->p->forward_only) plan_publishing(g, list + at[t], n, where);
-    if (zp_stages_grads(b) && !g->p->forward_only) plan_scatters(g, t, list + at[t], n, copies[t]);
+    if (b->republishes && !g->p->asked.forward_only) plan_publishing(g, list + at[t], n, where);
+    if (zp_stages_grads(b) && !g->p->asked.forward_only) plan_scatters(g, t, list + at[t], n, copies[t]);
   }
-  for (uint32_t h = 0; h < nheld && !g->p->forward_only; h++) {
-    if (g->p->buckets[g->st->held[h].bucket].frozen) continue;
+  for (uint32_t h = 0; h < nheld && !g->p->asked.forward_only; h++) {
+    if (g->p->programs.buckets[g->st->held[h].bucket].frozen) continue;
     ZB_ASSERT(g->last_bwd[h] != ZP_NONE); /* a stage holds what its instances use */
     plan_reductions(g, h);
   }

@@ -48,7 +48,7 @@ static uint64_t ring(double scale, uint64_t bytes, uint64_t n) {
 static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, const Stages *s, uint32_t k,
                          double scale) {
   uint64_t M = (uint64_t)nmicro_of(x, c), P = (uint64_t)c->size[DIM_PIPE], turns = M > 1 ? 2 : 1;
-  bool gpipe = !strcmp(zp_schedule(x->base->schedule.s), "gpipe");
+  bool gpipe = !strcmp(zl_schedule(x->base->schedule), "gpipe");
   uint64_t live = gpipe || M < P - k ? M : P - k;
   const SegmentNeeds *first = &l->segment[s->first[k]], *last = &l->segment[s->last[k]];
   uint64_t bytes = 0;

@@ -31,7 +31,7 @@ static bool reads_inputs(const ZpSegment *s) {
 }
 
 static SegmentNeeds needs_of(const Space *x, const ZpPlan *p, uint32_t index) {
-  const ZpSegment *s = &p->segments[index];
+  const ZpSegment *s = &p->programs.segments[index];
   SegmentNeeds n = {.count =
                         s->has_loss && s->list[ZP_COUNT].n ? zp_pass_seconds(p, x->c, index, ZP_COUNT) : 0,
                     .forward = zp_pass_seconds(p, x->c, index, ZP_FWD),
@@ -58,7 +58,7 @@ static unsigned kinds_of(const Space *x, const ZpMesh *m, ZpDims dims) {
 }
 
 static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
-  const ZpBucket *k = &p->buckets[index];
+  const ZpBucket *k = &p->programs.buckets[index];
   uint32_t *users = ZB_NEWN(x->a, uint32_t, k->nusers + 1);
   memcpy(users, k->users, k->nusers * sizeof *users);
   return (BucketNeeds){.elems = k->elems,
@@ -67,24 +67,24 @@ static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
                        .nusers = k->nusers,
                        .states = k->elems ? (double)zp_state_bytes(p, index) / (double)k->elems : 0,
                        .frozen = k->frozen,
-                       .alike = kinds_of(x, &p->mesh, k->replicas),
-                       .partial = kinds_of(x, &p->mesh, k->partial),
+                       .alike = kinds_of(x, &p->layout.mesh, k->replicas),
+                       .partial = kinds_of(x, &p->layout.mesh, k->partial),
                        .update = zp_optimizer_bytes(p, k, 1)};
 }
 
 static void fill(const Space *x, const ZpPlan *p, Layout *l) {
   l->nsegments = p->graph->nsegments;
-  l->nbuckets = p->nbuckets;
+  l->nbuckets = p->programs.nbuckets;
   l->segment = ZB_NEWN(x->a, SegmentNeeds, l->nsegments);
   l->bucket = ZB_NEWN(x->a, BucketNeeds, l->nbuckets);
   l->stages = ZB_NEWN(x->a, Stages *, x->items + 1);
-  l->compute = (ZkElem)p->compute;
-  l->clip = p->clip;
+  l->compute = (ZkElem)p->asked.compute;
+  l->clip = p->asked.clip;
   for (uint32_t i = 0; i < l->nsegments; i++) l->segment[i] = needs_of(x, p, i);
   for (uint32_t i = 0; i < l->nbuckets; i++) l->bucket[i] = bucket_of(x, p, i);
-  if (!p->ninputs) return;
-  const ZpInputUse *u = &p->inputs[p->ninputs - 1];
-  l->input_bytes = u->at + zb_round_up(p->segments[u->value_segment].values[u->value].bytes, 64);
+  if (!p->programs.ninputs) return;
+  const ZpInputUse *u = &p->programs.inputs[p->programs.ninputs - 1];
+  l->input_bytes = u->at + zb_round_up(p->programs.segments[u->value_segment].values[u->value].bytes, 64);
 }
 
 /* The plan of one micro-batch. Two ranks of data, where there may be any: buckets are as with more. */

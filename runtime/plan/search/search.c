@@ -8,7 +8,7 @@
 static void fullest(const ZpPlan *p, ZpFound *f) {
   const ZpStage *st = zp_fullest(p);
   f->bytes = st->ledger.total[ZP_DEVICE];
-  f->stage = (uint32_t)(st - p->stages);
+  f->stage = (uint32_t)(st - p->programs.stages);
   f->ledger = st->ledger;
   f->live = st->prog.live;
 }
@@ -66,7 +66,7 @@ static bool extend(const Space *x, ZpFound *f, int64_t few, int64_t more) {
   const ZpPlan *p = plan_within(x, with_micro_batches(f->recipe, few, f->nmicro, a), a, NULL);
   const ZpPlan *q = p ? plan_within(x, with_micro_batches(f->recipe, more, f->nmicro, a), a, p) : NULL;
   bool ok = play(x, &less, a, p) && play(x, f, a, q);
-  if (ok) fullest(q, f), f->least = p->least;
+  if (ok) fullest(q, f), f->least = p->notes.least;
   zb_arena_free(a);
   if (!ok) return false;
   double times = (double)(f->nmicro - more) / (double)(more - few), seconds = f->seconds;
@@ -83,7 +83,7 @@ static bool whole(const Space *x, ZpFound *f, bool simulate) {
   ZbArena *a = zb_arena_new();
   const ZpPlan *p = plan_within(x, f->recipe, a, NULL);
   bool ok = p && (!simulate || play(x, f, a, p));
-  if (p) fullest(p, f), f->least = p->least;
+  if (p) fullest(p, f), f->least = p->notes.least;
   zb_arena_free(a);
   return ok;
 }
@@ -96,7 +96,7 @@ static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simu
   f->estimate = c->bytes;
   f->nmicro = nmicro_of(x, c);
   int64_t few = c->size[DIM_PIPE] + 4, more = few + 8;
-  bool gpipe = !strcmp(zp_schedule(x->base->schedule.s), "gpipe"); /* holds them all */
+  bool gpipe = !strcmp(zl_schedule(x->base->schedule), "gpipe"); /* holds them all */
   if (simulate && f->nmicro > 2 * more && !gpipe) return extend(x, f, few, more) ? f : NULL;
   return whole(x, f, simulate) ? f : NULL;
 }
@@ -117,7 +117,8 @@ static bool cuts_by_cost(const Space *x, const ZlRecipe *r) {
   const ZpPlan *p = zp_plan_unproved(a, x->g, &other, zl_diags_new(a, zl_sources_new(a)), x->plan);
   const ZpPlan *q = zp_plan_unproved(a, x->g, r, zl_diags_new(a, zl_sources_new(a)), x->plan);
   bool same = p && q;
-  for (uint32_t s = 0; same && s < p->nstages; s++) same = p->stages[s].ninsts == q->stages[s].ninsts;
+  for (uint32_t s = 0; same && s < p->programs.nstages; s++)
+    same = p->programs.stages[s].ninsts == q->programs.stages[s].ninsts;
   zb_arena_free(a);
   return same;
 }

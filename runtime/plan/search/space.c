@@ -41,12 +41,13 @@ static bool measure(Space *x, int64_t by, Trial *t) {
       zp_plan_local(a, x->g, space_probe(x, &c, a), zl_diags_new(a, zl_sources_new(a)), x->plan);
   for (uint32_t s = 0; p && s < x->g->nsegments; s++)
     for (int k = 0; k < ZP_PHASES; k++)
-      for (uint32_t i = 0; i < p->segments[s].list[k].n; i++) {
-        const ZpNode *n = &p->segments[s].list[k].nodes[i];
+      for (uint32_t i = 0; i < p->programs.segments[s].list[k].n; i++) {
+        const ZpNode *n = &p->programs.segments[s].list[k].nodes[i];
         double trip = x->g->segments[s].trip;
         t->flops += n->flops * trip;
         if (!zp_sends(n)) continue;
-        t->bytes += (double)zp_run_bytes(p, &p->segments[s], &p->segments[s].list[k], i) * trip;
+        t->bytes +=
+            (double)zp_run_bytes(p, &p->programs.segments[s], &p->programs.segments[s].list[k], i) * trip;
         t->regroups |= n->call.op != ZG_OP_ALL_REDUCE;
       }
   zb_arena_free(a);
@@ -215,9 +216,9 @@ static double kept(Space *x, const ZlPath *path, uint32_t n) {
   const ZpPlan *p =
       zp_plan_local(a, x->g, space_probe(x, &c, a), zl_diags_new(a, zl_sources_new(a)), x->plan);
   for (uint32_t s = 0; p && s < x->g->nsegments; s++)
-    bytes +=
-        (double)(p->segments[s].saved_bytes + (p->segments[s].saves_carry ? p->segments[s].carry_bytes : 0)) *
-        x->g->segments[s].trip;
+    bytes += (double)(p->programs.segments[s].saved_bytes +
+                      (p->programs.segments[s].saves_carry ? p->programs.segments[s].carry_bytes : 0)) *
+             x->g->segments[s].trip;
   x->sets = sets;
   zb_arena_free(a);
   return bytes;

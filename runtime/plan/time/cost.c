@@ -4,15 +4,15 @@
 #include <math.h>
 
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a) {
-  size_t sets = (size_t)1 << p->mesh.ndims;
+  size_t sets = (size_t)1 << p->layout.mesh.ndims;
   ZlCluster *as_used = ZB_NEW(a, ZlCluster);
   *as_used = *c;
-  if (!p->tf32) as_used->flops_tf32 = 0;
+  if (!p->asked.tf32) as_used->flops_tf32 = 0;
   return (Cost){.p = p,
                 .c = as_used,
                 .spans = spans,
                 .a = a,
-                .place = ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
+                .place = ZB_NEWN(a, ZpPlace *, (p->programs.nstages ? p->programs.nstages : 1) * sets)};
 }
 
 /* What is asked next is of this list. */
@@ -36,11 +36,11 @@ static double call_seconds(const Cost *x, const ZpNode *n) {
 /* ---- where groups lie ---------------------------------------------------------------------------------- */
 /* Of the stage's first rank, which stands for the others. */
 static int64_t rank_of(const ZpPlan *p, uint32_t stage) {
-  return p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, stage);
+  return p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, stage);
 }
 
 static const ZpPlace *place_of(Cost *x, uint32_t stage, ZpDims dims) {
-  const ZpMesh *m = &x->p->mesh;
+  const ZpMesh *m = &x->p->layout.mesh;
   ZpPlace **at = &x->place[((size_t)stage << m->ndims) + dims];
   if (*at) return *at;
   int64_t n = zp_group_size(m, dims), *member = ZB_NEWN(x->a, int64_t, n), first = rank_of(x->p, stage);
@@ -176,7 +176,7 @@ static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList
 }
 
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) {
-  const ZpSegment *s = &x->p->segments[segment];
+  const ZpSegment *s = &x->p->programs.segments[segment];
   begin_list(x, s, &s->list[phase]);
   return in_order(x, stage, s, &s->list[phase]);
 }
@@ -212,7 +212,7 @@ void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32
                      double *seconds) {
   ZbArena *scratch = zb_arena_new();
   Cost x = zp_cost_new(p, c, false, scratch);
-  const ZpSegment *s = &p->segments[segment];
+  const ZpSegment *s = &p->programs.segments[segment];
   const ZpList *l = &s->list[phase];
   begin_list(&x, s, l);
   for (uint32_t i = 0; i < l->n; i++) {
@@ -235,25 +235,25 @@ static Pieces one_piece(Cost *x, ZpTimePart part, double seconds) {
 
 /* Elements of a held bucket that this rank updates. */
 static double owned(const ZpPlan *p, const ZpBucket *k) {
-  return (double)k->elems / (double)zp_group_size(&p->mesh, k->shard);
+  return (double)k->elems / (double)zp_group_size(&p->layout.mesh, k->shard);
 }
 
 /* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
-  double average = p->average > 0, states = zp_states(p, k); /* in f32 */
-  if (zp_is_muon(p, k)) states = average;                    /* its momentum was before */
+  double average = p->asked.average > 0, states = zp_states(p, k); /* in f32 */
+  if (zp_is_muon(p, k)) states = average;                          /* its momentum was before */
   if (zp_is_coded(p, k)) states = average + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
-  return elems * (4 + 8 * states + 8 + (p->compute == ZK_BF16 ? 2 : 0));
+  return elems * (4 + 8 * states + 8 + (p->asked.compute == ZK_BF16 ? 2 : 0));
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   const ZpPlan *p = x->p;
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   const ZpBucket *k;
   double bytes = 0, seconds = 0;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_LOAD: {
-    double rate = p->pins && x->c->host_link > 0 ? x->c->host_link : x->c->stream;
+    double rate = p->asked.pins && x->c->host_link > 0 ? x->c->host_link : x->c->stream;
     return one_piece(x, ZP_T_MEMORY, (double)st->input_bytes / rate + x->c->launch);
   }
   case ZP_I_ZERO_GRADS: /* one pass: accumulators lie side by side */
@@ -261,20 +261,20 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < st->nheld; h++) {
-      k = &p->buckets[st->held[h].bucket];
+      k = &p->programs.buckets[st->held[h].bucket];
       if (!k->frozen) seconds += zp_stream_seconds(x->c, 4 * owned(p, k));
     }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
   case ZP_I_MOMENTUM: /* gradient in, momentum in and out, update out */
-    bytes = 16 * owned(p, &p->buckets[st->held[in->held].bucket]);
+    bytes = 16 * owned(p, &p->programs.buckets[st->held[in->held].bucket]);
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_ORTHOGONALIZE: {
-    k = &p->buckets[st->held[in->held].bucket];
+    k = &p->programs.buckets[st->held[in->held].bucket];
     seconds = zp_orthogonal_flops(p, k) / (x->c->flops_f32 * x->c->products);
     return one_piece(x, ZP_T_OPTIMIZER, seconds + zp_stream_seconds(x->c, 2 * (double)zp_update_bytes(p, k)));
   }
   case ZP_I_OPT_STEP:
-    k = &p->buckets[st->held[in->held].bucket];
+    k = &p->programs.buckets[st->held[in->held].bucket];
     bytes = zp_optimizer_bytes(p, k, owned(p, k));
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   default: return one_piece(x, ZP_T_OPTIMIZER, x->c->launch); /* ZERO_SUMS */
@@ -290,11 +290,11 @@ static Exchange transfer(Cost *x, uint32_t stage, const ZpInstr *in) {
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in) {
   if (in->queue == ZP_Q_P2P) return transfer(x, stage, in);
   if (in->op == ZP_I_REDUCE_TIED) {
-    const ZpTied *t = &x->p->tied[in->tied];
+    const ZpTied *t = &x->p->programs.tied[in->tied];
     ZpPlace at = place_of_stages(x, t->stages, t->nstages);
     return (Exchange){zp_collective_seconds(x->c, in->coll, (double)in->bytes, &at), at.level, true};
   }
-  if (!in->dims || zp_group_size(&x->p->mesh, in->dims) < 2) return (Exchange){0};
+  if (!in->dims || zp_group_size(&x->p->layout.mesh, in->dims) < 2) return (Exchange){0};
   const ZpPlace *at = place_of(x, stage, in->dims);
   bool heavy = in->op != ZP_I_REDUCE_STEP && in->op != ZP_I_REDUCE_COUNT;
   return (Exchange){zp_collective_seconds(x->c, in->coll, (double)in->bytes, at), at->level, heavy};

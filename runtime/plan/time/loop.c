@@ -4,6 +4,7 @@
  * goes on at a steady rate: transfers that take the same links at the same time share them (what a rank
  * sends and what it receives are two directions), and computation is slower while a collective runs beside
  * it. */
+#include "runtime/plan/text.h"
 #include "runtime/plan/time/internal.h"
 
 #include <math.h>
@@ -80,7 +81,7 @@ static bool receives(const ZpInstr *in) {
 
 static uint32_t members(const Loop *l, const ZpInstr *in) {
   return in->queue == ZP_Q_P2P        ? 2
-         : in->op == ZP_I_REDUCE_TIED ? l->x->p->tied[in->tied].nstages
+         : in->op == ZP_I_REDUCE_TIED ? l->x->p->programs.tied[in->tied].nstages
                                       : l->nstages;
 }
 
@@ -146,7 +147,7 @@ static double compute_rate(const Loop *l, const Stage *s) {
 /* ---- starts and ends ----------------------------------------------------------------------------------- */
 static uint64_t node_bytes(const Loop *l, const Stage *s, uint32_t instr, uint32_t node) {
   const ZpInstr *in = &s->st->prog.instrs[instr];
-  const ZpSegment *g = &l->x->p->segments[s->st->insts[in->inst].segment];
+  const ZpSegment *g = &l->x->p->programs.segments[s->st->insts[in->inst].segment];
   return zp_run_bytes(l->x->p, g, &g->list[zp_phase(in->op)], node);
 }
 
@@ -429,8 +430,8 @@ static void fill_stage(Loop *l, uint32_t i, ZpStageTime *out) {
   ZbArena *a = l->x->a;
   const ZpPlan *p = l->x->p;
   Stage *s = &l->stage[i];
-  uint32_t n = p->stages[i].prog.ninstrs;
-  *s = (Stage){.st = &p->stages[i], .out = out, .changed = true};
+  uint32_t n = p->programs.stages[i].prog.ninstrs;
+  *s = (Stage){.st = &p->programs.stages[i], .out = out, .changed = true};
   s->posted = ZB_NEWN(a, bool, n);
   s->done = ZB_NEWN(a, bool, n);
   s->begin = ZB_NEWN(a, double, n);
@@ -443,22 +444,22 @@ static void fill_stage(Loop *l, uint32_t i, ZpStageTime *out) {
 
 void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t) {
   const ZpPlan *p = x->p;
-  Loop l = {.x = x, .a = a, .nstages = p->nstages};
+  Loop l = {.x = x, .a = a, .nstages = p->programs.nstages};
   uint32_t n = 0;
-  l.base = ZB_NEWN(x->a, uint32_t, p->nstages);
-  for (uint32_t s = 0; s < p->nstages; s++) l.base[s] = n, n += p->stages[s].prog.ninstrs;
-  l.stage = ZB_NEWN(x->a, Stage, p->nstages);
-  l.ends = ZB_NEWN(x->a, double, p->nstages);
-  l.turned = ZB_NEWN(x->a, bool, p->nstages);
+  l.base = ZB_NEWN(x->a, uint32_t, p->programs.nstages);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) l.base[s] = n, n += p->programs.stages[s].prog.ninstrs;
+  l.stage = ZB_NEWN(x->a, Stage, p->programs.nstages);
+  l.ends = ZB_NEWN(x->a, double, p->programs.nstages);
+  l.turned = ZB_NEWN(x->a, bool, p->programs.nstages);
   l.next = ZB_NEWN(x->a, uint32_t, n);
   l.stage_of = ZB_NEWN(x->a, uint32_t, n);
   l.pair = ZB_NEWN(x->a, Pair, n);
-  for (uint32_t s = 0; s < p->nstages; s++) fill_stage(&l, s, &t->stages[s]);
-  for (uint32_t s = 0; s < p->nstages; s++) l.ends[s] = INFINITY;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) fill_stage(&l, s, &t->stages[s]);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) l.ends[s] = INFINITY;
   for (start_all(&l); advance(&l); start_all(&l)) end_all(&l);
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++)
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t i = 0; i < p->programs.stages[s].prog.ninstrs; i++)
       if (!l.stage[s].done[i]) ZB_BUG("stage %u: instruction %u of a proven plan never ends", s, i);
-  for (uint32_t s = 0; s < p->nstages; s++) settle(&l, &l.stage[s]);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) settle(&l, &l.stage[s]);
   t->seconds = l.now;
 }

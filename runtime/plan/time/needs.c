@@ -27,8 +27,8 @@ typedef struct {
 static void look(const ZpPlan *p, Seen *s) {
   for (uint32_t g = 0; g < p->graph->nsegments; g++)
     for (int k = 0; k < ZP_PHASES; k++)
-      for (uint32_t i = 0; i < p->segments[g].list[k].n; i++) {
-        const ZkCall *c = &p->segments[g].list[k].nodes[i].call;
+      for (uint32_t i = 0; i < p->programs.segments[g].list[k].n; i++) {
+        const ZkCall *c = &p->programs.segments[g].list[k].nodes[i].call;
         ZpTimePart part = zp_call_part(c->op);
         if (part == ZP_T_MEMORY) continue;
         *(c->in[0].elem == ZK_BF16 ? &s->bf16 : &s->f32) = true;
@@ -65,8 +65,8 @@ bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, Zl
   Seen s = {0};
   Needs x = {.c = c};
   look(p, &s);
-  for (uint32_t i = 0; i < p->noptimizers; i++)
-    if (p->optimizers[i].kind == ZP_MUON && !p->forward_only) s.f32 = s.products = true;
+  for (uint32_t i = 0; i < p->asked.noptimizers; i++)
+    if (p->asked.optimizers[i].kind == ZP_MUON && !p->asked.forward_only) s.f32 = s.products = true;
   if (s.bf16) need_device(&x, &c->flops_bf16);
   if (s.f32) need_device(&x, &c->flops_f32);
   if (s.products) need_device(&x, &c->products);

@@ -21,7 +21,7 @@ static void show_stages(const ZpPlan *p, const ZpTime *t, ZbText *out) {
   zb_text_add(out, "\nmilliseconds of one rank\nstage");
   for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %11s", zp_part_word[k]);
   zb_text_add(out, "  recomputed\n");
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     zb_text_add(out, "%5u", s);
     for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %11.3f", 1e3 * t->stages[s].part[k]);
     zb_text_add(out, " %11.3f\n", 1e3 * t->stages[s].recomputed);
@@ -31,13 +31,14 @@ static void show_stages(const ZpPlan *p, const ZpTime *t, ZbText *out) {
 void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out) {
   char text[24];
   double peak = zp_peak(p, c);
-  zb_text_add(out, "recipe %s for model %s on cluster %s: %lld rank%s\n", p->recipe->name, p->graph->model,
-              c->name, (long long)p->mesh.nranks, p->mesh.nranks == 1 ? "" : "s");
-  zb_text_add(out, "%-12s %s predicted\n", p->forward_only ? "batch" : "step", say(text, t->seconds));
+  zb_text_add(out, "recipe %s for model %s on cluster %s: %lld rank%s\n", p->asked.recipe->name,
+              p->graph->model, c->name, (long long)p->layout.mesh.nranks,
+              p->layout.mesh.nranks == 1 ? "" : "s");
+  zb_text_add(out, "%-12s %s predicted\n", p->asked.forward_only ? "batch" : "step", say(text, t->seconds));
   zb_text_add(out, "%-12s %.4g samples a second\n", "", t->samples);
   if (t->tokens > 0)
     zb_text_add(out, "%-12s %.4g tokens a second, %.4g a device\n", "", t->tokens,
-                t->tokens / (double)p->mesh.nranks);
+                t->tokens / (double)p->layout.mesh.nranks);
   if (peak > 0)
     zb_text_add(out, "%-12s %.4g TFLOPS a device of %.4g: MFU %.1f %%\n", "", t->flops / 1e12, peak / 1e12,
                 100 * t->utilization);
@@ -63,12 +64,12 @@ static void put_parts(const double *part, ZbText *out) {
 
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out) {
   zb_text_add(out, "{\"format\":\"zug plan\",\"version\":1,\"recipe\":");
-  zb_text_json(out, p->recipe->name);
+  zb_text_json(out, p->asked.recipe->name);
   zb_text_add(out, ",\"model\":");
   zb_text_json(out, p->graph->model);
   zb_text_add(out, ",\"cluster\":");
   zb_text_json(out, c->name);
-  zb_text_add(out, ",\"ranks\":%lld,", (long long)p->mesh.nranks);
+  zb_text_add(out, ",\"ranks\":%lld,", (long long)p->layout.mesh.nranks);
   const char *const key[] = {"seconds", "samples_per_second", "tokens_per_second", "flops_per_device", "mfu"};
   const double is[] = {t->seconds, t->samples, t->tokens, t->flops, t->utilization};
   for (int i = 0; i < 5; i++) {
@@ -78,7 +79,7 @@ void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbT
   zb_text_add(out, "\"parts\":{");
   put_parts(t->mean, out);
   zb_text_add(out, "},\"stages\":[");
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     zb_text_add(out, "%s{", s ? "," : "");
     put_parts(t->stages[s].part, out);
     zb_text_add(out, ",");

@@ -6,34 +6,35 @@ static double tokens_of(const ZpPlan *p) {
   double most = 0;
   for (uint32_t i = 0; i < p->graph->ninputs; i++) {
     const ZgType *t = &p->graph->inputs[i].type;
-    double n = (double)p->nmicro;
+    double n = (double)p->asked.nmicro;
     if (t->elem != ZG_INDEX) continue;
-    for (int k = 0; k < t->naxes; k++) n *= (double)p->axis_valid[t->axis[k]];
+    for (int k = 0; k < t->naxes; k++) n *= (double)p->layout.axis_valid[t->axis[k]];
     if (n > most) most = n;
   }
   return most;
 }
 
 double zp_peak(const ZpPlan *p, const ZlCluster *c) {
-  if (p->compute == ZK_BF16) return c->flops_bf16;
-  return p->tf32 && c->flops_tf32 > 0 ? c->flops_tf32 : c->flops_f32;
+  if (p->asked.compute == ZK_BF16) return c->flops_bf16;
+  return p->asked.tf32 && c->flops_tf32 > 0 ? c->flops_tf32 : c->flops_f32;
 }
 
 static void rates(const ZpPlan *p, const ZlCluster *c, ZpTime *t) {
   double peak = zp_peak(p, c);
   for (int k = 0; k < ZP_T_PARTS; k++)
-    for (uint32_t s = 0; s < p->nstages; s++) t->mean[k] += t->stages[s].part[k] / p->nstages;
+    for (uint32_t s = 0; s < p->programs.nstages; s++)
+      t->mean[k] += t->stages[s].part[k] / p->programs.nstages;
   if (t->seconds <= 0) return;
-  t->samples = (double)p->global_batch / t->seconds;
+  t->samples = (double)p->asked.global_batch / t->seconds;
   t->tokens = tokens_of(p) / t->seconds;
-  t->flops = p->model_flops / t->seconds / (double)p->mesh.nranks;
+  t->flops = p->notes.model_flops / t->seconds / (double)p->layout.mesh.nranks;
   t->utilization = peak > 0 ? t->flops / peak : 0;
 }
 
 ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, bool spans, ZlDiags *d) {
-  if (!zp_cluster_suffices(p, p->mesh.nranks, c, d)) return NULL;
+  if (!zp_cluster_suffices(p, p->layout.mesh.nranks, c, d)) return NULL;
   ZpTime *t = ZB_NEW(a, ZpTime);
-  t->stages = ZB_NEWN(a, ZpStageTime, p->nstages);
+  t->stages = ZB_NEWN(a, ZpStageTime, p->programs.nstages);
   ZbArena *scratch = zb_arena_new();
   Cost x = zp_cost_new(p, c, spans, scratch);
   zp_time_loop(&x, a, t);

@@ -6,7 +6,6 @@
  * link.c     a collective, a transfer: from its kind, its bytes and where its group lies
  * cost.c     an instruction: its calls and collectives in order; what of the cluster is needed and not there
  * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
- * compare.c  a predicted step beside a measured one, by their traces
  * print.c    the result as a table and as JSON
  *
  * What is left out: ranks that differ (padding, causal masks over a split sequence), data that come late,
@@ -14,7 +13,7 @@
 #ifndef ZUG_PLAN_TIME_H
 #define ZUG_PLAN_TIME_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 
 typedef enum {
 #define P(NAME, word, text) ZP_T_##NAME,
@@ -80,12 +79,6 @@ void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32
 bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d);
 /* Bytes that the update of so many elements of a bucket moves. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
-
-/* ---- compare.c ----------------------------------------------------------------------------------------- */
-/* trace: of `zrun --trace`, of a run of this plan; t has spans. What they differ in goes to `out`; to `both`
- * a trace with the predicted step behind the measured ones, as processes of its own. False: it is no trace of
- * such a run. */
-bool zp_compare(const ZpPlan *p, const ZpTime *t, const char *trace, ZbText *out, ZbText *both, ZbErr *err);
 
 /* ---- print.c ------------------------------------------------------------------------------------------- */
 extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */

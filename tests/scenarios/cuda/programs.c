@@ -74,7 +74,7 @@ static bool collect_plan(ZbArena *a, List *l, const char *graph, const char *rec
   if (messages.s) fputs(messages.s, stderr);
   zb_text_free(&messages);
   for (uint32_t i = 0; p && i < g->nsegments; i++)
-    for (int k = 0; k < ZP_PHASES; k++) collect(l, &p->segments[i].list[k]);
+    for (int k = 0; k < ZP_PHASES; k++) collect(l, &p->programs.segments[i].list[k]);
   return p != NULL;
 }
 

@@ -87,7 +87,7 @@ static void add(Planned *x, Kind kind, ZxCommElem elem, uint64_t bytes) {
 /* To neighbours, of which ranks at an end have fewer. */
 static void add_halo(Planned *x, const ZpPlan *p, const ZpNode *k) {
   ZpHalo h = zp_halo(k);
-  int64_t at = zp_group_index(&p->mesh, x->rank, k->dims), n = zp_group_size(&p->mesh, k->dims);
+  int64_t at = zp_group_index(&p->layout.mesh, x->rank, k->dims), n = zp_group_size(&p->layout.mesh, k->dims);
   for (int i = 0; i < 2; i++) {
     int64_t to = at + h.part[i].hop, from = at - h.part[i].hop;
     if (h.part[i].count && to >= 0 && to < n) add(x, SEND, ZX_BYTES, h.part[i].bytes);
@@ -100,7 +100,7 @@ static void add_halo(Planned *x, const ZpPlan *p, const ZpNode *k) {
  * all ranks'. */
 static void add_rows(Planned *x, const ZpPlan *p, const ZpSegment *s, const ZpNode *k) {
   bool home = k->call.op == ZG_OP_COMBINE;
-  uint64_t own = zp_node_bytes(s, k), others = own * (uint64_t)(zp_group_size(&p->mesh, k->dims) - 1);
+  uint64_t own = zp_node_bytes(s, k), others = own * (uint64_t)(zp_group_size(&p->layout.mesh, k->dims) - 1);
   x->most[SEND][ZX_BYTES].bytes += home ? others : own;
   x->most[RECV][ZX_BYTES].bytes += home ? own : others;
   x->parts = true;
@@ -137,7 +137,7 @@ static void add_nodes(Planned *x, const ZpPlan *p, const ZpSegment *s, const ZpL
 }
 
 static void add_instr(Planned *x, const ZpPlan *p, const ZpStage *st, const ZpInstr *in) {
-  const ZpSegment *s = in->inst < st->ninsts ? &p->segments[st->insts[in->inst].segment] : NULL;
+  const ZpSegment *s = in->inst < st->ninsts ? &p->programs.segments[st->insts[in->inst].segment] : NULL;
   switch (in->op) {
   case ZP_I_COUNT:
   case ZP_I_FWD:
@@ -165,7 +165,7 @@ static void add_instr(Planned *x, const ZpPlan *p, const ZpStage *st, const ZpIn
 
 static int compare(const ZpPlan *p, uint32_t stage, int rank) {
   Planned planned = {.rank = rank};
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   int wrong = 0;
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) add_instr(&planned, p, st, &st->prog.instrs[i]);
   for (int k = 0; k < KINDS; k++)
@@ -176,17 +176,17 @@ static int compare(const ZpPlan *p, uint32_t stage, int rank) {
       zx_say(rank,
              "%s: %s of %s: %" PRIu64 " to %" PRIu64 " with %" PRIu64 " to %" PRIu64
              " bytes are planned, %" PRIu64 " with %" PRIu64 " done",
-             p->recipe->name, kind_text[k], elem_text[e], a.n, c.n, a.bytes, c.bytes, b.n, b.bytes);
+             p->asked.recipe->name, kind_text[k], elem_text[e], a.n, c.n, a.bytes, c.bytes, b.n, b.bytes);
       wrong++;
     }
   uint64_t other = planned.least[ALL_REDUCE][ZX_F32].n - planned.even; /* all-reduces outside of rounds */
   if (rank == 0 && planned.rounds)
-    printf("%-12s all-reduces in rounds: %" PRIu64 " of %" PRIu64 " to %" PRIu64 "\n", p->recipe->name,
+    printf("%-12s all-reduces in rounds: %" PRIu64 " of %" PRIu64 " to %" PRIu64 "\n", p->asked.recipe->name,
            moved[ALL_REDUCE][ZX_F32].n - other, planned.even, planned.rounds);
   if (rank == 0)
     printf("%-12s all-reduce %" PRIu64 " of bf16, %" PRIu64 " of f32; reduce-scatter %" PRIu64 ", %" PRIu64
            "; all-gather %" PRIu64 "; all-to-all %" PRIu64 "; send %" PRIu64 "\n",
-           p->recipe->name, moved[ALL_REDUCE][ZX_BF16].n, moved[ALL_REDUCE][ZX_F32].n,
+           p->asked.recipe->name, moved[ALL_REDUCE][ZX_BF16].n, moved[ALL_REDUCE][ZX_F32].n,
            moved[REDUCE_SCATTER][ZX_BF16].n, moved[REDUCE_SCATTER][ZX_F32].n, moved[ALL_GATHER][ZX_BYTES].n,
            moved[ALL_TO_ALL][ZX_BYTES].n, moved[SEND][ZX_BYTES].n);
   return wrong;
@@ -221,8 +221,11 @@ static int step(ZxComm *c, ZbArena *a, ZpPlan *p, ZxMix *data) {
   ok = ok && zx_engine_step(e, 1, &out, &err);
   counting = false;
   int rank = plain->rank(c), wrong = !ok;
-  if (!ok) zx_say(rank, "%s: %s", p->recipe->name, err.text);
-  else wrong = compare(p, p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, rank, p->mesh.pipe), rank);
+  if (!ok) zx_say(rank, "%s: %s", p->asked.recipe->name, err.text);
+  else
+    wrong = compare(
+        p, p->layout.mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->layout.mesh, rank, p->layout.mesh.pipe),
+        rank);
   zx_engine_free(e);
   zk_pool_free(env.pool);
   return wrong;
@@ -243,7 +246,7 @@ int main(int argc, char **argv) {
   double wrong = 0;
   for (int i = 4; i < argc; i++) {
     ZpPlan *p = plan(a, g, argv[2], argv[i]);
-    if (!p || p->mesh.nranks != plain->size(c)) {
+    if (!p || p->layout.mesh.nranks != plain->size(c)) {
       zx_say(plain->rank(c), "%s: no plan for %d ranks", argv[i], plain->size(c));
       plain->abort(c, 1);
     }

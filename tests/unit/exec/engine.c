@@ -2,6 +2,7 @@
  * as wide where they lie, and what is noted for a trace. What engines compute: tests/unit/plan/random/play.c
  * and scenarios. */
 #include "runtime/exec/engine/internal.h"
+#include "runtime/plan/text.h"
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
@@ -42,7 +43,7 @@ Test(engine, what_a_stalled_step_waits_for) {
   ZpStage stage = {.prog = {.instrs = instrs, .ninstrs = INSTRS}};
   ZgLoc locs[] = {{"", 0, 0}, {"m.zug", 31, 7}};
   ZgGraph graph = {.locs = locs, .nlocs = 2};
-  ZpPlan plan = {.graph = &graph, .stages = &stage, .nstages = 1, .arena = zb_arena_new()};
+  ZpPlan plan = {.graph = &graph, .programs.stages = &stage, .programs.nstages = 1, .arena = zb_arena_new()};
   ZpNode node = {.call.op = ZG_OP_ALL_REDUCE, .loc = 1};
   ZxCommTable table = {.moves = my_moves, .explain = my_explain, .progress = my_progress};
   ZxComm comm = {&table};

@@ -27,17 +27,17 @@ static ZpValue value = {
 static ZpSegment segment = {.values = &value};
 static ZpStage stage;
 static ZpPlan plan = {.graph = &graph,
-                      .segments = &segment,
-                      .stages = &stage,
-                      .nstages = 1,
-                      .inputs = &use,
-                      .ninputs = 1,
-                      .nmicro = 1,
-                      .axis_size = sizes,
-                      .axis_valid = sizes,
-                      .batch = BATCH,
-                      .global_batch = EACH,
-                      .mesh = {.nranks = 1}};
+                      .programs.segments = &segment,
+                      .programs.stages = &stage,
+                      .programs.nstages = 1,
+                      .programs.inputs = &use,
+                      .programs.ninputs = 1,
+                      .asked.nmicro = 1,
+                      .layout.axis_size = sizes,
+                      .layout.axis_valid = sizes,
+                      .asked.batch = BATCH,
+                      .asked.global_batch = EACH,
+                      .layout.mesh = {.nranks = 1}};
 
 static const double (*sums)[5]; /* of each batch: of two losses, their weights, what is added */
 static double loss[2], weight[2], aux, squares, lost;

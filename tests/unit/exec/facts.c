@@ -1,5 +1,6 @@
 /* What ranks compare of their files, to the letter, and who reads a file that several were given. */
 #include "runtime/exec/facts.h"
+#include "runtime/plan/text.h"
 #include "tests/unit/exec/scratch.h"
 #include "tests/unit/exec/stream_file.h"
 #include "tests/unit/exec/threads.h"

@@ -11,7 +11,8 @@ static ZgAxis axes[] = {{"batch", 0}, {"seq", 0}};
 static ZgLoc locs[] = {{"", 0, 0}, {"m.zug", 31, 7}};
 static ZgGraph graph = {.axes = axes, .naxes = 2, .locs = locs, .nlocs = 2};
 static int64_t sizes[] = {4, 16};
-static ZpPlan plan = {.graph = &graph, .axis_size = sizes, .global_batch = 8, .model_flops = 3e6};
+static ZpPlan plan = {
+    .graph = &graph, .layout.axis_size = sizes, .asked.global_batch = 8, .notes.model_flops = 3e6};
 
 TestSuite(report, .init = cr_redirect_stdout);
 

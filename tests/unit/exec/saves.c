@@ -242,7 +242,8 @@ static void begin(const ZxOptions *o) {
   static ZgGraph graph;
   static ZpBuf snapshot = {.kind = ZP_B_SNAPSHOT};
   static ZpStage stage = {.prog = {.bufs = &snapshot, .nbufs = 1}};
-  static const ZpPlan plan = {.graph = &graph, .stages = &stage, .nstages = 1, .mesh = {.nranks = 1}};
+  static const ZpPlan plan = {
+      .graph = &graph, .programs.stages = &stage, .programs.nstages = 1, .layout.mesh = {.nranks = 1}};
   const ZxCheckpointsOptions c = {
       .dir = "kept", .most = 100, .base = {.version = "1", .model = "M", .command = "c", .recipe = "r"}};
   cr_redirect_stdout();

@@ -1,6 +1,7 @@
 /* The parts of all ranks in one file, whose times are rank 0's since it was opened. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/trace.h"
+#include "runtime/plan/text.h"
 #include "tests/unit/exec/scratch.h"
 #include "tests/unit/exec/threads.h"
 
@@ -14,7 +15,8 @@ TestSuite(trace, .init = scratch_make, .fini = scratch_remove);
 enum { RANKS = 3 };
 static ZpInstr instrs[] = {{.op = ZP_I_LOAD}, {.op = ZP_I_ZERO_GRADS}};
 static ZpStage stage = {.prog = {.instrs = instrs, .ninstrs = 2}};
-static ZpPlan plan = {.stages = &stage, .nstages = 1, .mesh = {.nranks = RANKS, .pipe = -1}};
+static ZpPlan plan = {
+    .programs.stages = &stage, .programs.nstages = 1, .layout.mesh = {.nranks = RANKS, .pipe = -1}};
 static const char *path;
 static bool opened[RANKS], written[RANKS];
 static ZbErr errs[RANKS];

@@ -1,5 +1,7 @@
 /* Fuzz target: any bytes as the trace of a run, beside the predicted step of a plan of two stages. */
 #include "compiler/compiler.h"
+#include "runtime/plan/text.h"
+#include "runtime/plan/output/compare.h"
 #include "runtime/plan/time/time.h"
 
 #include <string.h>

@@ -6,10 +6,11 @@
 /* Stages 0..2, data 0..2: rank = 3 * stage + data. The table is on the first and the last. */
 static uint32_t ends[] = {0, 2};
 static ZpTied tied = {.stages = ends, .nstages = 2};
-static const ZpPlan plan = {.mesh = {.dim = {{.size = 3}, {.size = 3}}, .ndims = 2, .pipe = 0, .nranks = 9},
-                            .tied = &tied,
-                            .ntied = 1,
-                            .nstages = 3};
+static const ZpPlan plan = {
+    .layout.mesh = {.dim = {{.size = 3}, {.size = 3}}, .ndims = 2, .pipe = 0, .nranks = 9},
+    .programs.tied = &tied,
+    .programs.ntied = 1,
+    .programs.nstages = 3};
 static const ZpAlike data = {2, ZP_NONE}, table = {2, 0}, both = {0, 0};
 
 static bool odd(const ZpAlike *k, const uint64_t said[9], const char *want) {

@@ -25,11 +25,11 @@ void rejects(const ZpPlan *p, const char *text) {
 }
 
 ZpInstr *find_instr(const ZpPlan *p, uint32_t s, ZpInstrOp op, uint32_t mb, uint32_t what) {
-  return &p->stages[s].prog.instrs[fake_find(p, s, op, mb, what)];
+  return &p->programs.stages[s].prog.instrs[fake_find(p, s, op, mb, what)];
 }
 
 ZpBuf *find_buffer(const ZpPlan *p, uint32_t s, ZpBufKind kind, uint32_t pool, uint32_t index) {
-  const ZpProgram *g = &p->stages[s].prog;
+  const ZpProgram *g = &p->programs.stages[s].prog;
   for (uint32_t b = 0; b < g->nbufs; b++)
     if (g->bufs[b].kind == kind && g->bufs[b].index == index && g->bufs[b].pool == pool) return &g->bufs[b];
   cr_assert_fail("no such buffer");
@@ -37,7 +37,7 @@ ZpBuf *find_buffer(const ZpPlan *p, uint32_t s, ZpBufKind kind, uint32_t pool, u
 }
 
 void move_instr(ZpPlan *p, uint32_t s, uint32_t from, uint32_t to) {
-  uint32_t n = p->stages[s].prog.ninstrs, *now = ZB_NEWN(arena, uint32_t, n), k = 0;
+  uint32_t n = p->programs.stages[s].prog.ninstrs, *now = ZB_NEWN(arena, uint32_t, n), k = 0;
   for (uint32_t i = 0; i < n; i++) {
     if (k == to) now[k++] = from;
     if (i != from) now[k++] = i;

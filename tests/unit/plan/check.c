@@ -1,5 +1,6 @@
 /* Every proof is provoked by breaking a good plan, and says what is wrong in words: form, ownership,
  * completeness, reductions, pairs, deadlock. The others: check_memory.c. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/broken.h"
 
 #include <criterion/criterion.h>
@@ -17,10 +18,10 @@ Test(check, waits_point_backward) {
 
 Test(check, queues_list_all) {
   ZpPlan *p = good(rich);
-  p->stages[1].prog.nqueue[ZP_Q_COLL]--;
+  p->programs.stages[1].prog.nqueue[ZP_Q_COLL]--;
   rejects(p, "stage 1: an instruction is in no queue");
   p = good(rich);
-  uint32_t *q = p->stages[1].prog.queue[ZP_Q_P2P], first = q[0];
+  uint32_t *q = p->programs.stages[1].prog.queue[ZP_Q_P2P], first = q[0];
   q[0] = q[1], q[1] = first;
   rejects(p, "stage 1: queue 1 does not list its instructions in order");
   p = good(rich);
@@ -39,18 +40,18 @@ Test(check, indices_in_range) {
 
 Test(check, mesh_and_stages) {
   ZpPlan *p = good(rich);
-  p->mesh.dim[0].size = 4;
+  p->layout.mesh.dim[0].size = 4;
   rejects(p, "the plan has 3 stages, but not its mesh");
-  p->mesh.pipe = -1;
+  p->layout.mesh.pipe = -1;
   rejects(p, "the plan has 3 stages, but not its mesh");
   p = good(rich);
-  p->nmicro = 0;
+  p->asked.nmicro = 0;
   rejects(p, "the plan has no stages or no micro-batches");
   p = good(rich);
-  p->nstages = 0;
+  p->programs.nstages = 0;
   rejects(p, "the plan has no stages or no micro-batches");
   p = good(rich);
-  p->stages[2].prog.ninstrs = UINT32_MAX / 2;
+  p->programs.stages[2].prog.ninstrs = UINT32_MAX / 2;
   rejects(p, "the programs are too long");
 }
 
@@ -63,10 +64,10 @@ Test(check, buffers_numbered) {
   find_buffer(p, 1, ZP_B_BOUNDARY, 0, 1)->pool = 1;
   rejects(p, "is of no known kind or pool");
   p = good(rich);
-  find_buffer(p, 1, ZP_B_STATE, 1, 0)->pool = p->stages[1].nheld;
+  find_buffer(p, 1, ZP_B_STATE, 1, 0)->pool = p->programs.stages[1].nheld;
   rejects(p, "is of no known kind or pool");
   p = good(rich);
-  find_buffer(p, 1, ZP_B_GATHER, 1, 0)->pool = p->nbuckets;
+  find_buffer(p, 1, ZP_B_GATHER, 1, 0)->pool = p->programs.nbuckets;
   rejects(p, "is of no known kind or pool");
   p = good(rich);
   find_buffer(p, 1, ZP_B_GATHER, 1, 0)->kind = ZP_B_KINDS;
@@ -91,31 +92,31 @@ Test(check, indices_at_their_ends) {
               {ZP_I_SEND_GRAD, offsetof(ZpInstr, mb), 4}};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
     ZpPlan *p = good(rich);
-    cr_assert(p->stages[1].nheld == 3 && p->stages[1].ninsts == 3);
+    cr_assert(p->programs.stages[1].nheld == 3 && p->programs.stages[1].ninsts == 3);
     *(uint32_t *)(void *)((char *)find_instr(p, 1, ends[i].op, ANY, ANY) + ends[i].field) = ends[i].end;
     rejects(p, "names something that does not exist");
   }
   ZpPlan *p = good(rich);
-  find_instr(p, 0, ZP_I_REDUCE_TIED, ANY, ANY)->tied = p->ntied;
+  find_instr(p, 0, ZP_I_REDUCE_TIED, ANY, ANY)->tied = p->programs.ntied;
   rejects(p, "(REDUCE_TIED) names something that does not exist");
   p = good(rich);
-  find_instr(p, 0, ZP_I_REDUCE_TIED, ANY, ANY)->held = p->stages[0].nheld;
+  find_instr(p, 0, ZP_I_REDUCE_TIED, ANY, ANY)->held = p->programs.stages[0].nheld;
   rejects(p, "(REDUCE_TIED) names something that does not exist");
 }
 
 /* ---- 2 ownership --------------------------------------------------------------------------------------- */
 Test(check, bucket_dims) {
   ZpPlan *p = good(rich);
-  p->buckets[1].shard = 1u << 3; /* tensor: it is split there, not copied */
+  p->programs.buckets[1].shard = 1u << 3; /* tensor: it is split there, not copied */
   rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
   p = good(rich);
-  p->buckets[1].partial |= 1u << 3;
+  p->programs.buckets[1].partial |= 1u << 3;
   rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
   p = good(rich);
-  p->buckets[1].replicas |= 1u << 0; /* pipe */
+  p->programs.buckets[1].replicas |= 1u << 0; /* pipe */
   rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
   p = good(rich);
-  p->buckets[1].shard = 1u << 1; /* replica: a copy, but the recipe cuts over data */
+  p->programs.buckets[1].shard = 1u << 1; /* replica: a copy, but the recipe cuts over data */
   rejects(p, "bucket layer.* is stored otherwise than the recipe says");
 }
 
@@ -125,7 +126,7 @@ Test(check, bucket_does) {
   for (int level = 0; level < 4; level++) {
     Fake f = {.stages = 2, .nmicro = 2, .layers = 2, .level = level, .keep = true};
     ZpPlan *p = good(f);
-    ZpBucket *k = &p->buckets[1], was = *k;
+    ZpBucket *k = &p->programs.buckets[1], was = *k;
     cr_expect(k->gathers == (level == 3) && k->keeps == (level == 3));
     cr_expect(k->scatters == (level == 0   ? ZP_SCATTER_NEVER
                               : level == 1 ? ZP_SCATTER_AT_END
@@ -147,8 +148,8 @@ Test(check, bucket_slices) {
   ZpPlan *p = good(rich);
   ZpSlice s[2] = {{.n = 500, .naxes = 2, .size = {50, 10}}, {.at = 512, .n = 512, .naxes = 1, .size = {512}}};
   ZbErr err = {0};
-  p->buckets[1].slices = s;
-  p->buckets[1].nslices = 2;
+  p->programs.buckets[1].slices = s;
+  p->programs.buckets[1].nslices = 2;
   cr_assert(zp_check(p, &err), "%s", err.text);
   s[0].n = 513, s[0].size[0] = 513, s[0].naxes = 1;
   rejects(p, "bucket layer.*: slice 1 has 512 elements at 512, but the one before ends at 513");
@@ -158,42 +159,42 @@ Test(check, bucket_slices) {
   rejects(p, "bucket layer.*: slice 1 has 512 elements at 504");
   s[1].at = 512, s[1].n = s[1].size[0] = 513;
   rejects(p, "bucket layer.* has 1024 elements for slices of 1025, in 2 parts");
-  s[1].n = s[1].size[0] = 512, p->buckets[1].elems = 1040;
+  s[1].n = s[1].size[0] = 512, p->programs.buckets[1].elems = 1040;
   rejects(p, "bucket layer.* has 1040 elements for slices of 1024, in 2 parts");
 }
 
 Test(check, every_layer_once) {
   ZpPlan *p = good(rich);
-  p->stages[1].insts[0].iter = 1;
+  p->programs.stages[1].insts[0].iter = 1;
   rejects(p, "layer.1 is on stage 0 and again on stage 1");
   p = good(rich);
-  p->stages[2].ninsts--;
+  p->programs.stages[2].ninsts--;
   rejects(p, "part 2 is on no stage");
   p = good(rich);
-  ZpInst x = p->stages[1].insts[0];
-  p->stages[1].insts[0] = p->stages[1].insts[1], p->stages[1].insts[1] = x;
+  ZpInst x = p->programs.stages[1].insts[0];
+  p->programs.stages[1].insts[0] = p->programs.stages[1].insts[1], p->programs.stages[1].insts[1] = x;
   rejects(p, "not on the stages in their order");
 }
 
 Test(check, buckets_where_used) {
   ZpPlan *p = good(rich);
-  p->stages[1].held[0].iter = 6;
+  p->programs.stages[1].held[0].iter = 6;
   rejects(p, "stage 1 does not hold the parameters of layer.2");
   p = good(rich);
-  p->stages[2].held[p->stages[2].nheld - 1].tied = ZP_NONE;
+  p->programs.stages[2].held[p->programs.stages[2].nheld - 1].tied = ZP_NONE;
   rejects(p, "wte is on 2 stages, but stage 2 does not know that it is tied");
   p = good(rich);
-  p->stages[2].held[p->stages[2].nheld - 1].norm_owner = true;
+  p->programs.stages[2].held[p->programs.stages[2].nheld - 1].norm_owner = true;
   rejects(p, "the norm of wte counts on 2 stages");
   p = good(rich);
-  ZpStage *st = &p->stages[1];
+  ZpStage *st = &p->programs.stages[1];
   ZpStageBucket *held = ZB_NEWN(arena, ZpStageBucket, st->nheld + 1);
   memcpy(held, st->held, st->nheld * sizeof *held);
   held[st->nheld] = held[0], held[st->nheld++].iter = 6;
   st->held = held;
   rejects(p, "stage 1 holds layer.6 but does not use it");
   p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .shared = true}); /* each layer has a copy of it */
-  st = p->stages;
+  st = p->programs.stages;
   ZpStageBucket *scale = &st->held[st->insts[2].held[1]];
   ZB_PUSH(arena, st->held, st->nheld, *scale);
   st->insts[2].held[1] = st->nheld - 1;
@@ -202,7 +203,7 @@ Test(check, buckets_where_used) {
 
 Test(check, tuples_fit) {
   ZpPlan *p = good(rich);
-  p->segments[2].carry_bytes = 1024;
+  p->programs.segments[2].carry_bytes = 1024;
   rejects(p, "layer.6 carries out 512 bytes and takes back 512, but part 2 takes in 1024");
 }
 
@@ -245,7 +246,7 @@ Test(check, counted_and_loaded_once) {
 
 Test(check, live_micro_batches) {
   ZpPlan *p = good(rich);
-  p->stages[0].prog.live = 2;
+  p->programs.stages[0].prog.live = 2;
   rejects(p, "stage 0 holds 3 micro-batches at once; its plan says 2, in 3 slots");
 }
 
@@ -313,12 +314,12 @@ Test(check, scatter_of_what_is_complete) {
   Fake f = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2};
   ZpPlan *p = fake_plan(arena, f);
   ZpDims data = 1u << 2, tensor = 1u << 3;
-  p->zero.over = data | tensor;
-  p->buckets[0].partial = tensor; /* the others': replica and data */
-  p->buckets[2].partial = data | tensor;
-  for (uint32_t b = 0; b < p->nbuckets; b++) {
-    p->buckets[b].replicas |= tensor;
-    zp_bucket_storage(p, &p->buckets[b]);
+  p->asked.zero.over = data | tensor;
+  p->programs.buckets[0].partial = tensor; /* the others': replica and data */
+  p->programs.buckets[2].partial = data | tensor;
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++) {
+    p->programs.buckets[b].replicas |= tensor;
+    zp_bucket_storage(p, &p->programs.buckets[b]);
   }
   zp_program(p);
   fake_arena(p);
@@ -354,7 +355,7 @@ Test(check, optimizer_once) {
 /* Half as many bytes where the plan sums gradients in bf16, of all but measures of states. */
 Test(check, bytes_of_sums) {
   ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 2, .level = 2, .alone = true});
-  p->reduce = ZK_BF16;
+  p->asked.reduce = ZK_BF16;
   rejects(p, "is reduce_scatter of 4096 bytes, but has to be reduce_scatter of 2048");
 }
 
@@ -443,7 +444,7 @@ Test(check, collective_of_stages_incomplete) {
   ZpPlan *p = good(rich);
   ZpInstr *in = find_instr(p, 2, ZP_I_REDUCE_TIED, ANY, ANY);
   in->pair = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) in->pair += p->stages[s].prog.ninstrs;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) in->pair += p->programs.stages[s].prog.ninstrs;
   rejects(p, "stage 2 REDUCE_TIED(wte) has no pair number"); /* there are as many at most, from 0 */
   in->pair = find_instr(p, 2, ZP_I_REDUCE_STEP, ANY, ANY)->pair + 1;
   rejects(p, "stage 0 REDUCE_TIED(wte) meets 0 stages instead of 1");
@@ -483,7 +484,7 @@ Test(check, long_cycle) {
 
 Test(check, tied_in_different_order) {
   ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4, .tied = true, .shared = true});
-  const ZpProgram *g = &p->stages[1].prog;
+  const ZpProgram *g = &p->programs.stages[1].prog;
   uint32_t first = fake_find(p, 1, ZP_I_REDUCE_TIED, ANY, ANY), second = first + 1;
   cr_assert_eq(g->instrs[second].op, ZP_I_REDUCE_TIED);
   move_instr(p, 1, first, second);

@@ -1,4 +1,5 @@
 /* Broken plans, as in check.c: operands, contents, arena. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/broken.h"
 
 #include <criterion/criterion.h>
@@ -10,7 +11,7 @@ TestSuite(check_memory, .init = arena_setup, .fini = arena_teardown);
 static void forget_waits(const ZpPlan *p, uint32_t s, ZpInstr *in, ZpInstrOp op) {
   uint32_t n = 0, before = in->nwait;
   for (uint32_t k = 0; k < in->nwait; k++)
-    if (p->stages[s].prog.instrs[in->wait[k]].op != op) in->wait[n++] = in->wait[k];
+    if (p->programs.stages[s].prog.instrs[in->wait[k]].op != op) in->wait[n++] = in->wait[k];
   in->nwait = n;
   cr_assert_lt(n, before, "did not wait for it");
 }
@@ -30,7 +31,7 @@ Test(check_memory, operands) {
   p = good(rich);
   in = find_instr(p, 1, ZP_I_FWD, 2, 0);
   for (uint32_t k = 0; k < in->naccess; k++)
-    if (p->stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_RECV_ACT)
+    if (p->programs.stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_RECV_ACT)
       in->access[k].tag = zp_tag(ZP_TAG_CARRY, 1, 2, 1);
   rejects(p, "stage 1 FWD(layer.2, mb 2) should read the tuple into layer.2, micro-batch 2 (activation "
              "receive buffer)");
@@ -39,7 +40,7 @@ Test(check_memory, operands) {
 /* What goes to and fro between instances is where the engine looks for it, by the instance's number. */
 Test(check_memory, boundaries_exchanged) {
   ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2});
-  ZpProgram *g = &p->stages[0].prog;
+  ZpProgram *g = &p->programs.stages[0].prog;
   uint32_t first = (uint32_t)(find_buffer(p, 0, ZP_B_BOUNDARY, 0, 0) - g->bufs);
   for (uint32_t i = 0; i < g->ninstrs; i++)
     for (uint32_t k = 0; k < g->instrs[i].naccess; k++) {
@@ -65,9 +66,10 @@ Test(check_memory, changed_in_place) {
   ZpInstr *in = find_instr(p, 1, ZP_I_SCATTER_GRADS, 0, 2);
   uint32_t from = ZP_NONE;
   for (uint32_t k = 0; k < in->naccess; k++)
-    if (p->stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_STAGING && in->access[k].mode == ZP_READ)
+    if (p->programs.stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_STAGING &&
+        in->access[k].mode == ZP_READ)
       from = in->access[k].buf;
-  uint32_t first = (uint32_t)(find_buffer(p, 1, ZP_B_STAGING, 1, 0) - p->stages[1].prog.bufs);
+  uint32_t first = (uint32_t)(find_buffer(p, 1, ZP_B_STAGING, 1, 0) - p->programs.stages[1].prog.bufs);
   for (uint32_t k = 0; k < in->naccess; k++)
     if (in->access[k].buf == from && in->access[k].mode == ZP_WRITE) in->access[k].buf = 2 * first + 1 - from;
   rejects(p, "stage 1 SCATTER_GRADS(layer.4, mb 0) reads staging buffer 0 of layer.*, but writes staging "
@@ -116,7 +118,7 @@ static const Fake tied_ends = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2
 
 static ZpAccess *staged(const ZpPlan *p, ZpInstr *in, uint32_t bucket) {
   for (uint32_t k = 0; k < in->naccess; k++) {
-    const ZpBuf *b = &p->stages[0].prog.bufs[in->access[k].buf];
+    const ZpBuf *b = &p->programs.stages[0].prog.bufs[in->access[k].buf];
     if (b->kind == ZP_B_STAGING && b->pool == bucket) return &in->access[k];
   }
   cr_assert_fail("no staged gradient");
@@ -135,7 +137,7 @@ Test(check_memory, tied_gradient_added_up) {
 Test(check_memory, tied_gradient_scattered_too_early) {
   ZpPlan *p = good(tied_ends);
   uint32_t head = fake_find(p, 0, ZP_I_BWD, 0, 3), scatter = fake_find(p, 0, ZP_I_SCATTER_GRADS, 0, 0);
-  p->stages[0].prog.instrs[scatter].wait[0] = head;
+  p->programs.stages[0].prog.instrs[scatter].wait[0] = head;
   move_instr(p, 0, scatter, head + 1);
   rejects(p, "stage 0 BWD(part 0, mb 0) reads the gradient of wte, micro-batch 0 from staging buffer 0 of "
              "wte, but stage 0 "
@@ -179,7 +181,7 @@ Test(check_memory, gather_removed) {
 
 Test(check_memory, denominator) {
   ZpPlan *p = good(rich);
-  forget_waits(p, 2, find_instr(p, 2, ZP_I_BWD, 0, p->stages[2].ninsts - 1), ZP_I_REDUCE_COUNT);
+  forget_waits(p, 2, find_instr(p, 2, ZP_I_BWD, 0, p->programs.stages[2].ninsts - 1), ZP_I_REDUCE_COUNT);
   rejects(p, "BWD(part 2, mb 0) may read scalars 0 before stage 2 REDUCE_COUNT has written it");
 }
 
@@ -221,7 +223,7 @@ Test(check_memory, reduced_before_the_last_backward) {
   ZpPlan *p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2, .level = 0});
   uint32_t at = fake_find(p, 0, ZP_I_BWD, 1, 3);
   ZpInstr *in = find_instr(p, 0, ZP_I_REDUCE_GRADS, ANY, 0);
-  uint32_t from = (uint32_t)(in - p->stages[0].prog.instrs);
+  uint32_t from = (uint32_t)(in - p->programs.stages[0].prog.instrs);
   in->wait[0] = at - 1;
   move_instr(p, 0, from, at);
   rejects(p, "accumulated gradient of wte after 0 reductions");
@@ -232,8 +234,8 @@ Test(check_memory, reduced_before_the_last_backward) {
 static void drop_each_wait(Fake f) {
   ZpPlan *p = good(f);
   uint32_t dropped = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpProgram *g = &p->stages[s].prog;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpProgram *g = &p->programs.stages[s].prog;
     uint32_t latest[ZP_QUEUES] = {0}; /* last computation that an entry of the queue waited for, + 1 */
     for (uint32_t i = 0; i < g->ninstrs; i++) {
       ZpInstr *in = &g->instrs[i];
@@ -316,8 +318,8 @@ Test(check_memory, overlap_in_turn) {
  * ended before. */
 Test(check_memory, overlap_with_what_is_idle) {
   ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .level = 2, .alone = true});
-  ZpProgram *g = &p->stages[0].prog;
-  ZpLedger *l = &p->stages[0].ledger;
+  ZpProgram *g = &p->programs.stages[0].prog;
+  ZpLedger *l = &p->programs.stages[0].ledger;
   uint64_t *total = &l->total[ZP_DEVICE];
   /* Behind the arena's end; scratch goes to 256. */
   const uint64_t idle[3][2] = {{0, 64}, {64, 320}, {128, 192}};
@@ -343,13 +345,13 @@ Test(check_memory, overlap_within_one_instruction) {
 
 Test(check_memory, arena_bounds) {
   ZpPlan *p = good(rich);
-  p->stages[2].prog.bufs[p->stages[2].prog.nbufs - 1].offset += 64;
+  p->programs.stages[2].prog.bufs[p->programs.stages[2].prog.nbufs - 1].offset += 64;
   rejects(p, "stage 2: staging buffer 1 of layer.* lies at bytes 49792 to ");
   p = good(rich);
-  p->stages[1].ledger.total[ZP_DEVICE] += 64;
+  p->programs.stages[1].ledger.total[ZP_DEVICE] += 64;
   rejects(p, "stage 1: the lines of the ledger add up to ");
   p = good(rich);
-  p->stages[1].ledger.bytes[ZP_L_PARAMS] = UINT64_MAX;
+  p->programs.stages[1].ledger.bytes[ZP_L_PARAMS] = UINT64_MAX;
   rejects(p, "stage 1: the ledger overflows");
   p = good(rich);
   find_buffer(p, 1, ZP_B_SCRATCH, 0, 0)->offset += 8;
@@ -358,7 +360,7 @@ Test(check_memory, arena_bounds) {
   find_buffer(p, 1, ZP_B_GATHER, 1, 0)->bytes = 64;
   rejects(p, "stage 1: gather buffer 0 of layer.* has 64 bytes, but needs 4096");
   p = good(rich);
-  p->stages[1].saved_at[1] -= 64;
+  p->programs.stages[1].saved_at[1] -= 64;
   rejects(p, "stage 1: what layer.3 saves overlaps what lies before it in the slot");
 }
 
@@ -403,15 +405,15 @@ Test(check_memory, sizes_by_hand) {
 Test(check_memory, sizes_of_each_segment) {
   for (int k = 0; k < ZP_PHASES; k++) {
     ZpPlan *p = good(rich);
-    p->segments[1].list[k].temp = 192;
+    p->programs.segments[1].list[k].temp = 192;
     rejects(p, "stage 0: scratch 0 has 128 bytes, but needs 192");
   }
   ZpPlan *p;
   for (int back = 0; back < 2; back++) { /* on one stage: nothing is sent */
     p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2});
     for (int i = 0; i < 3; i++) {
-      if (back) p->segments[i].dcarry_bytes = p->segments[i].dcarry_out_bytes = 576;
-      else p->segments[i].carry_bytes = p->segments[i].carry_out_bytes = 576;
+      if (back) p->programs.segments[i].dcarry_bytes = p->programs.segments[i].dcarry_out_bytes = 576;
+      else p->programs.segments[i].carry_bytes = p->programs.segments[i].carry_out_bytes = 576;
     }
     rejects(p, "stage 0: boundary buffer 0 has 512 bytes, but needs 576");
   }
@@ -419,13 +421,13 @@ Test(check_memory, sizes_of_each_segment) {
   find_buffer(p, 1, ZP_B_SLOT, 0, 0)->bytes = 1728;
   rejects(p, "stage 1: slot 0 has 1728 bytes, but needs 1792");
   p = good(rich);
-  for (uint32_t s = 0; s < 3; s++) p->stages[s].scratch_bytes = 0;
+  for (uint32_t s = 0; s < 3; s++) p->programs.stages[s].scratch_bytes = 0;
   rejects(p, "stage 0 has temporaries, but no scratch");
   p = good(rich);
-  p->stages[1].saved_at[1] += 8;
+  p->programs.stages[1].saved_at[1] += 8;
   rejects(p, "stage 1: what layer.3 saves overlaps");
   p = good(rich);
-  p->stages[1].saved_at[2] = UINT64_MAX - 63;
+  p->programs.stages[1].saved_at[2] = UINT64_MAX - 63;
   rejects(p, "stage 1: what layer.4 saves overlaps");
 }
 
@@ -434,7 +436,7 @@ Test(check_memory, pinned) {
   Fake f = {.stages = 3, .nmicro = 4, .layers = 7, .level = 3, .pins = true};
   ZpPlan *p = good(f); /* 64 bytes of inputs on the first stage and the last */
   for (uint32_t s = 0; s < 3; s++) {
-    const ZpStage *st = &p->stages[s];
+    const ZpStage *st = &p->programs.stages[s];
     cr_expect_eq(st->prog.npinned, s == 1 ? 0 : 4);
     cr_expect_eq(st->ledger.total[ZP_HOST], s == 1 ? 128 : 128 + 4 * 64);
   }
@@ -453,17 +455,17 @@ Test(check_memory, pinned) {
   find_buffer(p, 1, ZP_B_PINNED_SCALARS, 0, 1)->offset = 128;
   rejects(p, "stage 1: pinned scalars 1 lies at bytes 128 to 192 of a host's memory of 128");
   p = good(f);
-  p->stages[0].prog.npinned = 3;
+  p->programs.stages[0].prog.npinned = 3;
   rejects(p, "stage 0 pins 4 blocks of inputs (its plan says 3) and 2 of scalars");
   p = good(f);
   ZpBuf *between = find_buffer(p, 0, ZP_B_PINNED_INPUTS, 0, 3), was = *between;
   between[0] = between[1], between[1] = was; /* and a block of scalars */
   rejects(p, "stage 0: pinned inputs 3 is not numbered as it is listed");
   p = good(f);
-  p->pins = false;
+  p->asked.pins = false;
   rejects(p, "stage 0 pins 4 blocks of inputs (its plan says 4) and 2 of scalars");
   p = good(f);
-  p->stages[1].ledger.bytes[ZP_L_PINNED] -= 64;
+  p->programs.stages[1].ledger.bytes[ZP_L_PINNED] -= 64;
   rejects(p, "stage 1: the lines of the ledger add up to 64 bytes, its total is 128");
 }
 
@@ -480,7 +482,7 @@ Test(check_memory, snapshot) {
   find_buffer(p, 0, ZP_B_SNAPSHOT, 0, 0)->memory = ZP_DEVICE;
   rejects(p, "stage 0: the snapshot 0 is not in the host's memory");
   p = good(f);
-  p->checkpoints = false;
+  p->asked.checkpoints = false;
   rejects(p, "stage 0 has room for 1 snapshots");
 }
 
@@ -494,7 +496,7 @@ Test(check_memory, stored_once) {
             {ZP_B_STATE, "stage 1 has a second optimizer state of layer.3"}};
   for (int i = 0; i < 3; i++) {
     ZpPlan *p = good(rich);
-    ZpProgram *g = &p->stages[1].prog;
+    ZpProgram *g = &p->programs.stages[1].prog;
     ZpBuf b = *find_buffer(p, 1, of[i].kind, 1, 0);
     b.index = 1;
     ZB_PUSH(arena, g->bufs, g->nbufs, b);
@@ -509,8 +511,8 @@ Test(check_memory, sums_are_told_apart) {
                                      "the world's sums (scalars), but does not"};
   uint32_t readers[3] = {0};
   ZpPlan *p = good(rich);
-  for (uint32_t i = 0; i < p->stages[0].prog.ninstrs; i++) {
-    ZpInstr *in = &p->stages[0].prog.instrs[i];
+  for (uint32_t i = 0; i < p->programs.stages[0].prog.ninstrs; i++) {
+    ZpInstr *in = &p->programs.stages[0].prog.instrs[i];
     for (uint32_t k = 0; k < in->naccess; k++)
       for (uint32_t n = 0; n < 3; n++) {
         if (!(in->access[k].mode & ZP_READ) || in->access[k].tag != zp_tag(ZP_TAG_SUMS, 0, 0, n)) continue;

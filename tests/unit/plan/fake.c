@@ -1,4 +1,5 @@
 /* See fake.h. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/fake.h"
 
 #include <criterion/criterion.h>
@@ -10,15 +11,15 @@ enum { WTE, LAYER, OUT, SHARED }; /* buckets; OUT is wte again if tied, SHARED m
 
 static void fill_mesh(ZpPlan *p, const Fake *f) {
   static const char *const name[NDIMS] = {"pipe", "replica", "data", "tensor"};
-  p->mesh.ndims = NDIMS;
-  p->mesh.pipe = PIPE;
-  p->mesh.nranks = 1;
+  p->layout.mesh.ndims = NDIMS;
+  p->layout.mesh.pipe = PIPE;
+  p->layout.mesh.nranks = 1;
   for (int d = 0; d < NDIMS; d++) {
-    p->mesh.dim[d] = (ZpDim){.name = name[d],
-                             .size = d == PIPE                  ? f->stages
-                                     : d == REPLICA && f->alone ? 1
-                                                                : 2};
-    p->mesh.nranks *= p->mesh.dim[d].size;
+    p->layout.mesh.dim[d] = (ZpDim){.name = name[d],
+                                    .size = d == PIPE                  ? f->stages
+                                            : d == REPLICA && f->alone ? 1
+                                                                       : 2};
+    p->layout.mesh.nranks *= p->layout.mesh.dim[d].size;
   }
 }
 
@@ -44,7 +45,7 @@ static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segm
   b.frozen = (segment == LAYERS && f->frozen && name[0] == 'l') || (f->frozen == 3 && name[0] == 'w');
   if (b.frozen) b.partial = 0;
   zp_bucket_storage(p, &b);
-  ZB_PUSH(p->arena, p->buckets, p->nbuckets, b);
+  ZB_PUSH(p->arena, p->programs.buckets, p->programs.nbuckets, b);
 }
 
 /* Backward reads the segment's first bucket. */
@@ -58,9 +59,9 @@ static void read_back(ZpPlan *p, ZpSegment *s) {
 }
 
 static void fill_segments(ZpPlan *p, const Fake *f) {
-  p->segments = ZB_NEWN(p->arena, ZpSegment, NSEGMENTS);
+  p->programs.segments = ZB_NEWN(p->arena, ZpSegment, NSEGMENTS);
   for (uint32_t i = 0; i < NSEGMENTS; i++) {
-    ZpSegment *s = &p->segments[i];
+    ZpSegment *s = &p->programs.segments[i];
     s->list[ZP_FWD].temp = 128;
     s->carry_bytes = i == EMBED ? 0 : 512;
     s->carry_out_bytes = i == HEAD ? 0 : 512;
@@ -76,7 +77,7 @@ static void fill_segments(ZpPlan *p, const Fake *f) {
     s->cost = f->costs ? (i == LAYERS ? 7 : 1) : 0;
     uint32_t own = i == EMBED ? WTE : i == LAYERS ? LAYER : f->tied ? WTE : OUT;
     ZB_PUSH(p->arena, s->buckets, s->nbuckets, own);
-    uint32_t shared = p->nbuckets - 1;
+    uint32_t shared = p->programs.nbuckets - 1;
     if (i == LAYERS && f->shared) ZB_PUSH(p->arena, s->buckets, s->nbuckets, shared);
     if (i == LAYERS && f->frozen > 1) read_back(p, s);
   }
@@ -91,10 +92,10 @@ static uint32_t hold(ZpPlan *p, ZpStage *st, uint32_t bucket, uint32_t iter) {
 }
 
 static void add_inst(ZpPlan *p, ZpStage *st, uint32_t segment, uint32_t iter) {
-  const ZpSegment *g = &p->segments[segment];
+  const ZpSegment *g = &p->programs.segments[segment];
   ZpInst x = {.segment = segment, .iter = iter};
   for (uint32_t k = 0; k < g->nbuckets; k++) {
-    uint32_t single = p->buckets[g->buckets[k]].segment == ZP_NONE,
+    uint32_t single = p->programs.buckets[g->buckets[k]].segment == ZP_NONE,
              h = hold(p, st, g->buckets[k], single ? 0 : iter);
     ZB_PUSH(p->arena, x.held, x.nheld, h);
   }
@@ -106,39 +107,39 @@ static void add_inst(ZpPlan *p, ZpStage *st, uint32_t segment, uint32_t iter) {
 
 static void tie(ZpPlan *p, uint32_t bucket) {
   ZpTied t = {.bucket = bucket};
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t h = 0; h < p->stages[s].nheld; h++)
-      if (p->stages[s].held[h].bucket == bucket) ZB_PUSH(p->arena, t.stages, t.nstages, s);
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t h = 0; h < p->programs.stages[s].nheld; h++)
+      if (p->programs.stages[s].held[h].bucket == bucket) ZB_PUSH(p->arena, t.stages, t.nstages, s);
   for (uint32_t k = 0; k < t.nstages && t.nstages > 1; k++) {
-    ZpStage *st = &p->stages[t.stages[k]];
+    ZpStage *st = &p->programs.stages[t.stages[k]];
     for (uint32_t h = 0; h < st->nheld; h++) {
       if (st->held[h].bucket != bucket) continue;
-      st->held[h].tied = p->ntied;
+      st->held[h].tied = p->programs.ntied;
       st->held[h].norm_owner = k == 0;
     }
   }
-  if (t.nstages > 1) ZB_PUSH(p->arena, p->tied, p->ntied, t);
+  if (t.nstages > 1) ZB_PUSH(p->arena, p->programs.tied, p->programs.ntied, t);
 }
 
 ZpPlan *fake_plan(ZbArena *a, Fake f) {
   ZpPlan *p = ZB_NEW(a, ZpPlan);
   p->arena = a;
-  p->schedule = zp_schedule(f.schedule);
-  p->nmicro = f.nmicro;
-  p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
-  p->noptimizers = 1;
-  p->optimizers = ZB_NEW(a, ZpOptimizer);
-  p->optimizers->states = f.forward_only ? 0 : 2;
-  p->forward_only = f.forward_only;
-  p->pins = f.pins;
-  p->checkpoints = f.checkpoints;
-  p->den_partial[0] = 1u << DATA;
+  p->asked.schedule = f.schedule ? f.schedule : zl_schedules[0];
+  p->asked.nmicro = f.nmicro;
+  p->asked.compute = f.bf16 ? ZK_BF16 : ZK_F32;
+  p->asked.noptimizers = 1;
+  p->asked.optimizers = ZB_NEW(a, ZpOptimizer);
+  p->asked.optimizers->states = f.forward_only ? 0 : 2;
+  p->asked.forward_only = f.forward_only;
+  p->asked.pins = f.pins;
+  p->asked.checkpoints = f.checkpoints;
+  p->layout.den_partial[0] = 1u << DATA;
   static const unsigned what[] = {0, ZL_SHARD_STATES, ZL_SHARD_STATES | ZL_SHARD_GRADS,
                                   ZL_SHARD_STATES | ZL_SHARD_GRADS | ZL_SHARD_PARAMS};
-  p->zero = (ZpZero){.over = f.level ? 1u << DATA : 0,
-                     .what = what[f.level],
-                     .keep = f.keep,
-                     .ahead = 1 + (uint32_t)f.further};
+  p->asked.zero = (ZpZero){.over = f.level ? 1u << DATA : 0,
+                           .what = what[f.level],
+                           .keep = f.keep,
+                           .ahead = 1 + (uint32_t)f.further};
   fill_mesh(p, &f);
   fill_graph(p, &f);
   add_bucket(p, &f, "wte", ZP_NONE);
@@ -146,26 +147,26 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   if (!f.tied) add_bucket(p, &f, "out", ZP_NONE);
   if (f.shared) add_bucket(p, &f, "scale", ZP_NONE);
   fill_segments(p, &f);
-  p->nstages = f.stages;
-  p->stages = ZB_NEWN(a, ZpStage, f.stages);
+  p->programs.nstages = f.stages;
+  p->programs.stages = ZB_NEWN(a, ZpStage, f.stages);
   uint32_t n = f.layers + 2;
   cr_assert_geq(n, f.stages);
   for (uint32_t s = 0; s < f.stages; s++) {
-    ZpStage *st = &p->stages[s];
+    ZpStage *st = &p->programs.stages[s];
     st->input_bytes = s == 0 || s + 1 == f.stages ? 64 : 0;
     for (uint32_t i = n * s / f.stages; i < n * (s + 1) / f.stages; i++)
       add_inst(p, st, i == 0 ? EMBED : i + 1 == n ? HEAD : LAYERS, i == 0 || i + 1 == n ? 0 : i - 1);
     st->scratch_bytes = 128;
     st->boundary_bytes = st->ninsts > 1 ? 512 : 0;
   }
-  for (uint32_t b = 0; b < p->nbuckets; b++)
-    if (p->buckets[b].segment == ZP_NONE) tie(p, b);
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++)
+    if (p->programs.buckets[b].segment == ZP_NONE) tie(p, b);
   return p;
 }
 
 void fake_arena(ZpPlan *p) {
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    ZpStage *st = &p->stages[s];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    ZpStage *st = &p->programs.stages[s];
     uint64_t *at = st->ledger.total;
     at[ZP_DEVICE] = at[ZP_HOST] = 0;
     for (uint32_t b = 0; b < st->prog.nbufs; b++) {
@@ -188,7 +189,7 @@ ZpPlan *fake_programs(ZbArena *a, Fake f) {
 }
 
 uint32_t fake_find(const ZpPlan *p, uint32_t stage, ZpInstrOp op, uint32_t mb, uint32_t what) {
-  const ZpProgram *g = &p->stages[stage].prog;
+  const ZpProgram *g = &p->programs.stages[stage].prog;
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     const ZpInstr *in = &g->instrs[i];
     bool inst = op == ZP_I_FWD || op == ZP_I_BWD;
@@ -205,7 +206,7 @@ static void requeue(ZpProgram *g) {
 }
 
 void fake_remove(ZpPlan *p, uint32_t stage, uint32_t instr) {
-  ZpProgram *g = &p->stages[stage].prog;
+  ZpProgram *g = &p->programs.stages[stage].prog;
   ZpInstr gone = g->instrs[instr];
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     ZpInstr *in = &g->instrs[i];
@@ -227,7 +228,7 @@ void fake_remove(ZpPlan *p, uint32_t stage, uint32_t instr) {
 }
 
 void fake_reorder(ZpPlan *p, uint32_t stage, const uint32_t *now) {
-  ZpProgram *g = &p->stages[stage].prog;
+  ZpProgram *g = &p->programs.stages[stage].prog;
   ZpInstr *old = ZB_NEWN(p->arena, ZpInstr, g->ninstrs);
   uint32_t *place = ZB_NEWN(p->arena, uint32_t, g->ninstrs);
   memcpy(old, g->instrs, g->ninstrs * sizeof *old);
@@ -241,8 +242,8 @@ void fake_reorder(ZpPlan *p, uint32_t stage, const uint32_t *now) {
 
 void fake_print(const ZpPlan *p, ZbText *out) {
   static const char *const queue[ZP_QUEUES] = {"", "  p2p  ", "  coll "};
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpProgram *g = &p->stages[s].prog;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpProgram *g = &p->programs.stages[s].prog;
     zb_text_add(out, "stage %u\n", s);
     for (uint32_t i = 0; i < g->ninstrs; i++) {
       zb_text_add(out, "%3u %s", i, queue[g->instrs[i].queue]);

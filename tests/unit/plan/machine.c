@@ -46,7 +46,7 @@ static void add(Part x, uint64_t h) {
 }
 
 /* ---- what the engine finds ----------------------------------------------------------------------------- */
-static const ZpStage *stage(const Machine *m, uint32_t s) { return &m->p->stages[s]; }
+static const ZpStage *stage(const Machine *m, uint32_t s) { return &m->p->programs.stages[s]; }
 
 static const ZpAccess *find_access(const Machine *m, uint32_t s, const ZpInstr *in, ZpBufKind kind,
                                    uint32_t pool) {
@@ -80,13 +80,15 @@ static Part scalars(Machine *m, uint32_t s, uint32_t index) {
   return (Part){NULL, 0};
 }
 
-static const ZpBucket *bucket(const Machine *m, const ZpStageBucket *h) { return &m->p->buckets[h->bucket]; }
+static const ZpBucket *bucket(const Machine *m, const ZpStageBucket *h) {
+  return &m->p->programs.buckets[h->bucket];
+}
 /* Bytes of a bucket, of all of it or of a shard. */
 static uint64_t bytes_of(const Machine *m, const ZpStageBucket *h, bool shard, uint64_t each) {
   const ZpBucket *k = bucket(m, h);
-  return k->elems * each / (shard ? (uint64_t)zp_group_size(&m->p->mesh, k->shard) : 1);
+  return k->elems * each / (shard ? (uint64_t)zp_group_size(&m->p->layout.mesh, k->shard) : 1);
 }
-static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->compute); }
+static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->asked.compute); }
 /* What the stage stores of held bucket h, from byte `at` of it on. */
 static Part stored(Machine *m, uint32_t s, ZpBufKind kind, const ZpStageBucket *h, uint64_t at,
                    uint64_t bytes) {
@@ -118,7 +120,7 @@ static Part states(Machine *m, uint32_t s, const ZpStageBucket *h) {
 /* ---- compute ------------------------------------------------------------------------------------------- */
 static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
   const ZpStage *st = stage(m, s);
-  const ZpSegment *g = &m->p->segments[st->insts[inst].segment];
+  const ZpSegment *g = &m->p->programs.segments[st->insts[inst].segment];
   if (inst == 0) return part_of(m, s, in, ZP_B_RECV_ACT, ZP_NONE, s ? g->carry_bytes : 0);
   if (!g->saves_carry) return part_of(m, s, in, ZP_B_BOUNDARY, inst, g->carry_bytes);
   const ZpBuf *slot = find(m, s, in, ZP_B_SLOT, ZP_NONE);
@@ -130,12 +132,12 @@ static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
 static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   const ZpStage *st = stage(m, s);
   const ZpInst *x = &st->insts[in->inst];
-  const ZpSegment *g = &m->p->segments[x->segment];
+  const ZpSegment *g = &m->p->programs.segments[x->segment];
   bool back = in->op == ZP_I_BWD, last = in->inst + 1 == st->ninsts;
   const ZpBuf *slot = find(m, s, in, ZP_B_SLOT, ZP_NONE);
   uint64_t h = mix(mix(x->segment, x->iter), in->mb);
   Part none = {NULL, 0}, saved = none;
-  if (!slot && (st->input_bytes || !m->p->forward_only)) m->wrong = "no slot";
+  if (!slot && (st->input_bytes || !m->p->asked.forward_only)) m->wrong = "no slot";
   if (m->wrong) return;
   if (slot) saved = part(m, s, slot->offset + st->saved_at[in->inst], g->saved_bytes);
   h = mix(h, read(slot ? part(m, s, slot->offset, st->input_bytes) : none));
@@ -159,7 +161,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   }
   h = mix(h, read(saved));
   h = mix(h, read(part_of(m, s, in, last ? ZP_B_RECV_GRAD : ZP_B_BOUNDARY, last ? ZP_NONE : in->inst + 1,
-                          last && s + 1 == m->p->nstages ? 0 : g->dcarry_out_bytes)));
+                          last && s + 1 == m->p->programs.nstages ? 0 : g->dcarry_out_bytes)));
   if (g->has_loss) h = mix(h, read(scalars(m, s, ZP_SCALARS_COUNT)));
   write(scratch, h);
   bool first = in->inst == 0;
@@ -179,7 +181,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
 
 static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
   Part own = own_params(m, s, h), state = states(m, s, h), master = {NULL, 0};
-  if (m->p->compute == ZK_BF16)
+  if (m->p->asked.compute == ZK_BF16)
     master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, 4));
   uint64_t x = mix(read(own), read(own_grads(m, s, h)));
   x = mix(mix(x, read(state)), mix(read(master), read(scalars(m, s, ZP_SCALARS_SUMS))));
@@ -198,7 +200,7 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
     break;
   case ZP_I_LOAD: write(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes), in->mb); break;
   case ZP_I_COUNT:
-    if (m->p->segments[st->insts[in->inst].segment].list[ZP_COUNT].n)
+    if (m->p->programs.segments[st->insts[in->inst].segment].list[ZP_COUNT].n)
       add(scalars(m, s, ZP_SCALARS_COUNT), read(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes)));
     break;
   case ZP_I_FWD:
@@ -259,8 +261,8 @@ static bool meets(const ZpInstr *a, uint32_t s, const ZpInstr *b, uint32_t t) {
 
 static uint32_t expected(const Machine *m, const ZpInstr *in) {
   if (in->queue == ZP_Q_P2P) return 2;
-  return in->op == ZP_I_REDUCE_STEP   ? m->p->nstages
-         : in->op == ZP_I_REDUCE_TIED ? m->p->tied[in->tied].nstages
+  return in->op == ZP_I_REDUCE_STEP   ? m->p->programs.nstages
+         : in->op == ZP_I_REDUCE_TIED ? m->p->programs.tied[in->tied].nstages
                                       : 1;
 }
 
@@ -268,7 +270,7 @@ static bool gather(const Machine *m, uint32_t s, uint32_t i, Meeting *to) {
   const ZpInstr *in = &stage(m, s)->prog.instrs[i];
   uint32_t want = expected(m, in);
   *to = (Meeting){1, {s}, {i}};
-  for (uint32_t t = 0; want > 1 && t < m->p->nstages; t++) {
+  for (uint32_t t = 0; want > 1 && t < m->p->programs.nstages; t++) {
     const ZpProgram *g = &stage(m, t)->prog;
     for (uint32_t k = 0; t != s && k < g->ninstrs; k++) {
       if (!m->stages[t].started[k] || m->stages[t].done[k] || !meets(in, s, &g->instrs[k], t)) continue;
@@ -335,7 +337,7 @@ static bool start(Machine *m, uint32_t s, int q) {
 /* Something that has started and can end, does: the k-th such thing, or the last. */
 static bool end(Machine *m, uint32_t k) {
   Meeting x, last = {0};
-  for (uint32_t s = 0; s < m->p->nstages; s++)
+  for (uint32_t s = 0; s < m->p->programs.nstages; s++)
     for (uint32_t i = 0; i < stage(m, s)->prog.ninstrs; i++) {
       if (!m->stages[s].started[i] || m->stages[s].done[i] || !gather(m, s, i, &x)) continue;
       last = x;
@@ -348,7 +350,7 @@ found:
 
 /* Each order likes something: to start late, or to end late. */
 static bool one_more(Machine *m) {
-  uint32_t n = m->p->nstages * ZP_QUEUES, first = roll(m, n);
+  uint32_t n = m->p->programs.nstages * ZP_QUEUES, first = roll(m, n);
   bool late = m->seed % 2;
   if (roll(m, 8) < (late ? 1 : 6) && end(m, roll(m, 4))) return true;
   for (uint32_t k = 0; k < n; k++)
@@ -358,7 +360,7 @@ static bool one_more(Machine *m) {
 
 static uint64_t numbers_of(Machine *m) {
   uint64_t all = 0;
-  for (uint32_t s = 0; s < m->p->nstages; s++) {
+  for (uint32_t s = 0; s < m->p->programs.nstages; s++) {
     for (uint32_t h = 0; h < stage(m, s)->nheld; h++) {
       const ZpStageBucket *x = &stage(m, s)->held[h];
       all = mix(all, read(params(m, s, x)));
@@ -371,10 +373,10 @@ static uint64_t numbers_of(Machine *m) {
 
 const char *machine_play(const ZpPlan *p, uint64_t seed, uint64_t *result) {
   ZbArena *a = zb_arena_new();
-  Machine m = {.p = p, .seed = seed, .stages = ZB_NEWN(a, Stage, p->nstages)};
+  Machine m = {.p = p, .seed = seed, .stages = ZB_NEWN(a, Stage, p->programs.nstages)};
   uint32_t left = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpStage *st = &p->stages[s];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpStage *st = &p->programs.stages[s];
     Stage *x = &m.stages[s];
     x->n = st->ledger.total[ZP_DEVICE] / LINE;
     x->line = ZB_NEWN(a, uint64_t, x->n);
@@ -385,8 +387,8 @@ const char *machine_play(const ZpPlan *p, uint64_t seed, uint64_t *result) {
       write(params(&m, s, &st->held[h]), mix(st->held[h].bucket, st->held[h].iter));
   }
   while (!m.wrong && one_more(&m)) {}
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++) left -= m.stages[s].done[i];
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t i = 0; i < p->programs.stages[s].prog.ninstrs; i++) left -= m.stages[s].done[i];
   if (!m.wrong && left) m.wrong = "deadlock";
   *result = m.wrong ? 0 : numbers_of(&m);
   zb_arena_free(a);

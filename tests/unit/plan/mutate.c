@@ -182,8 +182,8 @@ static void mutate(Fake f) {
     uint64_t result;
     cr_assert(!machine_play(t.p, order, &result) && result == t.result);
   }
-  for (t.stage = 0; t.stage < t.p->nstages; t.stage++) {
-    ZpStage *st = &t.p->stages[t.stage];
+  for (t.stage = 0; t.stage < t.p->programs.nstages; t.stage++) {
+    ZpStage *st = &t.p->programs.stages[t.stage];
     mutate_program(&t, &st->prog);
     mutate_uses(&t, &st->prog);
     for (t.number = 0; t.number < st->nheld; t.number++) mutate_held(&t, &st->held[t.number]);

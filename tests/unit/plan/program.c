@@ -9,11 +9,11 @@
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 static uint32_t count(const ZpPlan *p, uint32_t stage, ZpInstrOp op, const char *bucket) {
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   uint32_t n = 0;
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
-    n += in->op == op && (!bucket || !strcmp(p->buckets[st->held[in->held].bucket].name, bucket));
+    n += in->op == op && (!bucket || !strcmp(p->programs.buckets[st->held[in->held].bucket].name, bucket));
   }
   return n;
 }
@@ -28,9 +28,9 @@ static void passes(Fake f) {
                    f.saves_carry ? " saves" : "", err.text);
   bool gpipe = !strcmp(f.schedule, "gpipe");
   for (uint32_t s = 0; s < f.stages; s++)
-    cr_assert_eq(p->stages[s].prog.live, f.forward_only ? 1
-                                         : gpipe        ? f.nmicro
-                                                        : min_u32(f.stages - s, f.nmicro));
+    cr_assert_eq(p->programs.stages[s].prog.live, f.forward_only ? 1
+                                                  : gpipe        ? f.nmicro
+                                                                 : min_u32(f.stages - s, f.nmicro));
   zb_arena_free(a);
 }
 
@@ -116,7 +116,7 @@ Test(program, big_and_fast) {
   cr_assert(zp_check(p, &err), "%s", err.text);
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
   uint32_t n = 0;
-  for (uint32_t s = 0; s < 16; s++) n += p->stages[s].prog.ninstrs;
+  for (uint32_t s = 0; s < 16; s++) n += p->programs.stages[s].prog.ninstrs;
   double seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
   cr_log_info("%u instructions planned and proved in %.2f s", n, seconds);
   cr_assert_gt(n, 150000);
@@ -153,10 +153,10 @@ Test(program, gathers) {
     p = fake_programs(a, (Fake){.stages = 1, .nmicro = 1, .layers = 4, .level = 3, .further = ahead - 1});
     cr_expect_eq(count(p, 0, ZP_I_GATHER_PARAMS, "layer.*"), 4 + again[ahead], "%d ahead", ahead);
     uint32_t bufs = 0, staged = 0, want = ahead < 3 ? (uint32_t)ahead + 1 : 4;
-    for (uint32_t i = 0; i < p->stages[0].prog.nbufs; i++) {
-      const ZpBuf *b = &p->stages[0].prog.bufs[i];
+    for (uint32_t i = 0; i < p->programs.stages[0].prog.nbufs; i++) {
+      const ZpBuf *b = &p->programs.stages[0].prog.bufs[i];
       if (b->kind != ZP_B_GATHER && b->kind != ZP_B_STAGING) continue;
-      if (p->buckets[b->pool].segment == ZP_NONE) continue;
+      if (p->programs.buckets[b->pool].segment == ZP_NONE) continue;
       ++*(b->kind == ZP_B_GATHER ? &bufs : &staged);
     }
     cr_expect_eq(bufs, want, "%d ahead: %u buffers", ahead, bufs);
@@ -181,8 +181,8 @@ Test(program, scatters_once_a_micro_batch) {
     cr_assert_eq(count(p, 0, ZP_I_SCATTER_GRADS, "scale"), 3); /* of four layers */
     cr_assert_eq(count(p, 0, ZP_I_SCATTER_GRADS, "layer.*"), 4 * 3);
     uint32_t embed = fake_find(p, 0, ZP_I_BWD, 1, 0);
-    const ZpInstr *scatter = &p->stages[0].prog.instrs[fake_find(p, 0, ZP_I_SCATTER_GRADS, 1, 0)];
-    cr_assert_eq(p->stages[0].held[scatter->held].bucket, 0);
+    const ZpInstr *scatter = &p->programs.stages[0].prog.instrs[fake_find(p, 0, ZP_I_SCATTER_GRADS, 1, 0)];
+    cr_assert_eq(p->programs.stages[0].held[scatter->held].bucket, 0);
     cr_assert_eq(scatter->wait[0], embed); /* the last that adds to it */
     p = fake_programs(
         a, (Fake){.stages = 2, .nmicro = 3, .layers = 4, .level = level, .tied = true, .shared = true});
@@ -201,7 +201,7 @@ Test(program, gathers_are_early) {
   for (uint32_t M = 1; M < 6; M++) {
     ZpPlan *p =
         fake_programs(a, (Fake){.schedule = "gpipe", .stages = 2, .nmicro = M, .layers = 9, .level = 3});
-    const ZpProgram *g = &p->stages[0].prog;
+    const ZpProgram *g = &p->programs.stages[0].prog;
     for (uint32_t i = 0; i < g->ninstrs; i++) {
       for (uint32_t k = 0; k < g->instrs[i].nwait; k++) {
         const ZpInstr *w = &g->instrs[g->instrs[i].wait[k]];
@@ -223,7 +223,7 @@ Test(program, rings) {
   for (int saves = 0; saves < 2; saves++) {
     ZpPlan *p = fake_programs(a, (Fake){.stages = 4, .nmicro = 8, .layers = 6, .saves_carry = saves});
     for (uint32_t s = 0; s < 4; s++) {
-      const ZpProgram *g = &p->stages[s].prog;
+      const ZpProgram *g = &p->programs.stages[s].prog;
       cr_assert_eq(g->nslots, 4 - s);
       cr_assert_eq(g->nrecv_act, s == 0 ? 0 : saves ? 4 - s + 1 : 2);
       cr_assert_eq(g->nsend_act, s == 3 ? 0 : 2);
@@ -295,7 +295,7 @@ Test(program, forward_only_holds_little) {
     cr_assert_eq(zp_param_bytes(p, 0), level == 3 ? 1024 : 2048);
     cr_assert_eq(zp_master_bytes(p, 0) + zp_grad_bytes(p, 0) + zp_state_bytes(p, 0), 0);
     for (uint32_t s = 0; s < 4; s++) {
-      const ZpProgram *g = &p->stages[s].prog;
+      const ZpProgram *g = &p->programs.stages[s].prog;
       cr_assert_eq(g->nslots, 1);
       cr_assert_eq(g->nrecv_act, s == 0 ? 0 : 2);
       cr_assert_eq(g->nsend_act, s == 3 ? 0 : 2);
@@ -304,7 +304,7 @@ Test(program, forward_only_holds_little) {
       for (uint32_t b = 0; b < g->nbufs; b++) {
         uint8_t kind = g->bufs[b].kind;
         cr_assert(kind != ZP_B_GRAD && kind != ZP_B_STATE && kind != ZP_B_STAGING);
-        gathers += kind == ZP_B_GATHER && p->buckets[g->bufs[b].pool].segment != ZP_NONE;
+        gathers += kind == ZP_B_GATHER && p->programs.buckets[g->bufs[b].pool].segment != ZP_NONE;
       }
       cr_assert_eq(gathers, level == 3 ? 2 : 0);
     }

@@ -1,4 +1,5 @@
 /* Times that can be worked out by hand: kernels, collectives, and steps of made-up plans. */
+#include "runtime/plan/text.h"
 #include "runtime/plan/time/internal.h"
 
 #include <criterion/criterion.h>
@@ -155,7 +156,7 @@ static ZlCluster weightless(void) {
 /* One node that passes over so many bytes, in each list of a segment. */
 static void works(ZpPlan *p, uint32_t segment, double forward, double backward) {
   for (int k = 0; k < ZP_PHASES; k++) {
-    ZpList *l = &p->segments[segment].list[k];
+    ZpList *l = &p->programs.segments[segment].list[k];
     double bytes = k == ZP_FWD ? forward : k == ZP_BWD ? backward : 4;
     l->n = 1;
     l->nodes = ZB_NEW(p->arena, ZpNode);
@@ -168,11 +169,11 @@ static void works(ZpPlan *p, uint32_t segment, double forward, double backward) 
 static ZpTime *time_of(ZbArena *a, ZpPlan *p, const ZlCluster *c) {
   ZpTime *t = zp_time(a, p, c, true, zl_diags_new(a, zl_sources_new(a)));
   cr_assert(t);
-  for (uint32_t s = 0; s < p->nstages; s++) { /* every moment has a cause */
+  for (uint32_t s = 0; s < p->programs.nstages; s++) { /* every moment has a cause */
     double sum = 0;
     for (int k = 0; k < ZP_T_PARTS; k++) sum += t->stages[s].part[k];
     cr_expect_float_eq(sum, t->seconds, 1e-9 * t->seconds, "stage %u: %g instead of %g", s, sum, t->seconds);
-    cr_expect(t->stages[s].nspans >= p->stages[s].prog.ninstrs);
+    cr_expect(t->stages[s].nspans >= p->programs.stages[s].prog.ninstrs);
   }
   return t;
 }
@@ -241,7 +242,7 @@ Test(time, overlap) {
   ZpTime *t = step(a, f, &c, &p);
   for (uint64_t i = 0; i < t->stages[0].nspans; i++) {
     const ZpSpan *s = &t->stages[0].spans[i];
-    const ZpInstr *in = &p->stages[0].prog.instrs[s->instr];
+    const ZpInstr *in = &p->programs.stages[0].prog.instrs[s->instr];
     if (in->op == ZP_I_GATHER_PARAMS || in->op == ZP_I_SCATTER_GRADS) exchanged += .125;
   }
   const double *part = t->stages[0].part;
@@ -264,15 +265,15 @@ static ZpNode copies(double bytes) {
 static ZpPlan *gathers_beside(ZbArena *a, uint32_t calls, bool beside) {
   ZpPlan *p = fake_programs(a, (Fake){.stages = 1, .nmicro = 1, .layers = 1});
   for (uint32_t k = 0; k < 3; k++) works(p, k, 4, 4);
-  ZpList *l = &p->segments[1].list[ZP_FWD];
+  ZpList *l = &p->programs.segments[1].list[ZP_FWD];
   l->n = calls + 3;
   l->nodes = ZB_NEWN(a, ZpNode, l->n);
   for (uint32_t i = 0; i < l->n; i++) l->nodes[i] = copies(1e9);
-  p->segments[1].values = ZB_NEWN(a, ZpValue, 2);
-  p->segments[1].values[1].bytes = (uint64_t)4e9; /* of two ranks: half of it comes */
+  p->programs.segments[1].values = ZB_NEWN(a, ZpValue, 2);
+  p->programs.segments[1].values[1].bytes = (uint64_t)4e9; /* of two ranks: half of it comes */
   l->nodes[1].call = (ZkCall){.op = ZG_OP_ALL_GATHER, .nin = 1, .nout = 1};
   l->nodes[1].out[0] = 1;
-  l->nodes[1].dims = 1u << (p->mesh.ndims - 1);
+  l->nodes[1].dims = 1u << (p->layout.mesh.ndims - 1);
   l->nodes[1].until = beside ? l->n - 1 : 2;
   return p;
 }
@@ -320,7 +321,7 @@ Test(time, shared_links) {
     double end = 0;
     for (uint64_t i = 0; i < t->nspans; i++) {
       const ZpSpan *s = &t->spans[i];
-      const ZpInstr *in = &p->stages[0].prog.instrs[s->instr];
+      const ZpInstr *in = &p->programs.stages[0].prog.instrs[s->instr];
       n += in->queue == ZP_Q_COLL && in->dims;
       together += s->end - s->begin > .2; /* it waited for its links, or shared them */
       if (s->end > end) end = s->end;

@@ -63,7 +63,7 @@ static const ZlCluster *read_cluster(void) {
                      {.call = {.op = ZG_OP_ATTEND_GRAD}}};
   ZpSegment segment = {.list = {[ZP_FWD] = {.nodes = nodes, .n = 4}}};
   ZgGraph graph = {.nsegments = 1};
-  ZpPlan plan = {.graph = &graph, .segments = &segment};
+  ZpPlan plan = {.graph = &graph, .programs.segments = &segment};
   cr_expect(zp_cluster_suffices(&plan, machine.size, c, d), "no plan can be timed on it");
   return c;
 }

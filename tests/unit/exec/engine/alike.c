@@ -41,9 +41,9 @@ typedef struct {
 /* ---- one bit ---- */
 /* The first byte of a part of a parameter in a rank's shard; false: the rank has nothing of it. */
 static bool place(const ZpPlan *p, int64_t rank, const ZpAlikeItem *i, uint64_t *at) {
-  const ZpBucket *k = &p->buckets[i->held->bucket];
-  uint64_t n = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard);
-  uint64_t own = n * (uint64_t)zp_group_index(&p->mesh, rank, k->shard);
+  const ZpBucket *k = &p->programs.buckets[i->held->bucket];
+  uint64_t n = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
+  uint64_t own = n * (uint64_t)zp_group_index(&p->layout.mesh, rank, k->shard);
   uint64_t from = own > i->slice->at ? own : i->slice->at, end = i->slice->at + i->slice->n;
   *at = from - own;
   return from < (end < own + n ? end : own + n);
@@ -60,8 +60,8 @@ static void flip(ZxEngine *e, const ZpAlikeItem *i, uint64_t at) {
 
 static const char *part_name(const ZpPlan *p, const ZpAlikeItem *i) {
   static const char *const of[] = {"(its bf16 values) ", "", "(its exp_avg) ", "(its exp_avg_sq) "};
-  const ZpBucket *k = &p->buckets[i->held->bucket];
-  if (i->part > 0 && p->average > 0 && i->part == zp_states(p, k)) return "(its average) ";
+  const ZpBucket *k = &p->programs.buckets[i->held->bucket];
+  if (i->part > 0 && p->asked.average > 0 && i->part == zp_states(p, k)) return "(its average) ";
   return i->part > 0 && zp_is_muon(p, k) ? "(its momentum_buffer) " : of[i->part + 1];
 }
 
@@ -87,7 +87,9 @@ static void check_found(Player *p, const ZpAlike *kind, const ZpAlikeItem *i, co
 static void plant(Player *p) {
   const ZpPlan *plan = p->job->p;
   int found = 0;
-  uint32_t n, stage = plan->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&plan->mesh, VICTIM, plan->mesh.pipe);
+  uint32_t n, stage = plan->layout.mesh.pipe < 0
+                          ? 0
+                          : (uint32_t)zp_coord(&plan->layout.mesh, VICTIM, plan->layout.mesh.pipe);
   ZpAlike *kind = zp_alike(plan, p->a, &n);
   ZxAlike *x = zx_alike_open(p->e, &p->err);
   p->ok = x && zx_engine_init(p->e, &p->err);

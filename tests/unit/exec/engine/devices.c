@@ -131,7 +131,7 @@ static void expect_remedies(const Model *m, const Room *room) {
   device = zx_device_cpu;
   device.alloc = no_arena;
   Job j = job_of(m, BASE, "", &device, (ZpOptions){0});
-  ZpLedger *l = &j.q.p->stages[0].ledger;
+  ZpLedger *l = &j.q.p->programs.stages[0].ledger;
   memcpy(l->bytes, room->bytes, sizeof l->bytes);
   l->total[ZP_DEVICE] = room->all;
   job_try(&j, nothing);
@@ -253,7 +253,7 @@ Test(devices, prepares) {
   cr_expect_eq(untouched, j.player[0].planned + ZK_CPU_ROOM);
   job_close(&j);
   j = job_of(&m, BASE, "", &device, (ZpOptions){.checkpoints = true});
-  uint64_t on_host = j.q.p->stages[0].ledger.total[ZP_HOST];
+  uint64_t on_host = j.q.p->programs.stages[0].ledger.total[ZP_HOST];
   job_play(&j, one_step);
   cr_expect(on_host > 0 && untouched == j.player[0].planned + on_host + ZK_CPU_ROOM);
   job_close(&j);

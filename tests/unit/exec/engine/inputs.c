@@ -120,10 +120,10 @@ Test(inputs, without_samples) {
   Model m = job_model(NULL, text, NULL);
   Job j = job_of(&m, BASE, "", &zx_device_cpu, (ZpOptions){0});
   ZxMix *mix = zx_mix_one(zx_data_of_bytes(j.bytes, j.nbytes, "records", NULL));
-  const ZpInputUse *u = &j.p->inputs[0];
+  const ZpInputUse *u = &j.p->programs.inputs[0];
   ZbErr err = {0};
   cr_expect(zx_inputs_fit(j.p, mix, &err));
-  j.p->segments[u->value_segment].values[u->value].type.naxes = 0;
+  j.p->programs.segments[u->value_segment].values[u->value].type.naxes = 0;
   cr_expect(!zx_inputs_fit(j.p, mix, &err) && strstr(err.text, "samples are not its slowest axis"));
   zx_mix_close(mix);
   job_close(&j);

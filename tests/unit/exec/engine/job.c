@@ -58,7 +58,7 @@ float job_real(const char *name, uint64_t s, uint64_t i) {
 static uint64_t values_of(const ZpPlan *p, const ZgType *t) {
   uint64_t n = 1;
   for (int i = 0; i < t->naxes; i++)
-    if (t->axis[i] != p->batch) n *= (uint64_t)p->axis_valid[t->axis[i]];
+    if (t->axis[i] != p->asked.batch) n *= (uint64_t)p->layout.axis_valid[t->axis[i]];
   return n;
 }
 
@@ -83,7 +83,7 @@ void job_data(Job *j, int32_t (*id)(const char *, uint64_t, uint64_t, int64_t),
     for (uint32_t i = 0; i < g->ninputs; i++) {
       const ZgType *t = &g->inputs[i].type;
       uint8_t *to = j->bytes + info.data_at + s * info.record_bytes + f[i].at;
-      int64_t limit = t->elem == ZG_INDEX ? j->p->axis_valid[t->of] : -1;
+      int64_t limit = t->elem == ZG_INDEX ? j->p->layout.axis_valid[t->of] : -1;
       for (uint64_t k = 0; k < f[i].values; k++) {
         int32_t whole = id(f[i].name, s, k, limit);
         float x = real(f[i].name, s, k);
@@ -95,9 +95,14 @@ void job_data(Job *j, int32_t (*id)(const char *, uint64_t, uint64_t, int64_t),
 /* ---- jobs ---- */
 static Job job(Plan q, const ZxDeviceTable *dev, const char *recipe) {
   if (!q.p) cr_assert_fail("no plan for %s\n%s", recipe, plan_messages(&q));
-  Job j = {.q = q, .p = q.p, .dev = dev, .ranks = (int)q.p->mesh.nranks, .steps = 3, .exchanges = dev->comm};
+  Job j = {.q = q,
+           .p = q.p,
+           .dev = dev,
+           .ranks = (int)q.p->layout.mesh.nranks,
+           .steps = 3,
+           .exchanges = dev->comm};
   j.o = (ZxEngineOptions){.device = dev, .seed = 7, .order = ZX_ORDER_SEQUENTIAL};
-  if (q.p->ninputs) job_data(&j, job_id, job_real);
+  if (q.p->programs.ninputs) job_data(&j, job_id, job_real);
   return j;
 }
 
@@ -146,7 +151,7 @@ static void play(void *arg) {
   Player *p = arg;
   const Job *j = p->job;
   p->a = zb_arena_new();
-  p->env = (ZkEnv){.pool = zk_pool_new(1), .seed = j->o.seed, .tf32 = j->p->tf32, .debug = j->debug};
+  p->env = (ZkEnv){.pool = zk_pool_new(1), .seed = j->o.seed, .tf32 = j->p->asked.tf32, .debug = j->debug};
   if (j->bytes) {
     ZxData *d = zx_data_of_bytes(j->bytes, j->nbytes, "records", &p->err);
     p->data = d ? zx_mix_one(d) : NULL;
@@ -178,7 +183,8 @@ void job_try(Job *j, void (*what)(Player *)) {
 void job_play(Job *j, void (*what)(Player *)) {
   job_try(j, what);
   for (int i = 0; i < j->ranks; i++)
-    cr_assert(j->player[i].ok, "rank %d of recipe %s: %s", i, j->p->recipe->name, j->player[i].err.text);
+    cr_assert(j->player[i].ok, "rank %d of asked.recipe %s: %s", i, j->p->asked.recipe->name,
+              j->player[i].err.text);
 }
 
 void job_steps(Player *p, int from, int to) {

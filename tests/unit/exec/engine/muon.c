@@ -225,10 +225,10 @@ static void expect_average(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
   const ZpStageBucket *h = NULL;
   for (uint32_t i = 0; i < p->e->st->nheld; i++)
-    if (zp_is_muon(p->e->p, &p->e->p->buckets[p->e->st->held[i].bucket])) h = &p->e->st->held[i];
+    if (zp_is_muon(p->e->p, &p->e->p->programs.buckets[p->e->st->held[i].bucket])) h = &p->e->st->held[i];
   cr_assert(h);
   const float *w = zx_master(p->e, h),
-              *average = zx_state(p->e, h, zp_states(p->e->p, &p->e->p->buckets[h->bucket]) - 1);
+              *average = zx_state(p->e, h, zp_states(p->e->p, &p->e->p->programs.buckets[h->bucket]) - 1);
   float before[A * A];
   uint64_t from, to;
   zx_owned_shard(p->e, h, &from, &to);

@@ -146,8 +146,8 @@ static void train(Player *p) {
   job_train(p);
   const ZpPlan *plan = p->job->p;
   ZxWalk w = {.each = take_average, .fetch = true, .ctx = p->job->ctx, .err = &p->err};
-  w.state = plan->optimizers[0].states + 1;
-  if (plan->average > 0) p->ok = p->ok && zx_walk(p->e, &w);
+  w.state = plan->asked.optimizers[0].states + 1;
+  if (plan->asked.average > 0) p->ok = p->ok && zx_walk(p->e, &w);
 }
 
 static void check(const Model *m, const Formula *c, const char *layout) {
@@ -212,9 +212,9 @@ static void expect_calls(const Model *m, const char *more, int want) {
   calls = 0;
   elements = 0;
   job_play(&j, job_train);
-  cr_assert_eq(j.p->nbuckets, 1);
+  cr_assert_eq(j.p->programs.nbuckets, 1);
   cr_expect_eq(calls, 2 * want, "%s: %d calls", more, calls);
-  cr_expect_eq(elements, 2 * (int64_t)j.p->buckets[0].elems);
+  cr_expect_eq(elements, 2 * (int64_t)j.p->programs.buckets[0].elems);
   job_close(&j);
 }
 Test(optimizers, neighbours) {

@@ -333,14 +333,14 @@ static void expect_sent(const ZxEngine *e) {
     double once = 0;
     uint64_t calls = 0;
     for (uint32_t i = 0; i < e->st->ninsts; i++) {
-      const ZpSegment *s = &e->p->segments[e->st->insts[i].segment];
+      const ZpSegment *s = &e->p->programs.segments[e->st->insts[i].segment];
       for (int phase = 0; phase < ZP_PHASES; phase++)
         for (uint32_t j = 0; j < s->list[phase].n; j++) {
           const ZpNode *n = &s->list[phase].nodes[j];
           if (n->call.op != ops[k]) continue;
           cr_expect(zp_sends(n));
-          once += 2 * e->p->nmicro * (double)zp_node_bytes(s, n);
-          calls += 2 * e->p->nmicro;
+          once += 2 * e->p->asked.nmicro * (double)zp_node_bytes(s, n);
+          calls += 2 * e->p->asked.nmicro;
         }
     }
     ZxCallTime c[400];

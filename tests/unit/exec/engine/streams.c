@@ -177,7 +177,7 @@ static double calls_of(const char *told) {
 static double nodes_of(const ZpPlan *p) {
   double n = 0;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
-    for (int k = 0; k < ZP_PHASES; k++) n += p->segments[i].list[k].n;
+    for (int k = 0; k < ZP_PHASES; k++) n += p->programs.segments[i].list[k].n;
   return 2 * n;
 }
 
@@ -320,7 +320,7 @@ Test(streams, captured_in_the_second_step) {
   counting.record = record_and_count;
   counting.replay = replay_and_count;
   Job j = job_of(&m, LINE, "", &counting, (ZpOptions){0});
-  pinned_event = j.p->stages[0].prog.ninstrs;
+  pinned_event = j.p->programs.stages[0].prog.ninstrs;
   job_close(&j);
   same_on(&counting, &m, LINE, "", CAPTURED);
   cr_expect(captures == 1 && replays == STEPS - 1 && fed == 0, "%d, %d, %d", captures, replays, fed);
@@ -344,8 +344,8 @@ Test(streams, blocks_of_inputs) {
   job_play(&cpu, job_train);
   for (uint32_t n = 1; n <= 3; n++) {
     Job j = job_of(&m, eight, "", &late, (ZpOptions){0});
-    cr_assert_eq(j.q.p->stages[0].prog.npinned, 8);
-    j.q.p->stages[0].prog.npinned = n;
+    cr_assert_eq(j.q.p->programs.stages[0].prog.npinned, 8);
+    j.q.p->programs.stages[0].prog.npinned = n;
     job_play(&j, job_train);
     job_compare(&cpu, &j, 0, "blocks");
     cr_expect(strstr(j.player[0].told, "each step is queued anew: its inputs are too large to be pinned at "

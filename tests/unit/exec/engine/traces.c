@@ -1,5 +1,6 @@
 /* What is kept of when a rank did what: in each step that is traced one span for each instruction, and in it
  * one for each message of its nodes, with its bytes. */
+#include "runtime/plan/text.h"
 #include "tests/unit/exec/engine/job.h"
 
 #include <criterion/criterion.h>
@@ -44,7 +45,7 @@ static uint64_t expect_nodes(const ZxEngine *e, int64_t step, uint32_t instr, ui
   const ZpSpan *within = span_of(e, step, instr);
   uint64_t found = 0;
   if (phase == ZP_PHASES) return 0;
-  const ZpSegment *s = &e->p->segments[e->st->insts[in->inst].segment];
+  const ZpSegment *s = &e->p->programs.segments[e->st->insts[in->inst].segment];
   const ZpList *l = &s->list[phase];
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];

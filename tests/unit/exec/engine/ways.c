@@ -124,11 +124,11 @@ Test(ways, of_products) {
  * Where ranks exchange, what is packed is no copy of the model's. */
 static double flops_a_step(const ZpPlan *p, int op) {
   double flops = 0;
-  for (uint32_t i = 0; i < p->stages[0].ninsts; i++)
+  for (uint32_t i = 0; i < p->programs.stages[0].ninsts; i++)
     for (int k = 0; k < ZP_PHASES; k++) {
-      const ZpList *l = &p->segments[p->stages[0].insts[i].segment].list[k];
+      const ZpList *l = &p->programs.segments[p->programs.stages[0].insts[i].segment].list[k];
       for (uint32_t j = 0; j < l->n; j++)
-        if (l->nodes[j].call.op == op) flops += p->nmicro * l->nodes[j].flops;
+        if (l->nodes[j].call.op == op) flops += p->asked.nmicro * l->nodes[j].flops;
     }
   return flops;
 }

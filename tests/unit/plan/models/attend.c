@@ -30,7 +30,7 @@ static double flops_of(const ZpPlan *p, ZgOp op) {
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
     for (int phase = 0; phase < 2; phase++) {
       uint32_t n;
-      const ZpNode *nodes = phase_nodes(&p->segments[s], phase ? ZP_BWD : ZP_FWD, &n);
+      const ZpNode *nodes = phase_nodes(&p->programs.segments[s], phase ? ZP_BWD : ZP_FWD, &n);
       for (uint32_t i = 0; i < n; i++) sum += nodes[i].call.op == op ? nodes[i].flops : 0;
     }
   return sum;
@@ -96,7 +96,7 @@ Test(attend, saved_values) {
     snprintf(z, sizeof z, ONE "%s))", masks[i]);
     Model m = model_with(z);
     Plan q = plan_of(m.g, bind);
-    bytes[i] = q.p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS];
+    bytes[i] = q.p->programs.stages[0].ledger.bytes[ZP_L_ACTIVATIONS];
     plan_close(&q);
     model_close(&m);
   }
@@ -107,10 +107,11 @@ Test(attend, saved_values) {
 static double sent(const ZpPlan *p, ZpPhase phase, ZgOp op) {
   uint32_t n;
   double sum = 0;
-  const ZpNode *nodes = phase_nodes(&p->segments[0], phase, &n);
+  const ZpNode *nodes = phase_nodes(&p->programs.segments[0], phase, &n);
   for (uint32_t i = 0; i < n; i++) {
-    const ZpValue *v = &p->segments[0].values[op == ZG_OP_ALL_GATHER ? nodes[i].out[0] : nodes[i].in[0]];
-    double members = (double)zp_group_size(&p->mesh, nodes[i].dims);
+    const ZpValue *v =
+        &p->programs.segments[0].values[op == ZG_OP_ALL_GATHER ? nodes[i].out[0] : nodes[i].in[0]];
+    double members = (double)zp_group_size(&p->layout.mesh, nodes[i].dims);
     if (nodes[i].call.op == op && nodes[i].dims) sum += (double)v->bytes * (members - 1) / members;
   }
   return sum;
@@ -138,8 +139,8 @@ Test(attend, split_sequence) {
     cr_expect_eq(flops_of(all[i]->p, ZG_OP_ATTEND), flops_of(one.p, ZG_OP_ATTEND) / N);
     cr_expect_eq(flops_of(all[i]->p, ZG_OP_ATTEND_GRAD), flops_of(one.p, ZG_OP_ATTEND_GRAD) / N);
     uint64_t docs = BATCH * SEQ * sizeof(int32_t); /* everybody has all of them */
-    cr_expect_eq(all[i]->p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS] - docs,
-                 (one.p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS] - docs) / N);
+    cr_expect_eq(all[i]->p->programs.stages[0].ledger.bytes[ZP_L_ACTIVATIONS] - docs,
+                 (one.p->programs.stages[0].ledger.bytes[ZP_L_ACTIVATIONS] - docs) / N);
     plan_close(all[i]);
   }
   plan_close(&one);
@@ -171,10 +172,10 @@ Test(attend, ways_of_their_own) {
     Model m = model_open("attend", many, NULL);
     Plan q = plan_of(m.g, zb_printf(m.c.a, "bind batch = 2, seq = 64 %s", cases[i].recipe));
     uint32_t n;
-    const ZpNode *nodes = phase_nodes(&q.p->segments[0], ZP_FWD, &n);
+    const ZpNode *nodes = phase_nodes(&q.p->programs.segments[0], ZP_FWD, &n);
     for (uint32_t k = 0; k < n; k++)
       if (nodes[k].call.op == ZG_OP_ATTEND) {
-        const ZpValue *v = &q.p->segments[0].values[nodes[k].in[0]];
+        const ZpValue *v = &q.p->programs.segments[0].values[nodes[k].in[0]];
         for (int a = 0; a < v->type.naxes; a++)
           if (v->axis[a] == zg_axis_find(m.g, "seq"))
             cr_expect_eq(v->size[a] == 64, cases[i].heads, "%s", cases[i].recipe);
@@ -190,12 +191,12 @@ Test(attend, activations_fall) {
   static const char *const ways[] = {"gather", "heads", "ring"};
   static const char base[] = "bind batch = 4, seq = 256 micro 2 ";
   Plan one = plan_bare(m.g, base);
-  uint64_t all = one.p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS];
+  uint64_t all = one.p->programs.stages[0].ledger.bytes[ZP_L_ACTIVATIONS];
   for (int w = 0; w < 3; w++)
     for (int n = 2; n <= 8; n *= 2) {
       Plan q =
           plan_bare(m.g, zb_printf(m.c.a, "%smesh c = %d split seq over c attention %s", base, n, ways[w]));
-      uint64_t part = q.p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS];
+      uint64_t part = q.p->programs.stages[0].ledger.bytes[ZP_L_ACTIVATIONS];
       cr_expect_eq(part * (uint64_t)n, all, "%s, %d: %d of %d", ways[w], n, (int)part, (int)all);
       plan_close(&q);
     }
@@ -205,7 +206,7 @@ Test(attend, activations_fall) {
 
 static const ZpNode *attend_of(const ZpPlan *p, ZpPhase phase) {
   uint32_t n, i = 0;
-  const ZpNode *nodes = phase_nodes(&p->segments[0], phase, &n);
+  const ZpNode *nodes = phase_nodes(&p->programs.segments[0], phase, &n);
   while (i < n && nodes[i].call.op != (phase == ZP_BWD ? ZG_OP_ATTEND_GRAD : ZG_OP_ATTEND)) i++;
   cr_assert(i < n);
   return &nodes[i];
@@ -242,8 +243,8 @@ Test(attend, ring) {
       cr_expect(!memcmp(forward->steps, cases[i].steps, cases[i].nsteps * sizeof(uint32_t)), "%s",
                 cases[i].z);
       cr_expect_eq(back->nsteps, cases[i].nsteps);
-      cr_expect_eq(zp_node_bytes(&q.p->segments[0], forward), hops * chunk * each);
-      cr_expect_eq(zp_node_bytes(&q.p->segments[0], back),
+      cr_expect_eq(zp_node_bytes(&q.p->programs.segments[0], forward), hops * chunk * each);
+      cr_expect_eq(zp_node_bytes(&q.p->programs.segments[0], back),
                    hops * chunk * each + (hops + (hops > 0)) * chunk * 4);
       cr_expect_eq(forward->scratch_bytes, 2 * chunk * each + o);
       cr_expect_eq(back->scratch_bytes, 2 * chunk * each + 2 * chunk * 4 + o);
@@ -279,7 +280,7 @@ Test(attend, narrow) {
     cr_expect_eq(sent(q.p, ZP_BWD, ZG_OP_ALL_GATHER), 3 * want, "%d: %g", low,
                  sent(q.p, ZP_BWD, ZG_OP_ALL_GATHER));
     cr_expect_eq(sent(q.p, ZP_BWD, ZG_OP_REDUCE_SCATTER), 3 * kv, "%d", low);
-    cr_expect_eq(q.p->model_flops, one.p->model_flops, "what is made again counts once");
+    cr_expect_eq(q.p->notes.model_flops, one.p->notes.model_flops, "what is made again counts once");
     plan_close(&q);
     plan_close(&one);
     model_close(&m);
@@ -354,10 +355,10 @@ Test(attend, zigzag_where_it_balances) {
     Model m = model_with(cases[i].z);
     Plan q = plan_of(m.g, zb_printf(m.c.a, "%s %s", bind, cases[i].recipe));
     uint16_t seq = (uint16_t)zg_axis_find(m.g, "seq");
-    bool zigzag = zp_is_zigzag(&q.p->mesh, zp_all_dims(&q.p->mesh), seq);
+    bool zigzag = zp_is_zigzag(&q.p->layout.mesh, zp_all_dims(&q.p->layout.mesh), seq);
     const ZpNode *n = attend_of(q.p, ZP_FWD);
     cr_expect_eq(zigzag, cases[i].zigzag, "%s, %s: %s", cases[i].z, cases[i].recipe,
-                 q.p->order ? q.p->order : "nothing said");
+                 q.p->notes.order ? q.p->notes.order : "nothing said");
     cr_expect_float_eq(n->busiest / n->flops, cases[i].busiest, 1e-9, "%s, %s: %g", cases[i].z,
                        cases[i].recipe, n->busiest / n->flops);
     plan_close(&q);
@@ -388,7 +389,7 @@ Test(attend, zigzag_ring) {
     cr_expect_eq(n->nsteps, cases[i].nsteps, "%s: %u", cases[i].z, n->nsteps);
     cr_expect(!memcmp(n->steps, cases[i].steps, n->nsteps * sizeof *n->steps), "%s", cases[i].z);
     cr_expect(!memcmp(n->chunks, cases[i].chunks, n->nsteps), "%s", cases[i].z);
-    cr_expect_eq((double)zp_ring_bytes(&q.p->segments[0], n), cases[i].hops * (double)bytes, "%s",
+    cr_expect_eq((double)zp_ring_bytes(&q.p->programs.segments[0], n), cases[i].hops * (double)bytes, "%s",
                  cases[i].z);
     uint8_t fewer[] = {3, 1, 1, 1};
     ZbErr err = {0};
@@ -430,8 +431,8 @@ Test(attend, zigzag_refused) {
   plan_close(&q);
   q = plan_try_pinned(m.g, zb_printf(m.c.a, "%smesh c = 2 split seq over c attention gather", bind));
   cr_assert(q.p);
-  cr_expect(!zp_is_zigzag(&q.p->mesh, 1, (uint16_t)zg_axis_find(m.g, "seq")));
-  cr_expect(strstr(q.p->order, "contiguously"), "%s", q.p->order);
+  cr_expect(!zp_is_zigzag(&q.p->layout.mesh, 1, (uint16_t)zg_axis_find(m.g, "seq")));
+  cr_expect(strstr(q.p->notes.order, "contiguously"), "%s", q.p->notes.order);
   plan_close(&q);
   model_close(&m);
 }
@@ -465,7 +466,7 @@ Test(attend, ring_is_checked) {
     cr_assert(zp_check_segments(q.p, &err), "%s", err.text);
     if (i == 0) n->nsteps--;
     if (i == 1) n->steps = steps;
-    if (i == 2) n->scratch_bytes = zp_ring(&q.p->segments[0], n).bytes - 64;
+    if (i == 2) n->scratch_bytes = zp_ring(&q.p->programs.segments[0], n).bytes - 64;
     if (i == 3) n->dims = 2;
     if (i == 4) n->axis++;
     if (i > 4) n->scratch_bytes -= 64; /* a kernel's, forward and backward */

@@ -1,5 +1,6 @@
 /* The axes that a call names, and the places of inputs: no plan in which either is changed is taken, and none
  * ends the program that looks at it. */
+#include "runtime/plan/text.h"
 #include "tests/unit/breadth.h"
 #include "tests/unit/plan/models/faults.h"
 
@@ -26,8 +27,8 @@ static uint32_t change_axes(Plan *q) {
   accepts(q->p);
   for (uint32_t s = 0; s < q->p->graph->nsegments; s++)
     for (ZpPhase phase = 0; phase < ZP_PHASES; phase++)
-      for (uint32_t i = 0; i < q->p->segments[s].list[phase].n; i++) {
-        ZpNode *n = &q->p->segments[s].list[phase].nodes[i];
+      for (uint32_t i = 0; i < q->p->programs.segments[s].list[phase].n; i++) {
+        ZpNode *n = &q->p->programs.segments[s].list[phase].nodes[i];
         if (!breadth_tries(i, 2)) continue;
         for (int k = 0; k < n->call.nax; k++) {
           uint16_t was = n->call.ax[k];
@@ -74,8 +75,8 @@ Test(axes, of_calls) {
 Test(axes, inputs_are_not_confused) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(m.g, "bind batch = 4, seq = 6");
-  cr_assert_eq(q.p->ninputs, 2);
-  ZpSegment *s = &q.p->segments[0];
+  cr_assert_eq(q.p->programs.ninputs, 2);
+  ZpSegment *s = &q.p->programs.segments[0];
   ZpValue *v[2] = {0};
   for (uint32_t i = 0; i < s->nvalues; i++)
     if (s->values[i].at.space == ZP_AT_INPUT) v[s->values[i].at.index] = &s->values[i];
@@ -90,7 +91,8 @@ Test(axes, inputs_are_not_confused) {
   ZpLoc tokens = v[0]->at, targets = v[1]->at;
   v[0]->at = targets, v[1]->at = tokens;
   rejects(q.p, "");
-  for (uint32_t i = 0; i < 2; i++) q.p->inputs[i].value = (uint32_t)(v[!q.p->inputs[i].input] - s->values);
+  for (uint32_t i = 0; i < 2; i++)
+    q.p->programs.inputs[i].value = (uint32_t)(v[!q.p->programs.inputs[i].input] - s->values);
   rejects(q.p, "selects by operand");
   plan_close(&q);
   model_close(&m);
@@ -100,12 +102,12 @@ Test(axes, inputs_are_not_confused) {
 Test(axes, head_reads_targets) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=8 -D context=8 -D words=12");
   Plan q = plan_of(m.g, "mesh p = 2 stages over p by cost bind batch = 4, seq = 8");
-  ZpSegment *head = &q.p->segments[q.p->graph->nsegments - 1];
+  ZpSegment *head = &q.p->programs.segments[q.p->graph->nsegments - 1];
   uint32_t found = 0;
   for (uint32_t i = 0; i < head->nvalues; i++) {
     ZpValue *v = &head->values[i];
     if (v->at.space != ZP_AT_INPUT) continue;
-    const ZpInputUse *tokens = &q.p->inputs[0];
+    const ZpInputUse *tokens = &q.p->programs.inputs[0];
     cr_assert_str_eq(q.p->graph->inputs[tokens->input].name, "tokens");
     cr_assert(v->at.offset != tokens->at);
     WITH(v->at.offset, tokens->at, "");

@@ -12,7 +12,7 @@ static bool supports_biased(const ZkCall *k) {
  * gradients, and "+" with an epilogue: "hd hd hd +". */
 static void put_batched(const ZpPlan *p, ZpPhase phase, ZbText *out) {
   uint32_t n;
-  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpSegment *s = &p->programs.segments[segment_of(p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZpValue *v = nodes[i].call.nout ? &s->values[nodes[i].out[0]] : NULL;

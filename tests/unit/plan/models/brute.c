@@ -42,20 +42,20 @@ static void check_value(Brute *b, uint32_t v) {
   uint64_t bytes = zk_elem_bytes(x->elem);
   for (int i = 0; i < x->type.naxes; i++) {
     int64_t parts = 1;
-    for (int d = 0; d < b->p->mesh.ndims; d++)
-      if (x->state[d].kind == 'S' && x->state[d].axis == x->axis[i]) parts *= b->p->mesh.dim[d].size;
-    NEED(b, x->size[i] * parts == b->p->axis_size[x->axis[i]], "value %u: local size of %s", v,
+    for (int d = 0; d < b->p->layout.mesh.ndims; d++)
+      if (x->state[d].kind == 'S' && x->state[d].axis == x->axis[i]) parts *= b->p->layout.mesh.dim[d].size;
+    NEED(b, x->size[i] * parts == b->p->layout.axis_size[x->axis[i]], "value %u: local size of %s", v,
          b->p->graph->axes[x->axis[i]].name);
     NEED(b, zg_type_has(&x->type, x->axis[i]), "value %u has an axis that its type lacks", v);
     bytes *= (uint64_t)x->size[i];
   }
   NEED(b, bytes == x->bytes, "value %u has %llu bytes, not %llu", v, (unsigned long long)bytes,
        (unsigned long long)x->bytes);
-  for (int d = 0; d < b->p->mesh.ndims; d++) {
+  for (int d = 0; d < b->p->layout.mesh.ndims; d++) {
     const ZpState *s = &x->state[d];
     NEED(b, s->kind == 'R' || s->kind == 'P' || (s->kind == 'S' && zg_type_has(&x->type, s->axis)),
          "value %u: state", v);
-    NEED(b, d != b->p->mesh.pipe || s->kind == 'R', "value %u is split over stages", v);
+    NEED(b, d != b->p->layout.mesh.pipe || s->kind == 'R', "value %u is split over stages", v);
   }
 }
 
@@ -99,11 +99,11 @@ static void check_shapes(Brute *b, const ZpNode *k) {
           NEED(b,
                k->call.ax[q] != a ||
                    (regroups(k->call.op) && counts_as(k, a) == k->call.ax[k->call.op == ZG_OP_MERGE]) ||
-                   x->size[j] == b->p->axis_size[a],
+                   x->size[j] == b->p->layout.axis_size[a],
                "%s is not whole", b->p->graph->axes[a].name);
       }
       if (of_keys(k, i) && a == k->call.ax[k->call.nax > 2 ? 2 : 0]) {
-        NEED(b, x->size[j] == b->p->axis_size[a], "keys are not whole");
+        NEED(b, x->size[j] == b->p->layout.axis_size[a], "keys are not whole");
         continue;
       }
       NEED(b, !size[a] || size[a] == x->size[j], "%s has two local sizes", b->p->graph->axes[a].name);
@@ -133,7 +133,7 @@ static void check_shapes(Brute *b, const ZpNode *k) {
   for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
     uint16_t a = k->call.ax[pinned[i].ax];
     if (k->dims && k->call.op == ZG_OP_SHIFT) continue; /* its neighbours have the rest */
-    NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole",
+    NEED(b, k->call.op != pinned[i].op || size[a] == b->p->layout.axis_size[a], "%s is not whole",
          b->p->graph->axes[a].name);
   }
 }
@@ -145,7 +145,7 @@ static bool same_state(ZpState a, ZpState b) {
 
 /* Blocks lie in mesh order, so only the fastest cuts of an axis can be made or undone. */
 static void check_fastest(Brute *b, const ZpNode *k, const ZpState *s, uint16_t axis) {
-  for (int d = 0; d < b->p->mesh.ndims; d++)
+  for (int d = 0; d < b->p->layout.mesh.ndims; d++)
     NEED(b, k->dims >> d & 1 || s[d].kind != 'S' || s[d].axis != axis || d < __builtin_ctz(k->dims),
          "cuts %s over dim %d under a faster cut", b->p->graph->axes[axis].name, d);
 }
@@ -161,7 +161,7 @@ static void check_collective(Brute *b, const ZpNode *k) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (kinds[i].op != k->call.op) continue;
     if (k->call.op == ZG_OP_LOCAL_PAD && (kinds[i].from == 'R') != (k->axis == ZP_NO_AXIS)) continue;
-    for (int d = 0; d < b->p->mesh.ndims; d++) {
+    for (int d = 0; d < b->p->layout.mesh.ndims; d++) {
       if (!(k->dims >> d & 1)) {
         NEED(b, same_state(in[d], out[d]), "changes the state over another dim");
         continue;
@@ -184,20 +184,20 @@ static void check_collective(Brute *b, const ZpNode *k) {
  * summed, or if the op is linear and its operands are. */
 static void check_rule(Brute *b, const ZpNode *k) {
   if (k->call.op == ZG_OP_OUTPUT) { /* of each element, whole */
-    for (int d = 0; d < b->p->mesh.ndims; d++)
+    for (int d = 0; d < b->p->layout.mesh.ndims; d++)
       NEED(b, value(b, k->in[0])->state[d].kind != 'P', "a part of an output over dim %d", d);
     return;
   }
   if (zg_op_info[k->call.op].kind == ZG_SINK) {
-    ZpDims partial = k->call.op == ZG_OP_LOSS_NUM   ? b->p->num_partial[k->sink]
-                     : k->call.op == ZG_OP_LOSS_DEN ? b->p->den_partial[k->sink]
+    ZpDims partial = k->call.op == ZG_OP_LOSS_NUM   ? b->p->layout.num_partial[k->sink]
+                     : k->call.op == ZG_OP_LOSS_DEN ? b->p->layout.den_partial[k->sink]
                                                     : 0;
-    for (int d = 0; d < b->p->mesh.ndims; d++)
+    for (int d = 0; d < b->p->layout.mesh.ndims; d++)
       NEED(b, value(b, k->in[0])->state[d].kind == (partial >> d & 1 ? 'P' : 'R'),
            "a scalar's state over dim %d", d);
     return;
   }
-  for (int d = 0; d < b->p->mesh.ndims; d++) {
+  for (int d = 0; d < b->p->layout.mesh.ndims; d++) {
     uint32_t x = ZG_NONE;
     bool partial = false;
     for (int i = 0; i < k->call.nin + k->call.nout; i++) {
@@ -231,9 +231,9 @@ static void check_ring(Brute *b, const ZpNode *k) {
   bool back = k->call.op == ZG_OP_ATTEND_GRAD;
   const ZpValue *q = value(b, k->in[back ? 3 : 0]);
   uint64_t room = 0;
-  for (int d = 0; d < b->p->mesh.ndims; d++) {
+  for (int d = 0; d < b->p->layout.mesh.ndims; d++) {
     bool split = q->state[d].kind == 'S' && q->state[d].axis == k->call.ax[0];
-    NEED(b, split == (k->dims >> d & 1) || b->p->mesh.dim[d].size == 1, "goes round dim %d", d);
+    NEED(b, split == (k->dims >> d & 1) || b->p->layout.mesh.dim[d].size == 1, "goes round dim %d", d);
   }
   for (int i = 1; i < 3; i++) {
     const ZpValue *x = value(b, k->in[(back ? 3 : 0) + i]);
@@ -247,15 +247,15 @@ static void check_ring(Brute *b, const ZpNode *k) {
 static void check_halo(Brute *b, const ZpNode *k) {
   const ZpValue *x = value(b, k->in[0]), *y = value(b, k->out[0]);
   int64_t by = k->call.opt[0] < 0 ? -k->call.opt[0] : k->call.opt[0], own = 0;
-  for (int d = 0; d < b->p->mesh.ndims; d++) {
+  for (int d = 0; d < b->p->layout.mesh.ndims; d++) {
     bool split = x->state[d].kind == 'S' && x->state[d].axis == k->call.ax[0];
     NEED(b, same_state(x->state[d], y->state[d]), "changes the state over dim %d", d);
-    NEED(b, split == (k->dims >> d & 1) || b->p->mesh.dim[d].size == 1, "goes over dim %d", d);
+    NEED(b, split == (k->dims >> d & 1) || b->p->layout.mesh.dim[d].size == 1, "goes over dim %d", d);
   }
   for (int i = 0; i < x->type.naxes; i++)
     if (x->axis[i] == k->call.ax[0]) own = x->size[i];
   uint64_t most = x->bytes / (uint64_t)own * (uint64_t)(by < own ? by : own);
-  NEED(b, zp_node_bytes(b->s, k) == (by < b->p->axis_size[k->call.ax[0]] ? most : 0) || by >= own,
+  NEED(b, zp_node_bytes(b->s, k) == (by < b->p->layout.axis_size[k->call.ax[0]] ? most : 0) || by >= own,
        "sends %llu", (unsigned long long)zp_node_bytes(b->s, k));
   NEED(b, !k->packs || k->scratch_bytes >= 2 * zp_node_bytes(b->s, k), "has no room");
 }
@@ -304,13 +304,13 @@ static void check_place(Brute *b, uint32_t v) {
   NEED(b, x->at.space != ZP_AT_NOWHERE, "value %u is nowhere", v);
   NEED(b, x->at.offset + x->bytes <= room(b, x->at.space), "value %u is outside its space", v);
   if (x->at.space == ZP_AT_PARAM || x->at.space == ZP_AT_GRAD) {
-    const ZpBucket *k = &b->p->buckets[b->s->buckets[x->at.index]];
-    uint64_t e = x->at.space == ZP_AT_GRAD ? 4 : zk_elem_bytes(b->p->compute);
+    const ZpBucket *k = &b->p->programs.buckets[b->s->buckets[x->at.index]];
+    uint64_t e = x->at.space == ZP_AT_GRAD ? 4 : zk_elem_bytes(b->p->asked.compute);
     for (uint32_t i = 0; i < k->nslices; i++) {
       const ZpSlice *q = &k->slices[i];
       if (q->at * e != x->at.offset) continue;
       NEED(b, q->n * e == x->bytes, "value %u is not the slice of %s", v, b->p->graph->params[q->param].path);
-      for (int d = 0; d < b->p->mesh.ndims; d++) {
+      for (int d = 0; d < b->p->layout.mesh.ndims; d++) {
         char want = x->at.space == ZP_AT_GRAD && k->partial >> d & 1 ? 'P' : (char)q->state[d].kind;
         NEED(b, x->state[d].kind == want, "value %u of %s is %c over dim %d, not %c", v,
              b->p->graph->params[q->param].path, x->state[d].kind, d, want);
@@ -357,7 +357,7 @@ static void check_reads(Brute *b, const ZpNode *k) {
     NEED(b, b->phase != ZP_BWD || x->at.space != ZP_AT_CARRY_OUT, "reads what was carried out");
     NEED(b, b->phase == ZP_BWD || (x->at.space != ZP_AT_DCARRY_OUT && x->at.space != ZP_AT_GRAD),
          "reads what only backward has");
-    NEED(b, x->at.space != ZP_AT_SEED || (b->phase != ZP_COUNT && !b->p->forward_only),
+    NEED(b, x->at.space != ZP_AT_SEED || (b->phase != ZP_COUNT && !b->p->asked.forward_only),
          "divides by what is not counted yet");
     if (x->at.space == ZP_AT_GRAD) {
       bool adds = k->call.op == ZG_OP_POINTWISE;
@@ -550,7 +550,7 @@ static void check_stage(Brute *b, const ZpStage *st) {
   uint64_t at = st->input_bytes;
   NEED(b, st->ninsts > 0, "an empty stage");
   for (uint32_t i = 0; i < st->ninsts; i++) {
-    const ZpSegment *s = &b->p->segments[st->insts[i].segment];
+    const ZpSegment *s = &b->p->programs.segments[st->insts[i].segment];
     NEED(b, st->saved_at[i] >= at && st->saved_at[i] % 64 == 0, "saved blocks overlap");
     at = st->saved_at[i] + s->saved_bytes + (i && s->saves_carry ? s->carry_bytes : 0);
     for (int k = 0; k < ZP_PHASES; k++) NEED(b, st->scratch_bytes >= s->list[k].temp, "scratch");
@@ -585,29 +585,29 @@ static void check_stage(Brute *b, const ZpStage *st) {
 }
 
 static void check_inputs(Brute *b) {
-  for (uint32_t i = 0; i < b->p->ninputs; i++)
+  for (uint32_t i = 0; i < b->p->programs.ninputs; i++)
     for (uint32_t j = 0; j < i; j++) {
-      const ZpInputUse *x = &b->p->inputs[i], *y = &b->p->inputs[j];
+      const ZpInputUse *x = &b->p->programs.inputs[i], *y = &b->p->programs.inputs[j];
       NEED(b,
-           !meet(x->at, x->at + b->p->segments[x->value_segment].values[x->value].bytes, y->at,
-                 y->at + b->p->segments[y->value_segment].values[y->value].bytes),
+           !meet(x->at, x->at + b->p->programs.segments[x->value_segment].values[x->value].bytes, y->at,
+                 y->at + b->p->programs.segments[y->value_segment].values[y->value].bytes),
            "inputs overlap");
     }
 }
 
 static void check_instances(Brute *b) {
   uint32_t segment = 0, iter = 0;
-  for (uint32_t s = 0; s < b->p->nstages; s++)
-    for (uint32_t i = 0; i < b->p->stages[s].ninsts; i++) {
-      const ZpInst *x = &b->p->stages[s].insts[i];
+  for (uint32_t s = 0; s < b->p->programs.nstages; s++)
+    for (uint32_t i = 0; i < b->p->programs.stages[s].ninsts; i++) {
+      const ZpInst *x = &b->p->programs.stages[s].insts[i];
       NEED(b, x->segment == segment && x->iter == iter, "instance %u.%u where %u.%u should be", x->segment,
            x->iter, segment, iter);
-      const ZpSegment *g = &b->p->segments[x->segment];
+      const ZpSegment *g = &b->p->programs.segments[x->segment];
       NEED(b, x->nheld == g->nbuckets, "buckets of an instance");
       for (uint32_t k = 0; k < x->nheld; k++) {
-        const ZpStageBucket *h = &b->p->stages[s].held[x->held[k]];
+        const ZpStageBucket *h = &b->p->programs.stages[s].held[x->held[k]];
         NEED(b, h->bucket == g->buckets[k], "another bucket");
-        NEED(b, h->iter == (b->p->buckets[h->bucket].segment == ZP_NONE ? 0 : iter),
+        NEED(b, h->iter == (b->p->programs.buckets[h->bucket].segment == ZP_NONE ? 0 : iter),
              "another iteration's bucket");
       }
       if (++iter == b->p->graph->segments[segment].trip) segment++, iter = 0;
@@ -618,7 +618,7 @@ static void check_instances(Brute *b) {
 const char *plan_wrong(const ZpPlan *p, ZbArena *a) {
   Brute b = {.p = p, .a = a};
   for (b.segment = 0; b.segment < p->graph->nsegments; b.segment++) {
-    b.s = &p->segments[b.segment];
+    b.s = &p->programs.segments[b.segment];
     b.ncells = 0;
     for (int k = 0; k < ZP_PHASES; k++) check_phase(&b, (ZpPhase)k);
   }
@@ -626,6 +626,6 @@ const char *plan_wrong(const ZpPlan *p, ZbArena *a) {
   b.node = UINT32_MAX;
   check_inputs(&b);
   check_instances(&b);
-  for (uint32_t s = 0; s < p->nstages; s++) check_stage(&b, &p->stages[s]);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) check_stage(&b, &p->programs.stages[s]);
   return b.wrong ? b.wrong : "";
 }

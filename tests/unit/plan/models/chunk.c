@@ -14,8 +14,8 @@ static bool has_axis(const ZpPlan *p, const ZpValue *v, const char *name) {
 static uint64_t largest(const ZpPlan *p, const char *axis) {
   uint64_t most = 0;
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
-    for (uint32_t i = 0; i < p->segments[s].nvalues; i++) {
-      const ZpValue *v = &p->segments[s].values[i];
+    for (uint32_t i = 0; i < p->programs.segments[s].nvalues; i++) {
+      const ZpValue *v = &p->programs.segments[s].values[i];
       uint64_t n = v->bytes / zk_elem_bytes(v->elem);
       if (v->at.space != ZP_AT_NOWHERE && has_axis(p, v, "batch") && has_axis(p, v, axis) && n > most)
         most = n;
@@ -87,12 +87,15 @@ Test(chunk, of_a_zigzag_sequence) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=4 -D width=32 -D context=32 -D words=128");
   uint16_t seq = (uint16_t)zg_axis_find(m.g, "seq");
   Plan q = plan_of(m.g, "mesh c = 2 split seq over c chunk vocab = 8 bind batch = 2, seq = 32");
-  cr_expect(q.p->mesh.dim[0].zigzag == seq && q.p->mesh.dim[0].zigzag_up == q.p->chunk.up);
-  WITH(q.p->mesh.dim[0].zigzag_up, ZP_NO_AXIS, "merges axes to one of another size, or split otherwise");
+  cr_expect(q.p->layout.mesh.dim[0].zigzag == seq &&
+            q.p->layout.mesh.dim[0].zigzag_up == q.p->layout.chunk.up);
+  WITH(q.p->layout.mesh.dim[0].zigzag_up, ZP_NO_AXIS,
+       "merges axes to one of another size, or split otherwise");
   plan_close(&q);
   q = plan_of(m.g, "mesh c = 2 split seq over c chunk vocab = 16 bind batch = 2, seq = 32");
-  cr_expect_str_eq(q.p->order, "`seq` is split contiguously over c: `chunk vocab = 16` does not cut its "
-                               "chunks of 8 positions without a rest");
+  cr_expect_str_eq(q.p->notes.order,
+                   "`seq` is split contiguously over c: `chunk vocab = 16` does not cut its "
+                   "chunks of 8 positions without a rest");
   plan_close(&q);
   q = plan_try(m.g, "mesh c = 2 split seq over c zigzag chunk vocab = 16 bind batch = 2, seq = 32");
   cr_expect(!q.p &&

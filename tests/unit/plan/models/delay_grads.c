@@ -11,7 +11,7 @@ static void expect(const char *recipe, bool (*supports)(const ZkCall *), uint32_
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_fused(m.g, recipe, supports);
   uint32_t n, behind = 0;
-  const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  const ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, ZP_BWD, &n);
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t j = 0; nodes[i].call.op == ZG_OP_NORMALIZE_GRAD && j < n; j++)

@@ -3,6 +3,7 @@
  * its communicator, which here notes operations and their bytes and carries nothing. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/state/state.h"
+#include "runtime/plan/text.h"
 #include "runtime/plan/time/time.h"
 #include "tests/unit/plan/models/recipes.h"
 #include "tests/unit/plan/models/stream.h"
@@ -116,7 +117,8 @@ static Sums read_json(const ZpPlan *p, ZbArena *a, uint32_t *rows) {
 
 /* ---- the program --------------------------------------------------------------------------------------- */
 static const char *dims_text(const ZpPlan *p, ZbArena *a, ZpDims dims) {
-  return zb_printf(a, "%s (%lld)", zp_dims_text(&p->mesh, a, dims), (long long)zp_group_size(&p->mesh, dims));
+  return zb_printf(a, "%s (%lld)", zp_dims_text(&p->layout.mesh, a, dims),
+                   (long long)zp_group_size(&p->layout.mesh, dims));
 }
 
 /* What explain calls what nodes do. */
@@ -148,7 +150,7 @@ static uint64_t leaving(const ZkCall *c, int64_t members) {
 static void add_list(const ZpPlan *p, Sums *s, uint32_t stage, const ZpList *l) {
   for (uint32_t i = 0; i < l->n; i++) {
     const ZkCall *c = &l->nodes[i].call;
-    uint64_t members = (uint64_t)zp_group_size(&p->mesh, l->nodes[i].dims),
+    uint64_t members = (uint64_t)zp_group_size(&p->layout.mesh, l->nodes[i].dims),
              each = zk_elem_bytes((ZkElem)c->in[0].elem);
     if (members < 2 || c->op == ZG_OP_LOCAL_SLICE || c->op == ZG_OP_LOCAL_PAD) continue;
     if (c->op == ZG_OP_SHIFT) {
@@ -167,21 +169,22 @@ static const char *stages_text(ZbArena *a, const ZpTied *t) {
 }
 
 static const char *world_text(const ZpPlan *p, ZbArena *a) {
-  return zb_printf(a, "all ranks (%lld)", (long long)p->mesh.nranks);
+  return zb_printf(a, "all ranks (%lld)", (long long)p->layout.mesh.nranks);
 }
 
 static void add_program(const ZpPlan *p, Sums *s, uint32_t stage) {
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
     ZpPhase phase = zp_phase(in->op);
-    if (phase < ZP_PHASES) add_list(p, s, stage, &p->segments[st->insts[in->inst].segment].list[phase]);
+    if (phase < ZP_PHASES)
+      add_list(p, s, stage, &p->programs.segments[st->insts[in->inst].segment].list[phase]);
     if (in->op == ZP_I_SEND_ACT) add(s, stage, "send", "next stage", in->bytes);
     if (in->op == ZP_I_SEND_GRAD) add(s, stage, "send", "stage before", in->bytes);
     if (in->queue != ZP_Q_COLL) continue;
     if (in->op == ZP_I_REDUCE_TIED)
-      add(s, stage, "all_reduce", stages_text(s->a, &p->tied[in->tied]), in->bytes);
-    else if (zp_group_size(&p->mesh, in->dims) > 1)
+      add(s, stage, "all_reduce", stages_text(s->a, &p->programs.tied[in->tied]), in->bytes);
+    else if (zp_group_size(&p->layout.mesh, in->dims) > 1)
       add(s, stage, zg_op_info[in->coll].text,
           in->op == ZP_I_REDUCE_STEP ? world_text(p, s->a) : dims_text(p, s->a, in->dims), in->bytes);
   }
@@ -194,7 +197,7 @@ static bool check_program(const ZgGraph *g, const ZpPlan *p, const char *recipe)
   Sums printed = {.a = a}, program = {.a = a};
   explain(p, &t);
   uint32_t in_json = 0, rows = read_rows(t.s, &printed);
-  for (uint32_t s = 0; s < p->nstages; s++) add_program(p, &program, s);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) add_program(p, &program, s);
   expect_equal(&printed, &program, "the program", zb_printf(a, "%s\n%s", recipe, t.s));
   Sums json = read_json(p, a, &in_json);
   expect_equal(&printed, &json, "as JSON", zb_printf(a, "%s\n%s", recipe, t.s));
@@ -240,8 +243,8 @@ Test(explain, shards_and_stages) {
   read_rows(t.s, &s);
   for (uint32_t k = 0; k < 2; k++) {
     uint64_t whole = 0;
-    for (uint32_t h = 0; h < q.p->stages[k].nheld; h++)
-      whole += 4 * q.p->buckets[q.p->stages[k].held[h].bucket].elems;
+    for (uint32_t h = 0; h < q.p->programs.stages[k].nheld; h++)
+      whole += 4 * q.p->programs.buckets[q.p->programs.stages[k].held[h].bucket].elems;
     cr_assert_eq(sum_of(&s, k, "reduce_scatter", "data (8)")->bytes, 4 * whole);
     cr_assert_eq(sum_of(&s, k, "all_reduce", "replica (2)")->bytes, whole / 8);
     cr_assert_eq(sum_of(&s, k, "all_reduce", "stages 0, 1")->bytes, 4 * bucket_with(q.p, "wte")->elems / 8);
@@ -299,10 +302,10 @@ static ZpDims group_dims(const Noting *n, ZxGroup g) {
 }
 
 static void note(Noting *n, const char *op, ZxGroup g, uint64_t bytes) {
-  if (!n->step || n->p->mesh.nranks < 2) return;
-  for (uint32_t i = 0; i < n->p->ntied; i++)
+  if (!n->step || n->p->layout.mesh.nranks < 2) return;
+  for (uint32_t i = 0; i < n->p->programs.ntied; i++)
     if (n->e->tied[i] == g) {
-      add(&n->sums, n->e->stage, op, stages_text(n->sums.a, &n->p->tied[i]), bytes);
+      add(&n->sums, n->e->stage, op, stages_text(n->sums.a, &n->p->programs.tied[i]), bytes);
       return;
     }
   if (!g) {
@@ -310,25 +313,25 @@ static void note(Noting *n, const char *op, ZxGroup g, uint64_t bytes) {
     return;
   }
   ZpDims dims = group_dims(n, g);
-  if (zp_group_size(&n->p->mesh, dims) > 1)
+  if (zp_group_size(&n->p->layout.mesh, dims) > 1)
     add(&n->sums, n->e->stage, op, dims_text(n->p, n->sums.a, dims), bytes);
 }
 
 static uint64_t members_of(const Noting *n, ZxGroup g) {
-  return (uint64_t)zp_group_size(&n->p->mesh, group_dims(n, g));
+  return (uint64_t)zp_group_size(&n->p->layout.mesh, group_dims(n, g));
 }
 
 static int the_rank(ZxComm *c) { return (int)noting(c)->rank; }
-static int the_size(ZxComm *c) { return (int)noting(c)->p->mesh.nranks; }
+static int the_size(ZxComm *c) { return (int)noting(c)->p->layout.mesh.nranks; }
 static int none(ZxComm *c) { return (void)c, 0; }
 static ZxGroup split(ZxComm *c, int color) { return color < 0 ? -1 : ++noting(c)->ngroups; }
 
 /* To the next stage or the one before; or within a stage, by a ring, a halo or what has rows of experts. */
 static ZxRequest send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
   Noting *n = noting(c);
-  int pipe = n->p->mesh.pipe;
+  int pipe = n->p->layout.mesh.pipe;
   (void)p, (void)tag;
-  if (pipe < 0 || zp_coord(&n->p->mesh, peer, pipe) == n->e->stage)
+  if (pipe < 0 || zp_coord(&n->p->layout.mesh, peer, pipe) == n->e->stage)
     add(&n->sums, n->e->stage, op_text(n->e->node->call.op), dims_text(n->p, n->sums.a, n->e->node->dims),
         bytes);
   else add(&n->sums, n->e->stage, "send", peer > n->rank ? "next stage" : "stage before", bytes);
@@ -437,18 +440,19 @@ static void keep_stage(const Sums *all, uint32_t stage, Sums *out) {
 
 /* The first and the last rank of each stage. */
 static bool check_engine(const ZgGraph *g, const ZpPlan *p, const char *recipe) {
-  bool small = p->global_batch <= 64 && p->axis_valid[zg_axis_find(g, "seq")] <= 64;
-  if (!small || p->mesh.nranks < 2) return false;
+  bool small = p->asked.global_batch <= 64 && p->layout.axis_valid[zg_axis_find(g, "seq")] <= 64;
+  if (!small || p->layout.mesh.nranks < 2) return false;
   ZbArena *a = zb_arena_new();
   ZbText t = {0};
   Sums printed = {.a = a};
   explain(p, &t);
   read_rows(t.s, &printed);
-  for (uint32_t s = 0; s < p->nstages; s++)
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
     for (int last = 0; last < 2; last++) {
       Sums one = {.a = a}, moved = {.a = a};
       keep_stage(&printed, s, &one);
-      play(g, recipe, zp_rank_of_stage(&p->mesh, last ? p->mesh.nranks - 1 : 0, s), &moved, NULL);
+      play(g, recipe, zp_rank_of_stage(&p->layout.mesh, last ? p->layout.mesh.nranks - 1 : 0, s), &moved,
+           NULL);
       expect_equal(&one, &moved, "the engine", zb_printf(a, "%s\n%s", recipe, t.s));
     }
   zb_text_free(&t);
@@ -675,7 +679,7 @@ static void shows_alike(const ZpPlan *p, uint32_t s, const Report *r) {
   const char *said[] = {
       zb_printf(a, " %llu B\n", (unsigned long long)arena),
       zb_printf(a, " = %llu micro-batch", (unsigned long long)micro),
-      p->nstages > 1 ? zb_printf(a, "%.1f %% idle", 100 * idle) : "",
+      p->programs.nstages > 1 ? zb_printf(a, "%.1f %% idle", 100 * idle) : "",
       zb_printf(a, "micro-batches: %llu units", (unsigned long long)number(schedule, "units", 0))};
   for (size_t i = 0; i < sizeof said / sizeof *said; i++)
     cr_expect(strstr(t.s, said[i]), "no `%s` in:\n%s", said[i], t.s);
@@ -689,7 +693,8 @@ static void shows_alike(const ZpPlan *p, uint32_t s, const Report *r) {
  * many. Rings, halos and rows are several messages each. */
 static void said_alike(const ZgGraph *g, const char *recipe, int64_t rank, const char *must) {
   Plan q = plan_of(g, recipe);
-  uint32_t stage = q.p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&q.p->mesh, rank, q.p->mesh.pipe);
+  uint32_t stage =
+      q.p->layout.mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&q.p->layout.mesh, rank, q.p->layout.mesh.pipe);
   Sums sums = {.a = q.a};
   Report report = {0};
   play(g, recipe, rank, &sums, &report);
@@ -716,7 +721,7 @@ static void said_alike(const ZgGraph *g, const char *recipe, int64_t rank, const
     cr_expect(said_of(&plan, op)->count[0], "%s: no %s", recipe, op);
   }
   shows_alike(q.p, stage, &report);
-  arena_is_as_said(&report.trace, &q.p->stages[stage].ledger);
+  arena_is_as_said(&report.trace, &q.p->programs.stages[stage].ledger);
   zb_text_free(&report.trace);
   plan_close(&q);
 }

@@ -16,17 +16,17 @@ Test(forward, holds_no_more_than_it_reads) {
   Model m = model_open("gpt2", NULL, options);
   Plan train = plan_of(m.g, recipe), q = plan_forward(m.g, recipe, NULL);
   for (uint32_t s = 0; s < 2; s++) {
-    const ZpLedger *l = &q.p->stages[s].ledger, *t = &train.p->stages[s].ledger;
+    const ZpLedger *l = &q.p->programs.stages[s].ledger, *t = &train.p->programs.stages[s].ledger;
     cr_expect_eq(l->bytes[ZP_L_PARAMS], t->bytes[ZP_L_PARAMS]);
     cr_expect_eq(l->bytes[ZP_L_GATHERED], t->bytes[ZP_L_GATHERED]);
     cr_expect_eq(l->bytes[ZP_L_OTHER], 128);
-    cr_expect_eq(l->bytes[ZP_L_ACTIVATIONS], q.p->stages[s].input_bytes);
+    cr_expect_eq(l->bytes[ZP_L_ACTIVATIONS], q.p->programs.stages[s].input_bytes);
     uint64_t none = l->bytes[ZP_L_MASTER] + l->bytes[ZP_L_GRADS] + l->bytes[ZP_L_STATES];
     cr_expect_eq(none + l->bytes[ZP_L_STAGING] + l->bytes[ZP_L_TRAINING], 0);
     cr_expect_lt(l->total[ZP_DEVICE], t->total[ZP_DEVICE]);
   }
   for (uint32_t i = 0; i < m.g->nsegments; i++) {
-    const ZpSegment *x = &q.p->segments[i];
+    const ZpSegment *x = &q.p->programs.segments[i];
     cr_expect_eq(x->list[ZP_BWD].n, 0);
     cr_expect_eq(x->saved_bytes, 0);
     cr_expect(!x->saves_carry);
@@ -67,8 +67,8 @@ static uint32_t nodes_of(const ZpPlan *p, uint16_t op) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
     for (int k = 0; k < ZP_PHASES; k++)
-      for (uint32_t j = 0; j < p->segments[i].list[k].n; j++)
-        n += p->segments[i].list[k].nodes[j].call.op == op;
+      for (uint32_t j = 0; j < p->programs.segments[i].list[k].n; j++)
+        n += p->programs.segments[i].list[k].nodes[j].call.op == op;
   return n;
 }
 
@@ -80,8 +80,8 @@ Test(forward, nothing_is_random) {
   cr_expect_eq(nodes_of(q.p, ZG_OP_RANDOM), 0);
   ZpPlan as_if = *train.p; /* the proof sees one that is left */
   ZbErr err = {0};
-  as_if.forward_only = true;
-  as_if.noptimizers = 0;
+  as_if.asked.forward_only = true;
+  as_if.asked.noptimizers = 0;
   cr_expect(!zp_check_segments(&as_if, &err));
   cr_expect(strstr(err.text, "is nothing that a plan which only goes forward does"), "%s", err.text);
   plan_close(&q);
@@ -96,7 +96,7 @@ Test(forward, outputs_are_taken_out) {
        b = plan_forward(m.g, recipe, train.p);
   cr_expect_eq(nodes_of(train.p, ZG_OP_OUTPUT) + nodes_of(b.p, ZG_OP_OUTPUT), 0);
   cr_expect_eq(nodes_of(q.p, ZG_OP_OUTPUT), 1);
-  ZpSegment *s = &q.p->segments[q.p->graph->nsegments - 1];
+  ZpSegment *s = &q.p->programs.segments[q.p->graph->nsegments - 1];
   ZpList *l = &s->list[ZP_FWD], was = *l;
   ZpNode *n = l->nodes;
   while (n->call.op != ZG_OP_OUTPUT) n++;
@@ -108,10 +108,10 @@ Test(forward, outputs_are_taken_out) {
   cr_expect(!zp_check_segments(q.p, &err) && strstr(err.text, "is nothing that is taken out"), "%s",
             err.text);
   n->sink = sink;
-  q.p->outputs = false;
+  q.p->asked.outputs = false;
   cr_expect(!zp_check_segments(q.p, &err) && strstr(err.text, "is nothing that is taken out"), "%s",
             err.text);
-  q.p->outputs = true;
+  q.p->asked.outputs = true;
   memmove(n, n + 1, (size_t)(l->nodes + l->n - n - 1) * sizeof *n);
   l->n--;
   for (; n < l->nodes + l->n; n++) n->until -= n->until > 0;
@@ -127,19 +127,19 @@ Test(forward, outputs_are_taken_out) {
 typedef void Break(ZpPlan *p);
 
 static ZpBuf *buffer(ZpPlan *p, ZpBufKind kind) {
-  ZpProgram *g = &p->stages[1].prog;
+  ZpProgram *g = &p->programs.stages[1].prog;
   for (uint32_t i = 0; i < g->nbufs; i++)
     if (g->bufs[i].kind == kind && g->bufs[i].bytes) return &g->bufs[i];
   cr_assert_fail("no buffer of kind %d", kind);
   return NULL;
 }
 static const ZpBuf *theirs(const ZpPlan *p, ZpBufKind kind) {
-  return buffer((ZpPlan *)(uintptr_t)p->beside, kind);
+  return buffer((ZpPlan *)(uintptr_t)p->asked.eval_of, kind);
 }
 
 static void over_states(ZpPlan *p) { buffer(p, ZP_B_SLOT)->offset = theirs(p, ZP_B_STATE)->offset; }
 static void with_states(ZpPlan *p) {
-  ZpProgram *g = &p->stages[1].prog;
+  ZpProgram *g = &p->programs.stages[1].prog;
   ZpBuf *bufs = ZB_NEWN(p->arena, ZpBuf, g->nbufs + 1);
   memcpy(bufs, g->bufs, g->nbufs * sizeof *bufs);
   bufs[g->nbufs++] = *theirs(p, ZP_B_STATE);
@@ -153,17 +153,18 @@ static void other_params(ZpPlan *p) { buffer(p, ZP_B_PARAM)->offset = theirs(p, 
 static void other_scalars(ZpPlan *p) { buffer(p, ZP_B_SCALARS)->offset = theirs(p, ZP_B_GRAD)->offset; }
 static void other_bucket(ZpPlan *p) {
   ZpPlan *q = ZB_NEW(p->arena, ZpPlan);
-  *q = *p->beside;
-  q->buckets = ZB_NEWN(p->arena, ZpBucket, q->nbuckets);
-  memcpy(q->buckets, p->beside->buckets, q->nbuckets * sizeof *q->buckets);
-  q->buckets[0].elems += 1024;
-  p->beside = q;
+  *q = *p->asked.eval_of;
+  q->programs.buckets = ZB_NEWN(p->arena, ZpBucket, q->programs.nbuckets);
+  memcpy(q->programs.buckets, p->asked.eval_of->programs.buckets,
+         q->programs.nbuckets * sizeof *q->programs.buckets);
+  q->programs.buckets[0].elems += 1024;
+  p->asked.eval_of = q;
 }
 static void other_precision(ZpPlan *p) {
   ZpPlan *q = ZB_NEW(p->arena, ZpPlan);
-  *q = *p->beside;
-  q->compute = ZK_F32;
-  p->beside = q;
+  *q = *p->asked.eval_of;
+  q->asked.compute = ZK_F32;
+  p->asked.eval_of = q;
 }
 
 static void caught(Break *b, const char *text) {
@@ -194,8 +195,8 @@ Test(forward, beside_ledger) {
   Plan train = plan_of(m.g, recipe), alone = plan_forward(m.g, recipe, NULL),
        q = plan_forward(m.g, recipe, train.p);
   for (uint32_t s = 0; s < 2; s++) {
-    const ZpLedger *l = &q.p->stages[s].ledger, *t = &train.p->stages[s].ledger,
-                   *a = &alone.p->stages[s].ledger;
+    const ZpLedger *l = &q.p->programs.stages[s].ledger, *t = &train.p->programs.stages[s].ledger,
+                   *a = &alone.p->programs.stages[s].ledger;
     cr_expect_eq(l->bytes[ZP_L_TRAINING],
                  t->bytes[ZP_L_MASTER] + t->bytes[ZP_L_GRADS] + t->bytes[ZP_L_STATES]);
     cr_expect_eq(l->total[ZP_DEVICE], a->total[ZP_DEVICE] + l->bytes[ZP_L_TRAINING]);

@@ -8,9 +8,10 @@ static const char sizes[] = "-D layers=4 -D heads=4 -D width=16 -D context=16 -D
 static const char bind[] = "bind batch = 8, seq = 16 micro 1 ";
 
 static const ZpBucket *bucket_of(const ZpPlan *p, const char *path) {
-  for (uint32_t b = 0; b < p->nbuckets; b++)
-    for (uint32_t k = 0; k < p->buckets[b].nslices; k++)
-      if (!strcmp(p->graph->params[p->buckets[b].slices[k].param].path, path)) return &p->buckets[b];
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++)
+    for (uint32_t k = 0; k < p->programs.buckets[b].nslices; k++)
+      if (!strcmp(p->graph->params[p->programs.buckets[b].slices[k].param].path, path))
+        return &p->programs.buckets[b];
   cr_assert_fail("no parameter %s", path);
   return NULL;
 }
@@ -35,7 +36,7 @@ Test(freeze, which) {
     Plan q = plan_of(m.g, zb_printf(m.c.a, "%sfreeze %s", bind, cases[i].words));
     cr_expect(bucket_of(q.p, cases[i].frozen)->frozen, "freeze %s", cases[i].words);
     cr_expect(!bucket_of(q.p, cases[i].trained)->frozen, "freeze %s", cases[i].words);
-    cr_expect(q.p->trained < q.p->params);
+    cr_expect(q.p->notes.trained < q.p->notes.params);
     plan_close(&q);
   }
   model_close(&m);
@@ -64,15 +65,16 @@ Test(freeze, backward_ends) {
   Model m = model_open("gpt2", NULL, sizes);
   Plan q =
       plan_of(m.g, zb_printf(m.c.a, "%smesh pipe = 2 stages over pipe by cost freeze all except ln_f", bind));
-  const ZpSegment *embed = &q.p->segments[0], *layer = &q.p->segments[segment_of(q.p, "layer", 0)];
+  const ZpSegment *embed = &q.p->programs.segments[0],
+                  *layer = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   cr_expect_eq(embed->list[ZP_BWD].n + layer->list[ZP_BWD].n, 0);
   cr_expect_eq(layer->saved_bytes + layer->dcarry_bytes + layer->dcarry_out_bytes, 0);
   cr_expect(!layer->saves_carry);
   for (uint32_t s = 0; s < 2; s++)
-    cr_expect_eq(q.p->stages[s].recv_grad_bytes + q.p->stages[s].send_grad_bytes, 0);
+    cr_expect_eq(q.p->programs.stages[s].recv_grad_bytes + q.p->programs.stages[s].send_grad_bytes, 0);
   plan_close(&q);
   q = plan_of(m.g, zb_printf(m.c.a, "%sfreeze wte, wpe", bind));
-  embed = &q.p->segments[0];
+  embed = &q.p->programs.segments[0];
   cr_expect_eq(embed->list[ZP_BWD].n, 0); /* though the layers pass a cotangent on */
   cr_expect_gt(embed->dcarry_out_bytes, 0);
   plan_close(&q);
@@ -83,9 +85,11 @@ Test(freeze, backward_ends) {
 Test(freeze, half_of_backward) {
   Model m = model_open("mlp", NULL, NULL);
   Plan q = plan_of(m.g, "bind batch = 8"), r = plan_of(m.g, "bind batch = 8 freeze all except fc1, bias");
-  cr_expect_lt(r.p->model_flops, q.p->model_flops);
-  cr_expect_lt(r.p->stages[0].ledger.bytes[ZP_L_STATES], q.p->stages[0].ledger.bytes[ZP_L_STATES]);
-  cr_expect_lt(r.p->stages[0].ledger.bytes[ZP_L_GRADS], q.p->stages[0].ledger.bytes[ZP_L_GRADS]);
+  cr_expect_lt(r.p->notes.model_flops, q.p->notes.model_flops);
+  cr_expect_lt(r.p->programs.stages[0].ledger.bytes[ZP_L_STATES],
+               q.p->programs.stages[0].ledger.bytes[ZP_L_STATES]);
+  cr_expect_lt(r.p->programs.stages[0].ledger.bytes[ZP_L_GRADS],
+               q.p->programs.stages[0].ledger.bytes[ZP_L_GRADS]);
   plan_close(&q);
   plan_close(&r);
   model_close(&m);
@@ -95,8 +99,8 @@ Test(freeze, half_of_backward) {
 Test(freeze, bytes) {
   Model m = model_open("gpt2", NULL, "-D layers=4 -D heads=4 -D width=32 -D context=16 -D words=32");
   Plan q = plan_kept(m.g, zb_printf(m.c.a, "%sprecision compute bf16 freeze all except ln_f", bind));
-  const uint64_t *bytes = q.p->stages[0].ledger.bytes;
-  double frozen = q.p->params - q.p->trained, trained = q.p->trained;
+  const uint64_t *bytes = q.p->programs.stages[0].ledger.bytes;
+  double frozen = q.p->notes.params - q.p->notes.trained, trained = q.p->notes.trained;
   cr_expect_eq(trained, 64);
   cr_expect_eq(bytes[ZP_L_PARAMS], 2 * (uint64_t)(frozen + trained));
   cr_expect_eq(bytes[ZP_L_MASTER], 4 * (uint64_t)trained);
@@ -115,14 +119,16 @@ Test(freeze, wrong_plans) {
   while (strcmp(m.g->params[wpe].path, "wpe")) wpe++;
   while (strcmp(m.g->params[wq].path, "layer.*.attn.wq")) wq++;
   uint32_t layer = segment_of(q.p, "layer", 0);
-  WITH(q.p->frozen[wpe], false, "is frozen, but the recipe trains it");
-  WITH(q.p->cotangents[layer].in[0], false, "carries cotangents that nothing is made from, or lacks some");
-  WITH(q.p->cotangents[0].out[0], false, "carries cotangents that nothing is made from, or lacks some");
+  WITH(q.p->asked.frozen[wpe], false, "is frozen, but the recipe trains it");
+  WITH(q.p->layout.cotangents[layer].in[0], false,
+       "carries cotangents that nothing is made from, or lacks some");
+  WITH(q.p->layout.cotangents[0].out[0], false,
+       "carries cotangents that nothing is made from, or lacks some");
   ZpBucket *b = (ZpBucket *)bucket_of(q.p, "wpe");
   WITH(b->frozen, false, "is trained, but the recipe trains it not");
   plan_close(&q);
   q = plan_of(m.g, zb_printf(m.c.a, "%sfreeze all except layer.mlp", bind));
-  WITH(q.p->frozen[wq], false, "is frozen, but the recipe trains it");
+  WITH(q.p->asked.frozen[wq], false, "is frozen, but the recipe trains it");
   plan_close(&q);
   model_close(&m);
 }

@@ -13,7 +13,7 @@ typedef struct {
 static Found find(const ZpPlan *p) {
   Found f = {0, 0};
   uint32_t n;
-  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpSegment *s = &p->programs.segments[segment_of(p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, ZP_BWD, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZpNode *k = &nodes[i];
@@ -138,7 +138,7 @@ static int count(const ZpPlan *p, ZgOp op) {
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
     for (int phase = 0; phase < ZP_PHASES; phase++) {
       uint32_t n;
-      const ZpNode *nodes = phase_nodes(&p->segments[i], (ZpPhase)phase, &n);
+      const ZpNode *nodes = phase_nodes(&p->programs.segments[i], (ZpPhase)phase, &n);
       for (uint32_t k = 0; k < n; k++) found += nodes[k].call.op == op;
     }
   return found;

@@ -12,7 +12,7 @@ static bool supports_none(const ZkCall *k) { return k->op == ZG_OP_COUNT; }
  * the op in brackets: "dot: add tanh, 3 in, out ffn [ffn]" by their last axis. */
 static void put_fused(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
   uint32_t n;
-  const ZpSegment *s = &p->segments[segment];
+  const ZpSegment *s = &p->programs.segments[segment];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZkCall *k = &nodes[i].call;
@@ -39,7 +39,7 @@ static void expect_fused(const ZpPlan *p, ZpPhase phase, const char *expect) {
 /* Pointwise nodes of a phase that are left. */
 static uint32_t passes(const ZpPlan *p, ZpPhase phase) {
   uint32_t n, count = 0;
-  const ZpNode *nodes = phase_nodes(&p->segments[segment_of(p, "layer", 0)], phase, &n);
+  const ZpNode *nodes = phase_nodes(&p->programs.segments[segment_of(p, "layer", 0)], phase, &n);
   for (uint32_t i = 0; i < n; i++) count += nodes[i].call.op == ZG_OP_POINTWISE;
   return count;
 }

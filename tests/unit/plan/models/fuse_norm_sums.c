@@ -11,7 +11,7 @@
  */
 static void put_norms(const ZpPlan *p, ZbText *t) {
   uint32_t n, left = 0;
-  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpSegment *s = &p->programs.segments[segment_of(p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, ZP_BWD, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZkCall *k = &nodes[i].call;
@@ -113,7 +113,7 @@ Test(fuse_norm_sums, proved) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q =
       plan_fused(m.g, "mesh data = 2 split batch over data bind batch = 2, seq = 16", supports_norm_sums);
-  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   int found = 0;
   for (uint32_t i = 0; i < s->list[ZP_BWD].n; i++) {
     ZpNode *n = &s->list[ZP_BWD].nodes[i];

@@ -45,7 +45,7 @@ Test(fuse, llama3_layer) {
                    "sigmoid mul mul, 2 in, 1 out\n" /* silu(gate) * up */
                    "add, 2 in, 1 out\n");
   /* of the gated product: itself again and the gradients of both factors, one pass over three tensors */
-  const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  const ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   uint32_t ffn = zg_axis_find(m.g, "ffn"), wide = 0;
   for (uint32_t i = 0; i < s->list[ZP_BWD].n; i++) {
     const ZpNode *k = &s->list[ZP_BWD].nodes[i];
@@ -68,7 +68,7 @@ static Most most_of(const ZpPlan *p, ZpPhase phase) {
   Most most = {0};
   for (uint32_t s = 0; s < p->graph->nsegments; s++) {
     uint32_t n;
-    const ZpNode *nodes = phase_nodes(&p->segments[s], phase, &n);
+    const ZpNode *nodes = phase_nodes(&p->programs.segments[s], phase, &n);
     for (uint32_t i = 0; i < n; i++) {
       const ZkCall *k = &nodes[i].call;
       if (k->op != ZG_OP_POINTWISE) continue;
@@ -193,7 +193,7 @@ Test(fuse, sizes) {
     char recipe[200];
     snprintf(recipe, sizeof recipe, "%s bind batch = 4, seq = 8 micro 2", recipes[i]);
     Plan q = plan_of(m.g, recipe);
-    const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+    const ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
     uint16_t d = (uint16_t)zg_axis_find(m.g, "d"), seq = (uint16_t)zg_axis_find(m.g, "seq");
     bool sum = false, own = false;
     for (uint32_t k = 0; k < s->list[ZP_BWD].n; k++) {

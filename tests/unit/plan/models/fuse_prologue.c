@@ -13,7 +13,7 @@ static bool supports_small(const ZkCall *k) {
 static void expect_amid(const ZpPlan *p, ZpPhase phase, const char *expect) {
   ZbText t = {0};
   uint32_t n;
-  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpSegment *s = &p->programs.segments[segment_of(p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZkCall *k = &nodes[i].call;
@@ -26,7 +26,7 @@ static void expect_amid(const ZpPlan *p, ZpPhase phase, const char *expect) {
 
 static uint32_t passes(const ZpPlan *p, ZpPhase phase) {
   uint32_t n, count = 0;
-  const ZpNode *nodes = phase_nodes(&p->segments[segment_of(p, "layer", 0)], phase, &n);
+  const ZpNode *nodes = phase_nodes(&p->programs.segments[segment_of(p, "layer", 0)], phase, &n);
   for (uint32_t i = 0; i < n; i++) count += nodes[i].call.op == ZG_OP_POINTWISE;
   return count;
 }
@@ -145,7 +145,7 @@ Test(fuse_prologue, what_adds_to_a_gradient) {
   Model m = model_open(NULL, text, NULL);
   Plan q = plan_fused(m.g, "bind batch = 8, seq = 16 micro 1", supports_norms);
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
-  const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  const ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   const ZpList *l = &s->list[ZP_BWD];
   int pointwise = 0, fused = 0;
   for (uint32_t i = 0; i < l->n; i++) {

@@ -17,9 +17,9 @@ static Calls calls(const ZpPlan *p, ZpPhase phase, ZgOp op) {
   Calls c = {0};
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
     uint32_t n;
-    const ZpNode *nodes = phase_nodes(&p->segments[i], phase, &n);
+    const ZpNode *nodes = phase_nodes(&p->programs.segments[i], phase, &n);
     for (uint32_t k = 0; k < n; k++)
-      if (nodes[k].call.op == op) c.n++, c.s = &p->segments[i], c.node = (ZpNode *)&nodes[k];
+      if (nodes[k].call.op == op) c.n++, c.s = &p->programs.segments[i], c.node = (ZpNode *)&nodes[k];
   }
   return c;
 }
@@ -45,9 +45,9 @@ static void expect(const char *text, const char *recipe, int forward, int backwa
   cr_expect_eq(calls(old.p, ZP_BWD, ZG_OP_XENT_GRAD).n, forward + backward + apart);
   if (f.n) expect_place(f, ZP_AT_SAVED);
   if (b.n) expect_place(b, ZP_AT_TEMP);
-  for (uint32_t s = 0; s < q.p->nstages; s++) {
-    cr_expect_leq(q.p->stages[s].slot_bytes, old.p->stages[s].slot_bytes);
-    cr_expect_leq(q.p->stages[s].scratch_bytes, old.p->stages[s].scratch_bytes);
+  for (uint32_t s = 0; s < q.p->programs.nstages; s++) {
+    cr_expect_leq(q.p->programs.stages[s].slot_bytes, old.p->programs.stages[s].slot_bytes);
+    cr_expect_leq(q.p->programs.stages[s].scratch_bytes, old.p->programs.stages[s].scratch_bytes);
   }
   plan_close(&q);
   plan_close(&old);
@@ -140,7 +140,7 @@ Test(fuse_xent_grad, forward_only) {
 Test(fuse_xent_grad, waits_for_the_count) {
   Model m = model_open("gpt2", NULL, "-D layers=2");
   Plan q = plan_fused(m.g, "mesh data = 2 split batch over data" FOUR, supports_both);
-  ZpProgram *g = &q.p->stages[0].prog;
+  ZpProgram *g = &q.p->programs.stages[0].prog;
   ZbErr err = {0};
   int waits = 0;
   for (uint32_t i = 0; i < g->ninstrs; i++) {

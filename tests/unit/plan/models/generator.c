@@ -14,7 +14,7 @@ typedef void Fault(ZpPlan *p);
 static ZpPlan *plan_with(Plan *q, const ZgGraph *g, Pass pass, Fault *fault) {
   static const ZpOptions o = {.threads = 1};
   ZpPlan *p = ZB_NEW(q->a, ZpPlan);
-  *p = (ZpPlan){.arena = q->a, .graph = g, .recipe = q->r};
+  *p = (ZpPlan){.arena = q->a, .graph = g, .asked.recipe = q->r};
   ZpBuild b = {.p = p, .d = q->d, .o = &o};
   cr_assert(zp_bind(&b));
   if (pass == BIND) fault(p);
@@ -48,17 +48,17 @@ static void caught(const char *recipe, Pass pass, Fault *fault, const char *text
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
 static void padding_is_valid(ZpPlan *p) { /* a checkpoint would hold it, and the softmax count it */
-  for (uint32_t i = 0; i < p->graph->naxes; i++) p->axis_valid[i] = p->axis_size[i];
+  for (uint32_t i = 0; i < p->graph->naxes; i++) p->layout.axis_valid[i] = p->layout.axis_size[i];
 }
 static void smaller_than_valid(ZpPlan *p) {
   uint32_t vocab = zg_axis_find(p->graph, "vocab");
-  p->axis_size[vocab] = 24;
+  p->layout.axis_size[vocab] = 24;
 }
 static void padding_is_a_class(ZpPlan *p) {
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
     for (int k = 0; k < ZP_PHASES; k++)
-      for (uint32_t i = 0; i < p->segments[s].list[k].n; i++) {
-        ZkCall *c = &p->segments[s].list[k].nodes[i].call;
+      for (uint32_t i = 0; i < p->programs.segments[s].list[k].n; i++) {
+        ZkCall *c = &p->programs.segments[s].list[k].nodes[i].call;
         if (c->op == ZG_OP_XENT_SUMS) c->opt[1] = 0;
       }
 }
@@ -70,7 +70,7 @@ Test(generator, padding) {
   caught(SIZES, SHARD, padding_is_a_class, "takes padding for classes");
 }
 
-static void too_large(ZpPlan *p) { p->buckets[0].elems += 1024; }
+static void too_large(ZpPlan *p) { p->programs.buckets[0].elems += 1024; }
 
 Test(generator, bucket_sizes) {
   caught(SIZES, BUCKETS, too_large, "elements for slices of");
@@ -79,21 +79,22 @@ Test(generator, bucket_sizes) {
 
 /* ---- what the recipe says of storage ------------------------------------------------------------------- */
 static void whole_states(ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    ZpBucket *k = &p->buckets[i];
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    ZpBucket *k = &p->programs.buckets[i];
     k->shard = 0, k->gathers = false, k->scatters = ZP_SCATTER_NEVER, k->reduces = k->partial;
     k->elems = zb_round_up(k->slices[k->nslices - 1].at + k->slices[k->nslices - 1].n, 16);
   }
 }
 static void whole_params(ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++) p->buckets[i].gathers = false, p->buckets[i].republishes = true;
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++)
+    p->programs.buckets[i].gathers = false, p->programs.buckets[i].republishes = true;
 }
 static void keeps(ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++) p->buckets[i].keeps = true;
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) p->programs.buckets[i].keeps = true;
 }
 static void one_group(ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++)
-    for (uint32_t k = 0; k < p->buckets[i].nslices; k++) p->buckets[i].slices[k].group = 0;
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++)
+    for (uint32_t k = 0; k < p->programs.buckets[i].nslices; k++) p->programs.buckets[i].slices[k].group = 0;
 }
 
 Test(generator, storage) {

@@ -1,4 +1,5 @@
 /* Optimizer groups: which parameters are updated by what, and what of that is proved. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/models/faults.h"
 
 #include <cjson/cJSON.h>
@@ -15,7 +16,7 @@ static uint32_t param_of(const ZgGraph *g, const char *path) {
 }
 
 static const ZpGroup *group_of(const ZpPlan *p, const char *path) {
-  return &p->groups[p->group[param_of(p->graph, path)]];
+  return &p->asked.groups[p->asked.group[param_of(p->graph, path)]];
 }
 
 /* What the group of a parameter is, with one recipe. */
@@ -47,8 +48,8 @@ Test(groups, which) {
     cr_expect(g->optimizer == want[i].optimizer && g->rate == want[i].rate && g->decay == want[i].decay,
               "%s: optimizer %u, rate %g, decay %g", want[i].path, g->optimizer, g->rate, g->decay);
   }
-  cr_expect_eq(q.p->noptimizers, 2);
-  cr_expect(q.p->optimizers[0].states == 2 && q.p->optimizers[1].states == 1);
+  cr_expect_eq(q.p->asked.noptimizers, 2);
+  cr_expect(q.p->asked.optimizers[0].states == 2 && q.p->asked.optimizers[1].states == 1);
   plan_close(&q);
   model_close(&m);
 }
@@ -74,9 +75,9 @@ static void shows(const Model *m, const char *recipe, const char *const *lines, 
     cr_expect_eq(cJSON_GetObjectItem(group, "bytes")->valuedouble,
                  4 * cJSON_GetObjectItem(group, "elements")->valuedouble);
   }
-  cr_expect(elements == q.p->trained && cJSON_GetArraySize(groups) == (int)q.p->ngroups, "%s: %g elements",
-            recipe, elements);
-  if (!q.p->frozen) cr_expect_eq(parameters, (int)m->g->nparams);
+  cr_expect(elements == q.p->notes.trained && cJSON_GetArraySize(groups) == (int)q.p->asked.ngroups,
+            "%s: %g elements", recipe, elements);
+  if (!q.p->asked.frozen) cr_expect_eq(parameters, (int)m->g->nparams);
   cJSON_Delete(o);
   zb_text_free(&t);
   zb_text_free(&json);
@@ -136,14 +137,15 @@ Test(groups, buckets) {
     double n = m.g->params[i].segment == ZG_NONE ? 2 : 2 * 4;
     for (int a = 0; a < m.g->params[i].type.naxes; a++)
       n *= (double)m.g->axes[m.g->params[i].type.axis[a]].size;
-    if (q.p->groups[q.p->group[i]].optimizer == 0) states += n;
+    if (q.p->asked.groups[q.p->asked.group[i]].optimizer == 0) states += n;
   }
-  cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_STATES], 4 * (uint64_t)states / 2);
-  ZpBucket *b = &q.p->buckets[0];
+  cr_expect_eq(q.p->programs.stages[0].ledger.bytes[ZP_L_STATES], 4 * (uint64_t)states / 2);
+  ZpBucket *b = &q.p->programs.buckets[0];
   WITH(b->slices[0].group, b->slices[0].group + 1, "is updated otherwise than the recipe says");
   WITH(b->optimizer, b->optimizer + 1, "is updated otherwise than the recipe says");
-  WITH(q.p->group[b->slices[0].param], q.p->ngroups - 1, "is updated otherwise than the recipe says");
-  WITH(q.p->optimizers[1].states, 1, "1 states of the optimizer instead of 0");
+  WITH(q.p->asked.group[b->slices[0].param], q.p->asked.ngroups - 1,
+       "is updated otherwise than the recipe says");
+  WITH(q.p->asked.optimizers[1].states, 1, "1 states of the optimizer instead of 0");
   plan_close(&q);
   model_close(&m);
 }
@@ -157,8 +159,8 @@ Test(groups, codes) {
                                     "optimizer adamw(lr = 1, bits = 8) optimizer sgd(lr = 1) for bias",
                                     bind, average ? "average 0.5" : ""));
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < q.p->nbuckets; i++) {
-      ZpBucket *k = &q.p->buckets[i];
+    for (uint32_t i = 0; i < q.p->programs.nbuckets; i++) {
+      ZpBucket *k = &q.p->programs.buckets[i];
       uint64_t n = k->elems / 2, copies = k->segment == ZP_NONE ? 1 : 4;
       bool coded = k->optimizer == 0;
       cr_expect(zp_is_coded(q.p, k) == coded);
@@ -168,8 +170,8 @@ Test(groups, codes) {
       cr_expect_eq(zp_state_bytes(q.p, i), (each + 63) / 64 * 64, "%s", k->name);
       bytes += copies * zp_state_bytes(q.p, i);
     }
-    cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_STATES], bytes);
-    ZpBuf *b = q.p->stages[0].prog.bufs;
+    cr_expect_eq(q.p->programs.stages[0].ledger.bytes[ZP_L_STATES], bytes);
+    ZpBuf *b = q.p->programs.stages[0].prog.bufs;
     while (b->kind != ZP_B_STATE) b++;
     ZbErr err = {0};
     b->bytes -= 64;

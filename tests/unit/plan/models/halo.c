@@ -46,13 +46,13 @@ Test(halo, faults) {
                  "  y = shift[seq](x * w)  loss y * y per samples() }",
                  NULL);
   Plan q = plan_of(m.g, "bind batch = 2, seq = 8 mesh c = 2, d = 2 split seq over c split batch over d");
-  ZpList *l = &q.p->segments[0].list[ZP_FWD];
+  ZpList *l = &q.p->programs.segments[0].list[ZP_FWD];
   ZpNode *n = l->nodes;
   while (n < l->nodes + l->n - 1 && !zp_is_halo(n)) n++;
   cr_assert(zp_is_halo(n) && n->dims == 1);
   WITH(n->dims, 2, "shifts over other ranks than those that share its axis");
   WITH(n->dims, 5, "is no collective within a stage");
-  WITH(q.p->mesh.dim[0].zigzag, n->axis, "shifts positions that do not follow each other");
+  WITH(q.p->layout.mesh.dim[0].zigzag, n->axis, "shifts positions that do not follow each other");
   plan_close(&q);
   model_close(&m);
 }
@@ -66,7 +66,7 @@ Test(halo, nothing_beside) {
                  "  y = x * w  z = dot[b](dot[a](x, v), v)  y = shift[seq](y)  loss y * z per samples() }",
                  NULL);
   Plan q = plan_of(m.g, "bind batch = 2, seq = 8 mesh c = 2, d = 2 split seq over c split b over d");
-  ZpNode *n = q.p->segments[0].list[ZP_FWD].nodes;
+  ZpNode *n = q.p->programs.segments[0].list[ZP_FWD].nodes;
   uint32_t at = 0;
   while (!zp_is_halo(&n[at])) at++;
   cr_assert_eq(n[at + 1].call.op, ZG_OP_ALL_REDUCE);
@@ -82,7 +82,7 @@ Test(halo, nothing_beside) {
   ZpNode shift = n[at];
   n[at] = n[at + 1], n[at + 1] = shift;
   n[at].until = at + 1;
-  q.p->pins = true; /* a device that goes on meanwhile */
+  q.p->asked.pins = true; /* a device that goes on meanwhile */
   WITH(n[at].until, at + 2, "waits for other ranks while a collective is under way");
   plan_close(&q);
   model_close(&m);
@@ -104,7 +104,7 @@ static const char text[] =
 /* Bytes that a rank sends to neighbours in a layer's list; other collectives but sums of gradients: none. */
 static uint64_t sent(const ZpPlan *p, ZpPhase phase) {
   uint32_t n;
-  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpSegment *s = &p->programs.segments[segment_of(p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < n; i++) {
@@ -149,8 +149,8 @@ Test(halo, ends_of_chunks_alone) {
         continue;
       }
       Plan one = plan_of(m.g, zb_printf(m.c.a, "bind batch = 3, seq = %d", length));
-      cr_expect_float_eq(q.p->model_flops, one.p->model_flops, 1, "%s: %g FLOPs, not %g", cases[i].y,
-                         q.p->model_flops, one.p->model_flops);
+      cr_expect_float_eq(q.p->notes.model_flops, one.p->notes.model_flops, 1, "%s: %g FLOPs, not %g",
+                         cases[i].y, q.p->notes.model_flops, one.p->notes.model_flops);
       plan_close(&one);
       plan_close(&q);
     }

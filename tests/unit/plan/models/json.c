@@ -1,4 +1,5 @@
 /* Plans as JSON hold what the plan holds, under the keys of runtime/plan/output/JSON.md, with all digits. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/models/plan.h"
 
 #include <cjson/cJSON.h>
@@ -32,7 +33,7 @@ static const cJSON *item(const cJSON *o, const char *key, int i) {
 static void expect_ledger(const ZpPlan *p, const ZpLedger *l, const cJSON *x, ZpMemory m, const char *total) {
   uint64_t sum = 0;
   for (int i = 0; i < ZP_LEDGER_LINES; i++) {
-    if (zp_ledger_info[i].memory != m || (i == ZP_L_TRAINING && !p->beside)) continue;
+    if (zp_ledger_info[i].memory != m || (i == ZP_L_TRAINING && !p->asked.eval_of)) continue;
     cr_expect_eq(number(x, zp_ledger_info[i].text), l->bytes[i]);
     sum += number(x, zp_ledger_info[i].text);
   }
@@ -41,24 +42,24 @@ static void expect_ledger(const ZpPlan *p, const ZpLedger *l, const cJSON *x, Zp
 }
 
 static void expect_kept(const ZpPlan *p, const cJSON *o) {
-  cr_assert_eq(length(o, "kept"), (int)p->nkept);
-  cr_expect_eq(number(o, "not_kept"), p->nleft);
-  for (uint32_t i = 0; i < p->nkept; i++) {
+  cr_assert_eq(length(o, "kept"), (int)p->programs.nkept);
+  cr_expect_eq(number(o, "not_kept"), p->notes.nleft);
+  for (uint32_t i = 0; i < p->programs.nkept; i++) {
     const cJSON *x = item(o, "kept", (int)i);
-    cr_expect_eq(number(x, "segment"), p->kept[i].segment);
-    cr_expect_eq(number(x, "bytes"), p->kept[i].bytes);
-    cr_expect_eq(number(x, "moves"), p->kept[i].moves);
+    cr_expect_eq(number(x, "segment"), p->programs.kept[i].segment);
+    cr_expect_eq(number(x, "bytes"), p->programs.kept[i].bytes);
+    cr_expect_eq(number(x, "moves"), p->programs.kept[i].moves);
     cr_expect(strstr(word(x, "tensor"), "batch, seq") && strstr(word(x, "place"), "gpt2.zug:"));
   }
-  for (uint32_t s = 0; s < p->nstages; s++) { /* of layers, and of the head on the last stage */
-    const ZpStage *st = &p->stages[s];
+  for (uint32_t s = 0; s < p->programs.nstages; s++) { /* of layers, and of the head on the last stage */
+    const ZpStage *st = &p->programs.stages[s];
     uint64_t bytes = 0, moves = 0;
     for (uint32_t i = 0; i < st->ninsts; i++) {
-      bytes += p->segments[st->insts[i].segment].kept_bytes;
-      moves += p->segments[st->insts[i].segment].kept_moves;
+      bytes += p->programs.segments[st->insts[i].segment].kept_bytes;
+      moves += p->programs.segments[st->insts[i].segment].kept_moves;
     }
     cr_expect_eq(number(item(o, "stages", (int)s), "kept_bytes"), bytes * st->prog.nslots);
-    cr_expect_eq(number(item(o, "stages", (int)s), "kept_moves"), moves * (uint64_t)p->nmicro);
+    cr_expect_eq(number(item(o, "stages", (int)s), "kept_moves"), moves * (uint64_t)p->asked.nmicro);
   }
 }
 
@@ -75,10 +76,10 @@ Test(json, show) {
   cJSON *o = parsed(zp_show_json, p, &text);
   cr_expect_str_eq(word(o, "format"), "zug plan");
   cr_expect_eq(number(o, "version"), 1);
-  cr_expect_str_eq(word(o, "recipe"), p->recipe->name);
+  cr_expect_str_eq(word(o, "asked.recipe"), p->asked.recipe->name);
   cr_expect_str_eq(word(o, "model"), "GPT2");
   cr_expect_eq(number(o, "ranks"), 8);
-  cr_expect_eq(number(o, "parameters"), (uint64_t)p->params);
+  cr_expect_eq(number(o, "parameters"), (uint64_t)p->notes.params);
   cr_expect_eq(length(o, "mesh"), 3);
   cr_expect_str_eq(word(item(o, "mesh", 2), "name"), "tensor");
   cr_expect_eq(length(item(o, "mesh", 2), "axes"), 4);
@@ -89,14 +90,14 @@ Test(json, show) {
   cr_expect_eq(number(get(o, "batch"), "samples_of_micro_batch"), 2);
   cr_expect_str_eq(word(o, "compute"), "f32");
   cr_expect(cJSON_IsFalse(get(o, "forward_only")));
-  cr_expect_eq(number(o, "flop"), (uint64_t)p->model_flops);
+  cr_expect_eq(number(o, "flop"), (uint64_t)p->notes.model_flops);
   cr_expect_str_eq(word(get(o, "schedule"), "name"), "1f1b");
   cr_expect_eq(number(get(o, "schedule"), "units"), 15); /* 3 (M + P - 1) */
   cr_expect_float_eq(cJSON_GetNumberValue(get(get(o, "schedule"), "idle")), 0.2, 1e-12);
   cr_assert_eq(length(o, "stages"), 2);
   for (int s = 0; s < 2; s++) {
     const cJSON *x = item(o, "stages", s);
-    const ZpStage *st = &p->stages[s];
+    const ZpStage *st = &p->programs.stages[s];
     cr_expect_eq(number(x, "stage"), (uint64_t)s);
     cr_expect_eq(number(x, "live"), st->prog.live);
     cr_expect_eq(number(x, "instructions"), st->prog.ninstrs);
@@ -112,15 +113,15 @@ Test(json, show) {
   cr_expect_str_eq(word(item(first, "timeline", 1), "pass"), "forward");
   cr_expect_eq(number(item(first, "timeline", 1), "micro_batch"), 1);
   cr_expect_eq(number(item(first, "timeline", 1), "start"), 1);
-  cr_assert_eq(length(o, "buckets"), (int)p->nbuckets);
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
+  cr_assert_eq(length(o, "buckets"), (int)p->programs.nbuckets);
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
     const cJSON *x = item(o, "buckets", (int)i);
-    cr_expect_str_eq(word(x, "name"), p->buckets[i].name);
-    cr_expect_eq(number(x, "elements"), p->buckets[i].elems);
-    cr_expect_eq(number(x, "gradient_bytes"), 4 * p->buckets[i].elems);
+    cr_expect_str_eq(word(x, "name"), p->programs.buckets[i].name);
+    cr_expect_eq(number(x, "elements"), p->programs.buckets[i].elems);
+    cr_expect_eq(number(x, "gradient_bytes"), 4 * p->programs.buckets[i].elems);
     cr_expect_eq(number(x, "zero"), 2);
-    cr_expect_eq(length(x, "cut_over"), __builtin_popcount(p->buckets[i].shard));
-    cr_expect_eq(length(x, "partial_over"), __builtin_popcount(p->buckets[i].partial));
+    cr_expect_eq(length(x, "cut_over"), __builtin_popcount(p->programs.buckets[i].shard));
+    cr_expect_eq(length(x, "partial_over"), __builtin_popcount(p->programs.buckets[i].partial));
   }
   cr_assert_eq(length(o, "tied"), 1);
   cr_expect_str_eq(word(item(o, "tied", 0), "bucket"), "wte");
@@ -140,9 +141,9 @@ Test(json, kept) {
     char *text;
     cJSON *o = parsed(zp_show_json, q.p, &text);
     expect_kept(q.p, o);
-    cr_expect(q.p->nkept && (q.p->nleft > 0) == (i == 1));
-    for (uint32_t s = 0; s < q.p->nstages; s++) {
-      uint64_t arena = q.p->stages[s].ledger.total[ZP_DEVICE];
+    cr_expect(q.p->programs.nkept && (q.p->notes.nleft > 0) == (i == 1));
+    for (uint32_t s = 0; s < q.p->programs.nstages; s++) {
+      uint64_t arena = q.p->programs.stages[s].ledger.total[ZP_DEVICE];
       if (!s || arena >= limit) limit = arena - 1;
     }
     cJSON_Delete(o);
@@ -173,7 +174,7 @@ Test(json, programs) {
   char *text;
   cJSON *o = parsed(zp_show_programs_json, q.p, &text);
   for (uint32_t s = 0; s < 2; s++) {
-    const ZpProgram *g = &q.p->stages[s].prog;
+    const ZpProgram *g = &q.p->programs.stages[s].prog;
     const cJSON *x = item(o, "stages", (int)s);
     cr_assert_eq(length(x, "instructions"), (int)g->ninstrs);
     for (uint32_t i = 0; i < g->ninstrs; i++) {
@@ -263,8 +264,9 @@ Test(json, calls) {
   const cJSON *forward = item(o, "phases", 0), *backward = item(o, "phases", 1);
   cr_expect_str_eq(word(forward, "phase"), "forward");
   cr_expect_str_eq(word(backward, "phase"), "backward");
-  cr_expect_eq(length(backward, "calls"), (int)q.p->segments[layer].list[ZP_BWD].n);
-  cr_expect_eq(expect_calls(forward) + expect_calls(backward), (uint64_t)q.p->segments[layer].model_flops);
+  cr_expect_eq(length(backward, "calls"), (int)q.p->programs.segments[layer].list[ZP_BWD].n);
+  cr_expect_eq(expect_calls(forward) + expect_calls(backward),
+               (uint64_t)q.p->programs.segments[layer].model_flops);
   for (uint32_t i = 0; i < m.g->nparams; i++) {
     if (m.g->params[i].segment != layer) continue;
     const cJSON *x = operand(forward, "reads", m.g->params[i].path),
@@ -317,7 +319,7 @@ Test(json, calls_of_parts) {
 Test(json, digits) {
   Model m = model_open("gpt2", NULL, options);
   Plan q = plan_of(m.g, recipe);
-  q.p->stages[0].ledger.total[ZP_DEVICE] = (1ull << 53) + 1;
+  q.p->programs.stages[0].ledger.total[ZP_DEVICE] = (1ull << 53) + 1;
   char *text;
   cJSON *o = parsed(zp_show_json, q.p, &text);
   cr_expect(strstr(text, "9007199254740993"), "%s", text);

@@ -1,5 +1,6 @@
 /* What is kept for backward since `limit memory` has room for it: to the byte, the best first, and nothing
  * else changes. */
+#include "runtime/plan/text.h"
 #include "tests/unit/breadth.h"
 #include "tests/unit/plan/models/recipes.h"
 
@@ -12,8 +13,9 @@ static const char piped[] = BIND "mesh pipe = 2, data = 2 split batch over data 
 
 static uint64_t arena_of(const ZpPlan *p) {
   uint64_t most = 0;
-  for (uint32_t s = 0; s < p->nstages; s++)
-    if (p->stages[s].ledger.total[ZP_DEVICE] > most) most = p->stages[s].ledger.total[ZP_DEVICE];
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    if (p->programs.stages[s].ledger.total[ZP_DEVICE] > most)
+      most = p->programs.stages[s].ledger.total[ZP_DEVICE];
   return most;
 }
 
@@ -44,8 +46,9 @@ static bool same(const ZpPlan *p, const ZpPlan *q) {
 
 static const char *named(const ZpPlan *p, ZbArena *a) {
   const char *s = "";
-  for (uint32_t i = 0; i < p->nkept; i++)
-    s = zb_printf(a, "%s%u %s\n", s, p->kept[i].segment, zg_type_text(p->graph, a, &p->kept[i].type));
+  for (uint32_t i = 0; i < p->programs.nkept; i++)
+    s = zb_printf(a, "%s%u %s\n", s, p->programs.kept[i].segment,
+                  zg_type_text(p->graph, a, &p->programs.kept[i].type));
   return s;
 }
 
@@ -78,16 +81,17 @@ Test(keep, what) {
     Model m = model_open(cases[i].model, NULL, cases[i].options);
     Plan q = limited(m.g, BIND, ROOM), bare = plan_of(m.g, BIND);
     cr_expect_str_eq(named(q.p, q.a), cases[i].expect, "%s", named(q.p, q.a));
-    cr_expect(bare.p->nkept == 0 && bare.p->nleft == 0 && q.p->nleft == 0);
-    cr_expect(q.p->least == arena_of(bare.p) && bare.p->least == q.p->least);
+    cr_expect(bare.p->programs.nkept == 0 && bare.p->notes.nleft == 0 && q.p->notes.nleft == 0);
+    cr_expect(q.p->notes.least == arena_of(bare.p) && bare.p->notes.least == q.p->notes.least);
     for (uint32_t s = 0; s < 3; s++) {
-      const ZpSegment *with = &q.p->segments[s], *without = &bare.p->segments[s];
+      const ZpSegment *with = &q.p->programs.segments[s], *without = &bare.p->programs.segments[s];
       cr_expect_eq(with->saved_bytes, without->saved_bytes + with->kept_bytes);
       cr_expect_eq(moved(with) + with->kept_moves, moved(without));
     }
-    cr_expect(q.p->segments[0].kept_moves == 0 && q.p->segments[1].kept_moves && q.p->segments[2].kept_moves);
-    for (uint32_t k = 1; k < q.p->nkept; k++) {
-      const ZpKeep *x = &q.p->kept[k - 1], *y = &q.p->kept[k];
+    cr_expect(q.p->programs.segments[0].kept_moves == 0 && q.p->programs.segments[1].kept_moves &&
+              q.p->programs.segments[2].kept_moves);
+    for (uint32_t k = 1; k < q.p->programs.nkept; k++) {
+      const ZpKeep *x = &q.p->programs.kept[k - 1], *y = &q.p->programs.kept[k];
       cr_expect((double)x->moves * (double)y->bytes >= (double)y->moves * (double)x->bytes, "best first");
     }
     plan_close(&q);
@@ -104,20 +108,21 @@ Test(keep, to_the_byte) {
   for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
     Plan bare = plan_of(m.g, recipes[i]), all = limited(m.g, recipes[i], ROOM);
     uint64_t least = arena_of(bare.p), limit = arena_of(all.p);
-    uint32_t n = all.p->nkept, steps = 0;
+    uint32_t n = all.p->programs.nkept, steps = 0;
     cr_assert_gt(limit, least);
     Plan exact = limited(m.g, recipes[i], limit);
     cr_expect(same(exact.p, all.p), "what takes all of the limit is kept");
     plan_close(&exact);
     for (limit--; limit >= least; limit--, steps++) {
       Plan q = limited(m.g, recipes[i], limit);
-      cr_expect_leq(q.p->nkept, n);
-      cr_expect_eq(q.p->nkept + q.p->nleft, all.p->nkept);
+      cr_expect_leq(q.p->programs.nkept, n);
+      cr_expect_eq(q.p->programs.nkept + q.p->notes.nleft, all.p->programs.nkept);
       if (!steps) { /* the last, and worst, is what does not fit */
-        cr_expect_eq(q.p->nkept, n - 1);
-        for (uint32_t k = 0; k < q.p->nkept; k++) cr_expect_eq(q.p->kept[k].value, all.p->kept[k].value);
+        cr_expect_eq(q.p->programs.nkept, n - 1);
+        for (uint32_t k = 0; k < q.p->programs.nkept; k++)
+          cr_expect_eq(q.p->programs.kept[k].value, all.p->programs.kept[k].value);
       }
-      n = q.p->nkept;
+      n = q.p->programs.nkept;
       limit = arena_of(q.p); /* with one byte less it is another plan */
       plan_close(&q);
     }
@@ -137,14 +142,15 @@ Test(keep, stages) {
   Model m = model_open("gpt2", NULL, sizes);
   Plan bare = plan_of(m.g, piped), all = limited(m.g, piped, ROOM);
   for (uint32_t s = 0; s < 2; s++) {
-    const ZpStage *st = &all.p->stages[s], *was = &bare.p->stages[s];
+    const ZpStage *st = &all.p->programs.stages[s], *was = &bare.p->programs.stages[s];
     uint64_t kept = 0;
-    for (uint32_t i = 0; i < st->ninsts; i++) kept += all.p->segments[st->insts[i].segment].kept_bytes;
+    for (uint32_t i = 0; i < st->ninsts; i++)
+      kept += all.p->programs.segments[st->insts[i].segment].kept_bytes;
     cr_expect_eq(st->ninsts, was->ninsts);
     cr_expect_eq(st->ledger.bytes[ZP_L_ACTIVATIONS],
                  was->ledger.bytes[ZP_L_ACTIVATIONS] + st->prog.nslots * kept);
   }
-  cr_expect(all.p->stages[0].prog.nslots == 2 && all.p->stages[1].prog.nslots == 1);
+  cr_expect(all.p->programs.stages[0].prog.nslots == 2 && all.p->programs.stages[1].prog.nslots == 1);
   plan_close(&bare);
   plan_close(&all);
   model_close(&m);
@@ -155,7 +161,7 @@ Test(keep, not ) {
   Model m = model_open("gpt2", NULL, sizes);
   Plan q = limited(m.g, BIND "recompute Layer ", ROOM), r = plan_of(m.g, BIND "recompute Layer ");
   cr_expect_str_eq(named(q.p, q.a), "2 real[batch, seq, embed]\n");
-  cr_expect_eq(q.p->segments[1].saved_bytes, r.p->segments[1].saved_bytes);
+  cr_expect_eq(q.p->programs.segments[1].saved_bytes, r.p->programs.segments[1].saved_bytes);
   plan_close(&r);
   plan_close(&q);
   q = limited(m.g, BIND "recompute Layer.mlp ", ROOM);
@@ -178,7 +184,7 @@ Test(keep, forward) {
   static const char with[] = BIND "limit memory 1 GB";
   Model m = model_open("gpt2", NULL, sizes);
   Plan q = plan_of(m.g, with), alone = plan_forward(m.g, with, NULL), beside = plan_forward(m.g, with, q.p);
-  cr_expect(q.p->nkept && !alone.p->nkept && !beside.p->nkept);
+  cr_expect(q.p->programs.nkept && !alone.p->programs.nkept && !beside.p->programs.nkept);
   plan_close(&beside);
   plan_close(&alone);
   plan_close(&q);
@@ -190,7 +196,7 @@ Test(keep, fused) {
   Model m = model_open("gpt2", NULL, sizes);
   Plan q = plan_fused(m.g, BIND "limit memory 1 GB", supports_all), r = plan_fused(m.g, BIND, supports_all);
   uint32_t layer = segment_of(q.p, "layer", 0);
-  cr_expect_lt(moved(&q.p->segments[layer]), moved(&r.p->segments[layer]));
+  cr_expect_lt(moved(&q.p->programs.segments[layer]), moved(&r.p->programs.segments[layer]));
   cr_expect_str_eq(plan_wrong(q.p, q.a), "");
   cr_expect(strstr(named(q.p, q.a), "ffn"), "%s", named(q.p, q.a));
   plan_close(&r);
@@ -209,11 +215,13 @@ Test(keep, random) {
       Plan bare = plan_try(m.g, t.s);
       if (bare.p && !strstr(t.s, "limit")) {
         Plan q = limited(m.g, t.s, ROOM), r = limited(m.g, t.s, ROOM);
-        cr_expect(same(q.p, r.p) && q.p->nkept == r.p->nkept, "two plans differ for\n%s", t.s);
-        cr_expect(q.p->nkept || same(q.p, bare.p), "nothing is kept, but it is another plan:\n%s", t.s);
-        for (uint32_t s = 0; s < q.p->nstages; s++)
-          cr_expect_eq(q.p->stages[s].ninsts, bare.p->stages[s].ninsts);
-        plans++, kept += q.p->nkept > 0;
+        cr_expect(same(q.p, r.p) && q.p->programs.nkept == r.p->programs.nkept, "two plans differ for\n%s",
+                  t.s);
+        cr_expect(q.p->programs.nkept || same(q.p, bare.p), "nothing is kept, but it is another plan:\n%s",
+                  t.s);
+        for (uint32_t s = 0; s < q.p->programs.nstages; s++)
+          cr_expect_eq(q.p->programs.stages[s].ninsts, bare.p->programs.stages[s].ninsts);
+        plans++, kept += q.p->programs.nkept > 0;
         plan_close(&q);
         plan_close(&r);
       }

@@ -1,4 +1,5 @@
 /* The arena, byte by byte: against figures worked by hand and published ones. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/models/plan.h"
 
 #include <criterion/criterion.h>
@@ -6,7 +7,7 @@
 #include <time.h>
 
 static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[ZP_LEDGER_LINES]) {
-  const ZpLedger *l = &p->stages[stage].ledger;
+  const ZpLedger *l = &p->programs.stages[stage].ledger;
   uint64_t total[ZP_MEMORIES] = {0};
   for (int i = 0; i < ZP_LEDGER_LINES; i++) {
     cr_expect_eq(l->bytes[i], want[i], "%s: %llu, by hand %llu", zp_ledger_info[i].text,
@@ -52,7 +53,7 @@ Test(ledger, pinned) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   Plan q = plan_pinned(m.g, "bind batch = 16 micro 4"), bare = plan_bare(m.g, "bind batch = 16 micro 4");
   uint64_t want[ZP_LEDGER_LINES] = {0};
-  memcpy(want, bare.p->stages[0].ledger.bytes, sizeof want);
+  memcpy(want, bare.p->programs.stages[0].ledger.bytes, sizeof want);
   want[ZP_L_PINNED] = 4 * 256 + 2 * 64;
   expect_ledger(q.p, 0, want);
   ZbText with = {0}, without = {0};
@@ -68,8 +69,8 @@ Test(ledger, pinned) {
   plan_close(&bare);
   plan_close(&q);
   q = plan_pinned(m.g, "bind batch = 8388608 micro 262144");
-  cr_expect_eq(q.p->stages[0].prog.npinned, 19);
-  cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_PINNED], 19 * (13ull << 20) + 128);
+  cr_expect_eq(q.p->programs.stages[0].prog.npinned, 19);
+  cr_expect_eq(q.p->programs.stages[0].ledger.bytes[ZP_L_PINNED], 19 * (13ull << 20) + 128);
   plan_close(&q);
   model_close(&m);
 }
@@ -90,8 +91,8 @@ Test(ledger, snapshot) {
                 768}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Plan q = plan_kept(m.g, cases[i].recipe);
-    cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_SNAPSHOT], cases[i].bytes, "%s: %llu", cases[i].recipe,
-                 (unsigned long long)q.p->stages[0].ledger.bytes[ZP_L_SNAPSHOT]);
+    cr_expect_eq(q.p->programs.stages[0].ledger.bytes[ZP_L_SNAPSHOT], cases[i].bytes, "%s: %llu",
+                 cases[i].recipe, (unsigned long long)q.p->programs.stages[0].ledger.bytes[ZP_L_SNAPSHOT]);
     plan_close(&q);
   }
   model_close(&m);
@@ -105,8 +106,8 @@ Test(ledger, by_hand_zero3) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   Plan q = plan_bare(m.g, "mesh d = 2 split batch over d bind batch = 16 micro 4 precision compute bf16\n"
                           "shard params, grads, states over d");
-  cr_expect_eq(q.p->buckets[0].elems, 256);
-  const ZpLedger *l = &q.p->stages[0].ledger;
+  cr_expect_eq(q.p->programs.buckets[0].elems, 256);
+  const ZpLedger *l = &q.p->programs.stages[0].ledger;
   uint64_t want[ZP_LEDGER_LINES] = {
       [ZP_L_PARAMS] = 256,   [ZP_L_MASTER] = 512,      [ZP_L_GRADS] = 512,
       [ZP_L_STATES] = 1024,  [ZP_L_ACTIVATIONS] = 512, [ZP_L_GATHERED] = 512,
@@ -121,7 +122,7 @@ Test(ledger, by_hand_zero3) {
 Test(ledger, pipeline) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_bare(m.g, "mesh pipe = 2 stages over pipe = [1, 1] bind batch = 3, seq = 16 micro 1");
-  const ZpStage *a = &q.p->stages[0], *b = &q.p->stages[1];
+  const ZpStage *a = &q.p->programs.stages[0], *b = &q.p->programs.stages[1];
   cr_expect_eq(a->send_bytes, 1024);
   cr_expect_eq(a->recv_bytes, 0);
   cr_expect_eq(a->recv_grad_bytes, 1024);
@@ -132,7 +133,8 @@ Test(ledger, pipeline) {
   cr_expect_eq(a->prog.live, 2);
   cr_expect_eq(b->prog.live, 1);
   cr_expect_eq(a->ledger.bytes[ZP_L_ACTIVATIONS], a->prog.nslots * a->slot_bytes);
-  cr_expect_eq(a->slot_bytes, a->input_bytes + q.p->segments[0].saved_bytes + q.p->segments[1].saved_bytes);
+  cr_expect_eq(a->slot_bytes, a->input_bytes + q.p->programs.segments[0].saved_bytes +
+                                  q.p->programs.segments[1].saved_bytes);
   cr_expect_eq(a->input_bytes, 128); /* 16 tokens, 16 targets, 4 bytes each */
   plan_close(&q);
   model_close(&m);
@@ -159,9 +161,9 @@ Test(ledger, zero_paper) {
           n, n);
       zb_text_add(&t, "shard %s over data", levels[level]);
       Plan q = plan_bare(m.g, t.s);
-      const uint64_t *l = q.p->stages[0].ledger.bytes;
+      const uint64_t *l = q.p->programs.stages[0].ledger.bytes;
       double gb = (double)(l[ZP_L_PARAMS] + l[ZP_L_MASTER] + l[ZP_L_GRADS] + l[ZP_L_STATES]) / 1e9;
-      double psi = q.p->params / 1e9, theirs = table[i].gb[level] * psi / 7.5,
+      double psi = q.p->notes.params / 1e9, theirs = table[i].gb[level] * psi / 7.5,
              more = 2 * psi / (level ? n : 1);
       cr_expect_float_eq(gb, theirs + more, 0.01 * theirs + 0.01,
                          "%d ranks, level %d: %.2f GB, by the paper %.2f", n, level + 1, gb, theirs + more);
@@ -180,7 +182,7 @@ Test(ledger, activations_over_tensor) {
                                         "mesh t = 8 split kv, ffn, vocab over t else seq"};
   for (int i = 0; i < 3; i++) {
     Plan q = plan_bare(m.g, zb_printf(m.c.a, "bind batch = 1, seq = 4096 %s", recipes[i]));
-    saved[i] = q.p->segments[segment_of(q.p, "layer", 0)].saved_bytes;
+    saved[i] = q.p->programs.segments[segment_of(q.p, "layer", 0)].saved_bytes;
     plan_close(&q);
   }
   uint64_t norms = 2 * (4096 * 4096 * 4 + 4096 * 4);
@@ -200,8 +202,9 @@ static double timed(const ZgGraph *g, const char *recipe, uint64_t limit) {
   double from = seconds();
   Plan q = plan_of(g, recipe);
   double took = seconds() - from;
-  for (uint32_t s = 0; s < q.p->nstages; s++) cr_expect_leq(q.p->stages[s].ledger.total[ZP_DEVICE], limit);
-  cr_log_info("%s, %lld ranks: %.2f s", g->model, (long long)q.p->mesh.nranks, took);
+  for (uint32_t s = 0; s < q.p->programs.nstages; s++)
+    cr_expect_leq(q.p->programs.stages[s].ledger.total[ZP_DEVICE], limit);
+  cr_log_info("%s, %lld ranks: %.2f s", g->model, (long long)q.p->layout.mesh.nranks, took);
   plan_close(&q);
   return took;
 }

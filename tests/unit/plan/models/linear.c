@@ -18,7 +18,7 @@ static const char *const text =
     "  loss x * x per samples()\n}\n";
 
 static const ZpNode *call_in(const ZpPlan *p, ZpPhase phase, ZgOp op) {
-  const ZpList *l = &p->segments[segment_of(p, "layer", 0)].list[phase];
+  const ZpList *l = &p->programs.segments[segment_of(p, "layer", 0)].list[phase];
   for (uint32_t i = 0; i < l->n; i++)
     if (l->nodes[i].call.op == op) return &l->nodes[i];
   cr_assert_fail("no %s", zg_op_info[op].text);

@@ -9,8 +9,8 @@ static const char sizes[] = "-D layers=2 -D heads=4 -D kv_heads=2 -D width=16 -D
 #define HIDDEN "for wq, wk, wv, wo, gate, up, down "
 
 static const ZpBucket *muons(const ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++)
-    if (zp_is_muon(p, &p->buckets[i])) return &p->buckets[i];
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++)
+    if (zp_is_muon(p, &p->programs.buckets[i])) return &p->programs.buckets[i];
   cr_assert_fail("nothing is Muon's");
   return NULL;
 }
@@ -25,7 +25,7 @@ static void put_matrices(const ZpPlan *p, ZbText *out) {
     const ZpSlice *s = &k->slices[m[i].slice];
     zb_text_add(out, "%s%s.%d %dx%d *%.3f on %u", i ? ", " : "",
                 strrchr(p->graph->params[s->param].path, '.') + 1, (int)m[i].index, (int)m[i].rows,
-                (int)m[i].cols, zp_muon_scale(&p->optimizers[k->optimizer], s), m[i].owner);
+                (int)m[i].cols, zp_muon_scale(&p->asked.optimizers[k->optimizer], s), m[i].owner);
   }
   zb_arena_free(a);
 }
@@ -94,8 +94,8 @@ Test(muon, refused) {
 }
 
 static ZpInstr *instr(const ZpPlan *p, ZpInstrOp op) {
-  for (uint32_t i = 0; i < p->stages[0].prog.ninstrs; i++)
-    if (p->stages[0].prog.instrs[i].op == op) return &p->stages[0].prog.instrs[i];
+  for (uint32_t i = 0; i < p->programs.stages[0].prog.ninstrs; i++)
+    if (p->programs.stages[0].prog.instrs[i].op == op) return &p->programs.stages[0].prog.instrs[i];
   cr_assert_fail("no %s", zp_instr_info[op].text);
   return NULL;
 }
@@ -138,7 +138,7 @@ Test(muon, proofs) {
        "should write the orthogonal matrices of this rank of layer.0");
   WITH(products->held, momentum->held + 1, "orthogonalizing the update of layer.0 (2) happens 0 times");
   WITH(products->naccess, 2, "should write temporaries");
-  ZpStage *st = &q.p->stages[0];
+  ZpStage *st = &q.p->programs.stages[0];
   for (uint32_t i = 0; i < st->prog.nbufs; i++) {
     if (st->prog.bufs[i].kind == ZP_B_UPDATE) WITH(st->prog.bufs[i].bytes, 4 * 1904, "but needs 7680");
     if (st->prog.bufs[i].kind == ZP_B_SCRATCH) WITH(st->prog.bufs[i].bytes, 4 * 1024, "but needs");

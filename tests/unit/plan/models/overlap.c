@@ -1,5 +1,6 @@
 /* Collectives beside calls: in which order lists are, what they cost, and what the proof says where one is
  * disturbed. That numbers stay is play.c's. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/models/faults.h"
 
 static const char *const options = "-D layers=2 -D heads=4 -D width=16 -D context=16 -D words=32";
@@ -10,7 +11,7 @@ static const char *const split_seq =
 
 static const ZpList *backward(const Plan *q, uint32_t *index) {
   *index = segment_of(q->p, "layer", 0);
-  return &q->p->segments[*index].list[ZP_BWD];
+  return &q->p->programs.segments[*index].list[ZP_BWD];
 }
 
 /* Gradients of weights between the beginning of node i and what waits for it. */
@@ -18,7 +19,7 @@ static uint32_t gradients_beside(const Plan *q, const ZpList *l, uint32_t segmen
   uint32_t found = 0;
   for (uint32_t k = i + 1; k < l->nodes[i].until; k++)
     found += l->nodes[k].call.op == ZG_OP_DOT &&
-             q->p->segments[segment].values[l->nodes[k].out[0]].at.space == ZP_AT_GRAD;
+             q->p->programs.segments[segment].values[l->nodes[k].out[0]].at.space == ZP_AT_GRAD;
   return found;
 }
 
@@ -52,7 +53,7 @@ Test(overlap, hosts_do_one_after_the_other) {
   uint32_t found = 0;
   for (uint32_t s = 0; s < q.p->graph->nsegments; s++)
     for (int k = 0; k < ZP_PHASES; k++) {
-      const ZpList *l = &q.p->segments[s].list[k];
+      const ZpList *l = &q.p->programs.segments[s].list[k];
       for (uint32_t i = 0; i < l->n; i++) {
         found += zp_goes_beside(&l->nodes[i]);
         cr_expect_eq(l->nodes[i].until, zp_goes_beside(&l->nodes[i]) ? i + 1 : 0);
@@ -67,8 +68,8 @@ Test(overlap, hosts_do_one_after_the_other) {
 Test(overlap, waits_where_it_does_not_fit) {
   Model m = model_open("gpt2", NULL, options);
   Plan with = plan_try_streams(m.g, split_seq, NULL);
-  uint64_t most = with.p->stages[0].ledger.total[ZP_DEVICE], least = 0;
-  cr_assert_eq(with.p->beside_bytes, 0);
+  uint64_t most = with.p->programs.stages[0].ledger.total[ZP_DEVICE], least = 0;
+  cr_assert_eq(with.p->notes.async_bytes, 0);
   for (int tight = 1; tight >= 0; tight--) { /* one byte less than with; one less than without */
     uint64_t limit = tight ? most - 1 : least - 1;
     ZbText t = {0};
@@ -76,8 +77,8 @@ Test(overlap, waits_where_it_does_not_fit) {
     Plan q = plan_try_streams(m.g, t.s, NULL);
     if (tight) {
       cr_assert(q.p, "%s", plan_messages(&q));
-      least = q.p->least;
-      cr_expect_eq(q.p->beside_bytes, most);
+      least = q.p->notes.least;
+      cr_expect_eq(q.p->notes.async_bytes, most);
       char need[24];
       ZbText shown = {0};
       zp_show(q.p, &shown);
@@ -111,7 +112,7 @@ Test(overlap, faults) {
   Plan q = plan_pinned(m.g, split_seq);
   uint32_t s, i = 0;
   const ZpList *l = backward(&q, &s);
-  ZpValue *values = q.p->segments[s].values;
+  ZpValue *values = q.p->programs.segments[s].values;
   accepts(q.p);
   while (i < l->n && (!zp_goes_beside(&l->nodes[i]) || l->nodes[i].until == l->n ||
                       values[l->nodes[i].in[0]].at.space != ZP_AT_TEMP || !maker_beside(l, values, i)))
@@ -129,9 +130,9 @@ Test(overlap, faults) {
   WITH(made->at.offset, y->at.offset, "writes over what `");
   WITH(made->at.offset, n->scratch_at, "writes over what `");
   /* Not for a device that does calls at once. */
-  q.p->pins = false;
+  q.p->asked.pins = false;
   rejects(q.p, "is complete when it cannot be");
-  q.p->pins = true;
+  q.p->asked.pins = true;
   accepts(q.p);
   plan_close(&q);
   model_close(&m);

@@ -278,7 +278,7 @@ Test(pad, second_results) {
 Test(pad, axes_that_may_lack) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=4 -D width=16 -D context=16 -D words=32");
   Plan q = plan_of(m.g, "bind batch = 8, seq? = 16, slot? = 1.5, frames? = 3 pad kv? to 8");
-  cr_expect_eq(q.p->axis_size[zg_axis_find(m.g, "seq")], 16);
+  cr_expect_eq(q.p->layout.axis_size[zg_axis_find(m.g, "seq")], 16);
   plan_close(&q);
   q = plan_try(m.g, "bind batch = 8, seq = 16, frames = 3");
   cr_expect(!q.p && strstr(plan_messages(&q), "frames"), "%s", plan_messages(&q));

@@ -70,11 +70,11 @@ Test(place, all_reduce_in_place) {
   for (uint32_t s = 0; s < m.g->nsegments; s++)
     for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++) {
       uint32_t n;
-      const ZpNode *nodes = phase_nodes(&q.p->segments[s], k, &n);
+      const ZpNode *nodes = phase_nodes(&q.p->programs.segments[s], k, &n);
       for (uint32_t i = 0; i < n; i++) {
         if (nodes[i].call.op != ZG_OP_ALL_REDUCE) continue;
-        const ZpValue *x = &q.p->segments[s].values[nodes[i].in[0]],
-                      *y = &q.p->segments[s].values[nodes[i].out[0]];
+        const ZpValue *x = &q.p->programs.segments[s].values[nodes[i].in[0]],
+                      *y = &q.p->programs.segments[s].values[nodes[i].out[0]];
         bool dies = !read_later(nodes, n, i + 1, nodes[i].in[0]),
              temps = x->at.space == ZP_AT_TEMP && y->at.space == ZP_AT_TEMP;
         bool same = temps && x->at.offset == y->at.offset;
@@ -93,10 +93,11 @@ Test(place, logits_and_their_gradient) {
   Plan q = plan_of(m.g, "bind batch = 2, seq = 64");
   int found = 0;
   for (uint32_t s = 0; s < m.g->nsegments; s++)
-    for (uint32_t i = 0; i < q.p->segments[s].list[ZP_BWD].n; i++) {
-      const ZpNode *k = &q.p->segments[s].list[ZP_BWD].nodes[i];
+    for (uint32_t i = 0; i < q.p->programs.segments[s].list[ZP_BWD].n; i++) {
+      const ZpNode *k = &q.p->programs.segments[s].list[ZP_BWD].nodes[i];
       if (k->call.op != ZG_OP_XENT_GRAD) continue;
-      const ZpLoc *z = &q.p->segments[s].values[k->in[0]].at, *dz = &q.p->segments[s].values[k->out[0]].at;
+      const ZpLoc *z = &q.p->programs.segments[s].values[k->in[0]].at,
+                  *dz = &q.p->programs.segments[s].values[k->out[0]].at;
       cr_expect(z->space == ZP_AT_SAVED && dz->space == ZP_AT_SAVED && z->offset == dz->offset);
       found++;
     }
@@ -146,7 +147,7 @@ Test(place, packs_tightly) {
         zb_text_add(&t, "%s%s", m == 1 ? "head" : "kv", strchr(recipes[i], '%') + 2);
       Plan q = plan_of(x.g, t.s);
       for (uint32_t s = 0; s < x.g->nsegments; s++) {
-        const ZpSegment *g = &q.p->segments[s];
+        const ZpSegment *g = &q.p->programs.segments[s];
         double f = loss_of(g, ZP_FWD, g->list[ZP_FWD].temp), b = loss_of(g, ZP_BWD, g->list[ZP_BWD].temp);
         cr_expect(f < 1.15 && b < 1.15, "%s segment %u: %.2f forward, %.2f backward of what is alive", t.s, s,
                   f, b);
@@ -166,7 +167,7 @@ Test(place, segments_without_values) {
                        "repeat 2 { } loss h * w per samples() }",
                        NULL);
   Plan q = plan_of(m.g, "bind batch = 4");
-  cr_assert(q.p->segments[0].nvalues == 0 && q.p->segments[1].nvalues == 0);
+  cr_assert(q.p->programs.segments[0].nvalues == 0 && q.p->programs.segments[1].nvalues == 0);
   cr_expect_str_eq(plan_wrong(q.p, m.c.a), "");
   plan_close(&q);
   model_close(&m);

@@ -130,7 +130,7 @@ uint32_t segment_of(const ZpPlan *p, const char *label, uint32_t part) {
 
 void put_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
   uint32_t n;
-  const ZpSegment *s = &p->segments[segment];
+  const ZpSegment *s = &p->programs.segments[segment];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   ZbArena *a = zb_arena_new();
   for (uint32_t i = 0; i < n; i++) {
@@ -138,7 +138,8 @@ void put_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *o
     if (!k->dims) continue;
     bool along = k->call.op != ZG_OP_ALL_REDUCE && k->axis != ZP_NO_AXIS;
     zb_text_add(out, "%s%s %s: %s", zg_op_info[k->call.op].text, k->call.opt[0] && !along ? "(max)" : "",
-                zp_dims_text(&p->mesh, a, k->dims), zg_type_text(p->graph, a, &s->values[k->in[0]].type));
+                zp_dims_text(&p->layout.mesh, a, k->dims),
+                zg_type_text(p->graph, a, &s->values[k->in[0]].type));
     if (along) zb_text_add(out, " %s", p->graph->axes[k->axis].name);
     if (k->call.op == ZG_OP_ALL_TO_ALL) zb_text_add(out, " to %s", p->graph->axes[k->axis2].name);
     zb_text_add(out, "\n");
@@ -147,7 +148,7 @@ void put_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *o
 }
 
 void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
-  const ZpSegment *s = &p->segments[segment];
+  const ZpSegment *s = &p->programs.segments[segment];
   ZbArena *a = zb_arena_new();
   if (s->saves_carry) zb_text_add(out, "carry\n");
   for (uint32_t i = 0; i < s->list[ZP_FWD].n; i++) {
@@ -167,7 +168,7 @@ void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
 
 void put_pointwise(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
   uint32_t n;
-  const ZpNode *nodes = phase_nodes(&p->segments[segment], phase, &n);
+  const ZpNode *nodes = phase_nodes(&p->programs.segments[segment], phase, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZkCall *k = &nodes[i].call;
     if (k->op != ZG_OP_POINTWISE) continue;
@@ -202,19 +203,20 @@ void expect_saved(const ZpPlan *p, const char *label, uint32_t part, const char 
 
 uint32_t count_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZgOp op, const char *dims) {
   uint32_t n, count = 0;
-  const ZpNode *nodes = phase_nodes(&p->segments[segment], phase, &n);
+  const ZpNode *nodes = phase_nodes(&p->programs.segments[segment], phase, &n);
   ZbArena *a = zb_arena_new();
   for (uint32_t i = 0; i < n; i++)
     count += nodes[i].dims && nodes[i].call.op == op &&
-             (!*dims || !strcmp(zp_dims_text(&p->mesh, a, nodes[i].dims), dims));
+             (!*dims || !strcmp(zp_dims_text(&p->layout.mesh, a, nodes[i].dims), dims));
   zb_arena_free(a);
   return count;
 }
 
 const ZpBucket *bucket_with(const ZpPlan *p, const char *param) {
-  for (uint32_t i = 0; i < p->nbuckets; i++)
-    for (uint32_t k = 0; k < p->buckets[i].nslices; k++)
-      if (!strcmp(p->graph->params[p->buckets[i].slices[k].param].path, param)) return &p->buckets[i];
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++)
+    for (uint32_t k = 0; k < p->programs.buckets[i].nslices; k++)
+      if (!strcmp(p->graph->params[p->programs.buckets[i].slices[k].param].path, param))
+        return &p->programs.buckets[i];
   cr_assert_fail("no bucket has %s", param);
   return NULL;
 }

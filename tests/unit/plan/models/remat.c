@@ -94,7 +94,7 @@ Test(remat, gpt2_layer) {
                "normalize: " X "\nnormalize: f32[batch, seq]\n"
                "dot: real[batch, seq, vocab]\npeak: real[batch, seq]\nxent_sums: f32[batch, seq]\n");
   /* in bytes: 5 of [batch, seq, embed] and the wide one, in f32 */
-  const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  const ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   uint64_t tokens = 128, x = tokens * 768 * 4;
   cr_assert_eq(s->saved_bytes, 6 * x + 4 * x + 2 * tokens * 4 + 12 * tokens * 4);
   plan_close(&q);
@@ -118,7 +118,7 @@ Test(remat, llama3_layer) {
 }
 
 static uint32_t count_again(const ZpPlan *p, ZgOp op) {
-  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpSegment *s = &p->programs.segments[segment_of(p, "layer", 0)];
   uint32_t n = 0;
   const ZpList *l = &s->list[ZP_BWD];
   for (uint32_t i = 0; i < l->n; i++) n += l->nodes[i].recomputed && l->nodes[i].call.op == op;
@@ -139,7 +139,7 @@ Test(remat, recompute_layer) {
     Plan q = plan_of(m.g, zb_printf(m.c.a, "%s%s", sizes, cases[i].recipe));
     if (i < 3) {
       expect_saved(q.p, "layer", 0, "carry\n");
-      cr_expect_eq(q.p->segments[1].saved_bytes, 0);
+      cr_expect_eq(q.p->programs.segments[1].saved_bytes, 0);
     }
     cr_expect_eq(count_again(q.p, ZG_OP_DOT), cases[i].dots, "%s %s: %u products again", cases[i].name,
                  cases[i].recipe, count_again(q.p, ZG_OP_DOT));
@@ -219,7 +219,7 @@ static const char *lines(ZbArena *a, const char *line, int n) {
 
 static uint64_t arena_of(const Model *m, const char *recipe) {
   Plan q = plan_of(m->g, recipe);
-  uint64_t bytes = q.p->stages[0].ledger.total[ZP_DEVICE];
+  uint64_t bytes = q.p->programs.stages[0].ledger.total[ZP_DEVICE];
   plan_close(&q);
   return bytes;
 }
@@ -300,13 +300,13 @@ Test(remat, part_that_costs) {
 Test(remat, flops) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes), r = plan_of(m.g, zb_printf(m.c.a, "%srecompute Layer", sizes));
-  cr_assert_float_eq(q.p->model_flops, r.p->model_flops, 1);
-  cr_assert_gt(r.p->stages[0].cost, 1.05 * q.p->stages[0].cost);
+  cr_assert_float_eq(q.p->notes.model_flops, r.p->notes.model_flops, 1);
+  cr_assert_gt(r.p->programs.stages[0].cost, 1.05 * q.p->programs.stages[0].cost);
   /* 6 a parameter and token in the products (the tied table once, as head; vectors and positions not at all),
    * and causal attention: 6 * layers * seq * width a token, forward 2, backward 4 */
   double vectors = 4 * (2 * 768 + 2 * 768 + 3 * 768 + 768 + 3072 + 768) + 2 * 768, tokens = 8 * 128;
-  double products = q.p->params - vectors - 1024 * 768;
-  cr_assert_float_eq(q.p->model_flops, 6 * tokens * (products + 4 * 128 * 768), 1);
+  double products = q.p->notes.params - vectors - 1024 * 768;
+  cr_assert_float_eq(q.p->notes.model_flops, 6 * tokens * (products + 4 * 128 * 768), 1);
   plan_close(&q);
   plan_close(&r);
   model_close(&m);

@@ -37,8 +37,8 @@ Test(rounds, later_rounds_add) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(m.g, "bind batch = 4, seq = 6, slot = 0.5 micro 2");
   accepts(q.p);
-  cr_assert(!node_of(&q.p->segments[1], ZP_FWD, ZG_OP_COMBINE)->call.accumulate);
-  WITH(q.p->scratch, more_to_add, "has not the scratch that its kernel takes");
+  cr_assert(!node_of(&q.p->programs.segments[1], ZP_FWD, ZG_OP_COMBINE)->call.accumulate);
+  WITH(q.p->asked.scratch, more_to_add, "has not the scratch that its kernel takes");
   plan_close(&q);
   model_close(&m);
 }
@@ -47,7 +47,7 @@ Test(rounds, faults) {
   Model m = model_open(NULL, moe, NULL);
   Plan q =
       plan_of(m.g, "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6, slot = 0.5 micro 2");
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   ZpNode *round = node_of(s, ZP_FWD, ZG_OP_ROUND), *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH);
   ZpNode *dot = node_of(s, ZP_FWD, ZG_OP_GROUPED_DOT), *combine = node_of(s, ZP_FWD, ZG_OP_COMBINE);
   accepts(q.p);
@@ -73,7 +73,7 @@ Test(rounds, others_are_not_waited_for) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(m.g, "mesh d = 2, ep = 2 split batch over d split batch, expert over ep\n"
                         "bind batch = 8, seq = 6, slot = 0.5 micro 2");
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   ZpNode *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH);
   accepts(q.p);
   cr_assert_eq(dispatch->dims, 2);
@@ -89,7 +89,7 @@ Test(rounds, ranks_have_as_many) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(
       m.g, "mesh b = 2, t = 2 split batch over b split d over t bind batch = 8, seq = 6, slot = 0.5 micro 2");
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   ZpNode *slots = node_of(s, ZP_FWD, ZG_OP_SLOTS), *sum = node_of(s, ZP_FWD, ZG_OP_ROUND);
   while (sum->call.op != ZG_OP_ALL_REDUCE) sum++;
   cr_assert(sum->rounds && sum->dims == 2);
@@ -113,7 +113,7 @@ Test(rounds, places_of_other_tokens) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(
       m.g, "mesh b = 2, t = 1 split batch over b split d over t bind batch = 8, seq = 6, slot = 0.5 micro 2");
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   ZpNode *slots = node_of(s, ZP_FWD, ZG_OP_SLOTS);
   accepts(q.p);
   s->values[slots->in[0]].state[1] = s->values[slots->out[0]].state[1] =
@@ -138,7 +138,7 @@ Test(rounds, rows_are_of_their_round) {
                        "  loss r * s per samples() }",
                        NULL);
   Plan q = plan_of(m.g, "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6 micro 2");
-  ZpSegment *s = &q.p->segments[0];
+  ZpSegment *s = &q.p->programs.segments[0];
   cr_assert_eq(count_of(s, ZP_FWD, ZG_OP_ROUND), 2);
   ZpNode *list = s->list[ZP_FWD].nodes, *end = list + s->list[ZP_FWD].n, *round[2] = {0}, *slots[2] = {0},
          *other = NULL;
@@ -170,7 +170,7 @@ Test(rounds, take_their_time) {
       "mesh ep = 2 split batch, expert over ep bind batch = 8, seq = 6, slot = 0.33 micro 4"};
   for (int i = 0; i < 2; i++) {
     Plan q = plan_of(m.g, recipe[i]);
-    ZpSegment *s = &q.p->segments[1];
+    ZpSegment *s = &q.p->programs.segments[1];
     const ZpList *l = &s->list[ZP_FWD];
     ZpNode *round = node_of(s, ZP_FWD, ZG_OP_ROUND);
     uint32_t first = (uint32_t)(round - l->nodes), regions = 0;
@@ -204,9 +204,9 @@ Test(rounds, on_a_device) {
       "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6, slot = 0.5 micro 2";
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_pinned(m.g, recipe), host = plan_of(m.g, recipe);
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   ZpNode *round = node_of(s, ZP_FWD, ZG_OP_ROUND), *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH);
-  const ZpNode *there = node_of(&host.p->segments[1], ZP_FWD, ZG_OP_DISPATCH);
+  const ZpNode *there = node_of(&host.p->programs.segments[1], ZP_FWD, ZG_OP_DISPATCH);
   accepts(q.p);
   cr_expect_eq(round->scratch_bytes, 64);                           /* 4 experts of 2 ranks */
   cr_expect_eq(dispatch->scratch_bytes - there->scratch_bytes, 64); /* 12 slots, and how many rows travel */
@@ -220,7 +220,7 @@ Test(rounds, on_a_device) {
 /* What every round reads outlives the first, and what is added up over rounds lies where nothing of a round
  * does: of every place for them that the block has, those that a node of the region writes to are refused. */
 static uint32_t refused_places(const Plan *q, ZpPhase phase, ZpValue *v, const char *text) {
-  const ZpSegment *s = &q->p->segments[1];
+  const ZpSegment *s = &q->p->programs.segments[1];
   uint64_t was = v->at.offset;
   uint32_t found = 0;
   for (uint32_t i = 0; i < s->list[phase].n && v->at.space == ZP_AT_TEMP; i++) {
@@ -239,7 +239,7 @@ static uint32_t refused_places(const Plan *q, ZpPhase phase, ZpValue *v, const c
 Test(rounds, what_outlives_them) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(m.g, "bind batch = 4, seq = 6, slot = 0.5 micro 2");
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   uint32_t sums = 0; /* backward: forward has no temporary that is one */
   for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++) {
     ZpValue *read = &s->values[node_of(s, k, ZG_OP_DISPATCH)->in[1]];
@@ -258,7 +258,7 @@ Test(rounds, what_outlives_them) {
 Test(rounds, one_region) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(m.g, "bind batch = 4, seq = 6 micro 2");
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   cr_expect_eq(count_of(s, ZP_FWD, ZG_OP_ROUND), 1);
   cr_expect_eq(count_of(s, ZP_FWD, ZG_OP_GROUPED_DOT), 2);
   cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_ROUND), 1);
@@ -280,13 +280,13 @@ Test(rounds, rows_come_first) {
   m = model_open(NULL, t.s, NULL);
   zb_text_free(&t);
   Plan q = plan_of(m.g, "bind batch = 4, seq = 6 micro 2");
-  const ZpSegment *s = &q.p->segments[1];
+  const ZpSegment *s = &q.p->programs.segments[1];
   for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++)
     for (uint32_t i = 0; i < s->list[k].n; i++) {
       const ZpNode *n = &s->list[k].nodes[i];
       if (n->call.op != ZG_OP_GROUPED_DOT) continue;
-      cr_expect_neq(zg_slot_axis(q.p->experts, &s->values[n->in[0]].type), ZG_NO_AXIS);
-      cr_expect_eq(zg_slot_axis(q.p->experts, &s->values[n->in[1]].type), ZG_NO_AXIS);
+      cr_expect_neq(zg_slot_axis(q.p->layout.experts, &s->values[n->in[0]].type), ZG_NO_AXIS);
+      cr_expect_eq(zg_slot_axis(q.p->layout.experts, &s->values[n->in[1]].type), ZG_NO_AXIS);
     }
   cr_expect_eq(count_of(s, ZP_FWD, ZG_OP_GROUPED_DOT), 2);
   plan_close(&q);
@@ -298,7 +298,7 @@ Test(rounds, rows_come_first) {
 Test(rounds, two_regions) {
   Model m = model_open(NULL, moe, NULL);
   Plan q = plan_of(m.g, "bind batch = 4, seq = 6 micro 2 recompute layer");
-  ZpSegment *s = &q.p->segments[1];
+  ZpSegment *s = &q.p->programs.segments[1];
   cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_ROUND), 2);
   cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_GROUPED_DOT), 6);
   accepts(q.p);
@@ -315,7 +315,7 @@ Test(rounds, one_owner) {
   for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
     Plan q = plan_of(m.g, recipes[i]);
     accepts(q.p);
-    cr_expect_eq(node_of(&q.p->segments[1], ZP_FWD, ZG_OP_ROUND)->dims, 0);
+    cr_expect_eq(node_of(&q.p->programs.segments[1], ZP_FWD, ZG_OP_ROUND)->dims, 0);
     plan_close(&q);
   }
   model_close(&m);

@@ -1,4 +1,5 @@
 /* What calls say about how they are to be done: in how much scratch, and whether with the same bits everywhere. */
+#include "runtime/plan/text.h"
 #include "tests/unit/plan/models/faults.h"
 
 static const char *const options = "-D layers=2 -D heads=4 -D width=16 -D context=16 -D words=32";
@@ -31,15 +32,15 @@ Test(scratch, as_much_as_fits) {
   for (int i = 0; i < 3; i++) {
     Plan q = plan_in_pieces(m.g, recipe, true, limit);
     cr_assert(q.p, "%s", plan_messages(&q));
-    cr_expect_eq(q.p->room, room[i]);
-    if (i) cr_expect_eq(before - q.p->least, (i == 1 ? (uint64_t)1 << 30 : room[i - 1]) - room[i]);
-    cr_expect(!limit || q.p->stages[0].ledger.total[ZP_DEVICE] <= limit);
+    cr_expect_eq(q.p->layout.room, room[i]);
+    if (i) cr_expect_eq(before - q.p->notes.least, (i == 1 ? (uint64_t)1 << 30 : room[i - 1]) - room[i]);
+    cr_expect(!limit || q.p->programs.stages[0].ledger.total[ZP_DEVICE] <= limit);
     ZbText shown = {0};
     zp_show(q.p, &shown);
     cr_expect_eq(strstr(shown.s, "less scratch") != NULL, i > 0);
     zb_text_free(&shown);
     accepts(q.p);
-    before = q.p->least, limit = before - 1; /* what is kept for backward goes first */
+    before = q.p->notes.least, limit = before - 1; /* what is kept for backward goes first */
     plan_close(&q);
   }
   Plan q = plan_in_pieces(m.g, recipe, true, limit);
@@ -52,7 +53,7 @@ static void expect_repeatable(Plan *given, bool wanted, bool proved, const char 
   Plan q = *given; /* as WITH has it */
   int found = 0;
   for (uint32_t s = 0; s < q.p->graph->nsegments; s++) {
-    const ZpList *l = &q.p->segments[s].list[ZP_BWD];
+    const ZpList *l = &q.p->programs.segments[s].list[ZP_BWD];
     for (uint32_t i = 0; i < l->n; i++) {
       ZkCall *c = &l->nodes[i].call;
       if (c->op != ZG_OP_ATTEND_GRAD) continue;

@@ -21,7 +21,7 @@ static ZpNode *node_of(ZpSegment *s, ZpPhase phase, ZgOp op) {
 Test(segment, bytes_and_types) {
   Model m = model_open(NULL, rows, NULL);
   Plan q = plan_of(m.g, "bind batch = 4 precision compute bf16");
-  ZpSegment *s = &q.p->segments[0];
+  ZpSegment *s = &q.p->programs.segments[0];
   ZpNode *dot = node_of(s, ZP_FWD, ZG_OP_DOT), *sum = node_of(s, ZP_COUNT, ZG_OP_SUM);
   ZpValue *x = &s->values[dot->in[0]], *w = &s->values[dot->in[1]], *y = &s->values[dot->out[0]];
   accepts(q.p);
@@ -53,19 +53,20 @@ Test(segment, bytes_and_types) {
 Test(segment, inputs_and_facts) {
   Model m = model_open(NULL, rows, NULL);
   Plan q = plan_of(m.g, "bind batch = 4 precision compute bf16");
-  cr_assert_eq(q.p->ninputs, 2);
-  WITH(q.p->inputs[1].at, 0, "input 1 lies over the one before");
-  WITH(q.p->inputs[1].at, 128, "input 1 is not where its value is said to lie");
-  WITH(q.p->inputs[1].input, q.p->inputs[0].input, "input 1 is not where its value is said to lie");
-  WITH(q.p->inputs[1].input, 2, "input 1 does not exist");
-  WITH(q.p->inputs[1].value, 99, "input 1 does not exist");
-  WITH(q.p->inputs[1].value_segment, 1, "input 1 does not exist");
-  WITH(q.p->stages[0].input_bytes, 64, "stage 0 has 64 bytes for inputs of 120");
-  WITH(q.p->global_batch, 8, "a step's samples are not those of its micro-batches");
-  WITH(q.p->nmicro, 2, "a step's samples are not those of its micro-batches");
-  WITH(q.p->mesh.nranks, 2, "a mesh of 1 ranks has 2");
-  WITH(q.p->optimizers[0].states, 1, "1 states of the optimizer instead of 2");
-  ZpBucket *k = &q.p->buckets[0];
+  cr_assert_eq(q.p->programs.ninputs, 2);
+  WITH(q.p->programs.inputs[1].at, 0, "input 1 lies over the one before");
+  WITH(q.p->programs.inputs[1].at, 128, "input 1 is not where its value is said to lie");
+  WITH(q.p->programs.inputs[1].input, q.p->programs.inputs[0].input,
+       "input 1 is not where its value is said to lie");
+  WITH(q.p->programs.inputs[1].input, 2, "input 1 does not exist");
+  WITH(q.p->programs.inputs[1].value, 99, "input 1 does not exist");
+  WITH(q.p->programs.inputs[1].value_segment, 1, "input 1 does not exist");
+  WITH(q.p->programs.stages[0].input_bytes, 64, "stage 0 has 64 bytes for inputs of 120");
+  WITH(q.p->asked.global_batch, 8, "a step's samples are not those of its micro-batches");
+  WITH(q.p->asked.nmicro, 2, "a step's samples are not those of its micro-batches");
+  WITH(q.p->layout.mesh.nranks, 2, "a mesh of 1 ranks has 2");
+  WITH(q.p->asked.optimizers[0].states, 1, "1 states of the optimizer instead of 2");
+  ZpBucket *k = &q.p->programs.buckets[0];
   WITH(k->nslices, 0, "0 of 1 parameters are in buckets");
   WITH(k->slices[0].param, 1, "slice 0 is not the parameter that it is said to be");
   WITH(k->slices[0].size[0], 8, "slice 0 is not the parameter that it is said to be");
@@ -74,7 +75,7 @@ Test(segment, inputs_and_facts) {
   WITH(k->segment, 0, "slice 0 is not the parameter that it is said to be");
   plan_close(&q);
   q = plan_of(m.g, "bind batch = 4 optimizer sgd(lr = 0.1, momentum = 0.9)");
-  WITH(q.p->optimizers[0].states, 0, "0 states of the optimizer instead of 1");
+  WITH(q.p->asked.optimizers[0].states, 0, "0 states of the optimizer instead of 1");
   plan_close(&q);
   model_close(&m);
 }
@@ -102,8 +103,8 @@ Test(segment, decay_but_of_tags) {
       const ZpBucket *b = bucket_with(q.p, param[k]);
       for (uint32_t j = 0; j < b->nslices; j++)
         if (!strcmp(m.g->params[b->slices[j].param].path, param[k]))
-          cr_expect_eq(q.p->groups[b->slices[j].group].decay > 0, cases[i].decays[k], "%s with `except %s`",
-                       param[k], cases[i].except);
+          cr_expect_eq(q.p->asked.groups[b->slices[j].group].decay > 0, cases[i].decays[k],
+                       "%s with `except %s`", param[k], cases[i].except);
     }
     plan_close(&q);
   }
@@ -113,7 +114,7 @@ Test(segment, decay_but_of_tags) {
 Test(segment, what_is_carried) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_of(m.g, "mesh d = 2 split head, ffn, vocab over d else seq bind batch = 2, seq = 16");
-  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   WITH(s->carry_bytes, s->carry_bytes + 64, "a carried tuple has not the bytes of its values");
   WITH(s->dcarry_bytes, s->dcarry_bytes - 64, "a carried tuple has not the bytes of its values");
   WITH(s->carry_out_bytes, 0, "a carried tuple has not the bytes of its values");
@@ -138,14 +139,14 @@ Test(segment, what_is_carried_one_way) {
                        "  loss sum[a](y) per sum[a](x * x) }",
                        NULL);
   Plan q = plan_of(m.g, "bind batch = 7");
-  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   cr_assert(s->carry_bytes == 512 && s->dcarry_bytes == 256 && s->carry_out_bytes == 512);
   WITH(s->dcarry_bytes, 512, "a carried tuple has not the bytes of its values");
   uint32_t copy = (uint32_t)(node_of(s, ZP_FWD, ZG_OP_COPY) - s->list[ZP_FWD].nodes);
   cr_assert_eq(copy, s->list[ZP_FWD].n - 1);
   WITH(s->list[ZP_FWD].n, copy, "makes 1 of 2 values that it carries");
   for (uint32_t i = 0; i < m.g->nsegments; i++) {
-    const ZpCotangents *x = &q.p->cotangents[i];
+    const ZpCotangents *x = &q.p->layout.cotangents[i];
     for (uint32_t k = 0; k < m.g->segments[i].ncarry_in; k++)
       WITH(x->in[k], !x->in[k], "carries cotangents that nothing is made from, or lacks some");
     for (uint32_t k = 0; k < m.g->segments[i].ncarry_out; k++)
@@ -165,12 +166,13 @@ Test(segment, inputs_of_two_parts) {
                  NULL);
   Plan q = plan_of(m.g, "mesh d = 2, t = 2 split batch over d split a over t bind batch = 4");
   uint32_t layer = segment_of(q.p, "layer", 0);
-  ZpSegment *s = &q.p->segments[layer];
+  ZpSegment *s = &q.p->programs.segments[layer];
   ZpValue *z = NULL;
   for (uint32_t i = 0; i < s->nvalues && !z; i++)
     if (s->values[i].at.space == ZP_AT_INPUT) z = &s->values[i];
   cr_assert(z && z->state[0].kind == 'S' && z->state[1].kind == 'R');
-  for (uint32_t i = 0; i < q.p->ninputs; i++) cr_assert_neq(q.p->inputs[i].value_segment, layer);
+  for (uint32_t i = 0; i < q.p->programs.ninputs; i++)
+    cr_assert_neq(q.p->programs.inputs[i].value_segment, layer);
   WITH(z->at.offset, 640, "does not lie in the block");
   WITH(z->state[1].kind, 'P', "does not lie in the block");
   plan_close(&q);
@@ -181,12 +183,12 @@ Test(segment, inputs_of_two_parts) {
 Test(segment, sums_and_gradients) {
   Model m = model_open(NULL, rows, NULL);
   Plan q = plan_of(m.g, "mesh d = 2 split batch over d bind batch = 4");
-  WITH(q.p->num_partial[0], 0,
+  WITH(q.p->layout.num_partial[0], 0,
        "part 0, forward, loss_num (test.zug:2) takes out what is reduced over other dims");
-  WITH(q.p->den_partial[0], 0,
+  WITH(q.p->layout.den_partial[0], 0,
        "part 0, count, loss_den (test.zug:2) takes out what is reduced over other dims");
-  WITH(q.p->buckets[0].partial, 0, "does not lie in the block");
-  ZpSegment *s = &q.p->segments[0];
+  WITH(q.p->programs.buckets[0].partial, 0, "does not lie in the block");
+  ZpSegment *s = &q.p->programs.segments[0];
   ZpNode *dot = node_of(s, ZP_BWD, ZG_OP_DOT), *sum = node_of(s, ZP_FWD, ZG_OP_LOSS_NUM);
   cr_assert(dot->overwrites && dot->call.accumulate && s->values[dot->out[0]].at.space == ZP_AT_GRAD);
   WITH(dot->call.accumulate, false, "overwrites a gradient");
@@ -209,7 +211,7 @@ Test(segment, losses) {
                        "  loss y * y per x * x  loss more = 0.5 * y per abs(x) }",
                        NULL);
   Plan q = plan_of(m.g, "bind batch = 4");
-  ZpSegment *s = &q.p->segments[0];
+  ZpSegment *s = &q.p->programs.segments[0];
   ZpNode *num = node_of(s, ZP_FWD, ZG_OP_LOSS_NUM), *den = node_of(s, ZP_COUNT, ZG_OP_LOSS_DEN);
   ZpNode *aux = node_of(s, ZP_FWD, ZG_OP_AUX), *next = num;
   while ((++next)->call.op != ZG_OP_LOSS_NUM) {}
@@ -231,7 +233,7 @@ Test(segment, is_reported) {
   Model m = model_open(NULL, rows, NULL);
   Plan q = plan_of(m.g, "bind batch = 4");
   cr_assert(zp_prove(q.p, q.d));
-  q.p->mesh.nranks = 2;
+  q.p->layout.mesh.nranks = 2;
   cr_assert(!zp_prove(q.p, q.d));
   const char *text = plan_messages(&q);
   cr_expect(strstr(text, "error[Z0999]: the plan of recipe r failed its proof (please report)"), "%s", text);
@@ -244,7 +246,8 @@ Test(segment, is_reported) {
 Test(segment, forward_only) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_forward(m.g, "bind batch = 2, seq = 16", NULL);
-  ZpSegment *layer = &q.p->segments[segment_of(q.p, "layer", 0)], *last = &q.p->segments[m.g->nsegments - 1];
+  ZpSegment *layer = &q.p->programs.segments[segment_of(q.p, "layer", 0)],
+            *last = &q.p->programs.segments[m.g->nsegments - 1];
   WITH(layer->list[ZP_FWD].n, layer->list[ZP_FWD].n - 1, "makes 0 of 1 values that it carries");
   WITH(last->list[ZP_FWD].n, last->list[ZP_FWD].n - 1, "takes out ");
   plan_close(&q);
@@ -255,7 +258,7 @@ Test(segment, collectives) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_of(m.g, "mesh pipe = 2, d = 2 stages over pipe by cost split head, ffn, vocab over d else "
                         "seq bind batch = 2, seq = 16");
-  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   ZpNode *k = node_of(s, ZP_FWD, ZG_OP_ALL_GATHER), *r = node_of(s, ZP_FWD, ZG_OP_REDUCE_SCATTER);
   WITH(k->dims, k->dims | 1u, "is no collective within a stage");
   WITH(k->dims, 4, "is no collective within a stage");
@@ -278,7 +281,7 @@ Test(segment, collectives) {
   WITH(r->call.op, ZG_OP_LOCAL_SLICE, "does not make of its operand what its result is said to be");
   WITH(r->call.opt[0], 1, "does not make of its operand what its result is said to be");
   /* Whole numbers are not summed, whoever makes and reads them: no kernel does. */
-  q.p->scratch = NULL;
+  q.p->asked.scratch = NULL;
   const uint32_t sum[] = {r->in[0], r->out[0]};
   for (int j = 0; j < 2; j++) {
     s->values[sum[j]].elem = ZK_I32, s->values[sum[j]].type.elem = ZG_I32;
@@ -304,7 +307,7 @@ Test(segment, pads) {
     Plan q =
         plan_of(m.g, zb_printf(m.c.a, "mesh d = 4 split kv*grp, ffn, vocab over d%s bind batch = 2, seq = 16",
                                seq ? " else seq" : ""));
-    ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+    ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
     ZpNode *k = node_of(s, ZP_BWD, ZG_OP_LOCAL_PAD);
     cr_assert_eq(k->axis == ZP_NO_AXIS, seq == 0);
     WITH(k->dims, 0, "goes over no ranks");
@@ -313,7 +316,7 @@ Test(segment, pads) {
     /* d.kv, of as many ranks. */
     if (!seq) WITH(k->dims, 1, "does not make of its operand what its result is said to be");
     if (seq) WITH(k->dims, 3, "has a result of other sizes than its ranks make");
-    for (int d = 0; d < q.p->mesh.ndims; d++)
+    for (int d = 0; d < q.p->layout.mesh.ndims; d++)
       if (k->dims >> d & 1) /* a sum, and no largest value */
         WITH(s->values[k->out[0]].state[d].max, true,
              "does not make of its operand what its result is said to be");
@@ -349,7 +352,7 @@ static void break_pointwise(Plan *pq, const ZkCall *k) {
 Test(segment, pointwise) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_fused(m.g, "bind batch = 2, seq = 16", supports_norms);
-  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   int alone = 0, amid = 0, after = 0;
   const ZpList *f = &s->list[ZP_FWD], *b = &s->list[ZP_BWD];
   for (uint32_t i = 0; i < f->n + b->n; i++) {
@@ -376,7 +379,7 @@ static bool supports_groups(const ZkCall *k) { return supports_batched(k) || sup
 Test(segment, groups) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_fused(m.g, "bind batch = 2, seq = 16", supports_groups);
-  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   int results = 0;
   for (int phase = ZP_FWD; phase <= ZP_BWD; phase++)
     for (uint32_t i = 0; i < s->list[phase].n; i++) {
@@ -414,15 +417,15 @@ Test(segment, kernels_have_their_scratch) {
   uint32_t tried[ZP_PHASES] = {0}, first = 0;
   for (uint32_t g = 0; g < q.p->graph->nsegments; g++)
     for (ZpPhase phase = 0; phase < ZP_PHASES; phase++)
-      for (uint32_t i = 0; i < q.p->segments[g].list[phase].n; i++) {
-        ZpNode *n = &q.p->segments[g].list[phase].nodes[i];
+      for (uint32_t i = 0; i < q.p->programs.segments[g].list[phase].n; i++) {
+        ZpNode *n = &q.p->programs.segments[g].list[phase].nodes[i];
         first += n->overwrites && n->call.op == ZG_OP_DOT;
         if (!n->scratch_bytes) continue;
         WITH(n->scratch_bytes, n->scratch_bytes - 64, "has not the scratch that its kernel takes");
         tried[phase]++;
       }
   cr_expect(tried[ZP_FWD] > 1 && tried[ZP_BWD] > 1 && first);
-  WITH(q.p->scratch, more_to_write, "backward, dot (llama3.zug");
+  WITH(q.p->asked.scratch, more_to_write, "backward, dot (llama3.zug");
   plan_close(&q);
   model_close(&m);
 }
@@ -502,7 +505,7 @@ static void mutate(const ZgGraph *g, const char *recipe, bool (*supports)(const 
   Plan q = supports ? plan_fused(g, recipe, supports) : plan_of(g, recipe);
   Mutants t = {.q = &q};
   for (uint32_t k = 0; k < g->nsegments; k++) {
-    ZpSegment *s = &q.p->segments[k];
+    ZpSegment *s = &q.p->programs.segments[k];
     bool *used = ZB_NEWN(q.a, bool, s->nvalues);
     for (ZpPhase f = 0; f < ZP_PHASES; f++) {
       MUTATE(&t, "temporaries of part", k, s->list[f].temp, LESS(s->list[f].temp));

@@ -51,7 +51,7 @@ Test(shapes, rename_to_another_size) {
   Plan q = plan_of(x.g, "bind batch = 16, other = 4 micro 4");
   ZbErr err = {0};
   uint32_t n, i = 0;
-  ZpNode *k = (ZpNode *)(uintptr_t)phase_nodes(&q.p->segments[0], ZP_FWD, &n);
+  ZpNode *k = (ZpNode *)(uintptr_t)phase_nodes(&q.p->programs.segments[0], ZP_FWD, &n);
   while (i < n && k[i].call.op != ZG_OP_RENAME) i++;
   cr_assert(i < n && zp_check_segments(q.p, &err), "%s", err.text);
   k[i].call.ax[1] = (uint16_t)zg_axis_find(x.g, "cl"); /* of which there are two */

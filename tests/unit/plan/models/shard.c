@@ -20,7 +20,7 @@ static void close_both(Plan *q, Model *m) {
 }
 
 static void expect_partial(const Plan *q, const char *param, const char *dims) {
-  const char *got = zp_dims_text(&q->p->mesh, q->a, bucket_with(q->p, param)->partial);
+  const char *got = zp_dims_text(&q->p->layout.mesh, q->a, bucket_with(q->p, param)->partial);
   cr_expect_str_eq(got, dims, "gradient of %s is partial over %s, not %s", param, got, dims);
 }
 
@@ -39,14 +39,15 @@ static void expect_logits_split(const ZpPlan *p) {
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
     for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++) {
       uint32_t n;
-      const ZpNode *nodes = phase_nodes(&p->segments[s], k, &n);
+      const ZpNode *nodes = phase_nodes(&p->programs.segments[s], k, &n);
       for (uint32_t i = 0; i < n; i++)
         for (int j = 0; j < nodes[i].call.nout; j++) {
-          const ZpValue *v = &p->segments[s].values[nodes[i].out[j]];
+          const ZpValue *v = &p->programs.segments[s].values[nodes[i].out[j]];
           if (!zg_type_has(&v->type, (uint16_t)vocab)) continue;
           cr_expect(nodes[i].dims == 0, "%s moves %s", zg_op_info[nodes[i].call.op].text, "logits or table");
           for (int a = 0; a < v->type.naxes; a++)
-            cr_expect(v->axis[a] != vocab || v->size[a] < p->axis_size[vocab], "vocab is whole somewhere");
+            cr_expect(v->axis[a] != vocab || v->size[a] < p->layout.axis_size[vocab],
+                      "vocab is whole somewhere");
         }
     }
 }
@@ -162,10 +163,10 @@ Test(shard, data_parallel) {
     Model m;
     Plan q = plan_with(&m, cases[i].name, cases[i].options, cases[i].recipe);
     expect_quiet(q.p);
-    for (uint32_t b = 0; b < q.p->nbuckets; b++)
-      cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->buckets[b].partial), cases[i].dims);
-    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->num_partial[0]), cases[i].dims);
-    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->den_partial[0]), cases[i].dims);
+    for (uint32_t b = 0; b < q.p->programs.nbuckets; b++)
+      cr_expect_str_eq(zp_dims_text(&q.p->layout.mesh, q.a, q.p->programs.buckets[b].partial), cases[i].dims);
+    cr_expect_str_eq(zp_dims_text(&q.p->layout.mesh, q.a, q.p->layout.num_partial[0]), cases[i].dims);
+    cr_expect_str_eq(zp_dims_text(&q.p->layout.mesh, q.a, q.p->layout.den_partial[0]), cases[i].dims);
     close_both(&q, &m);
   }
 }
@@ -176,21 +177,21 @@ Test(shard, hsdp) {
   Plan q = plan_with(
       &m, "llama3", small_llama,
       "mesh replica = 2, data = 4 split batch over replica, data shard params, grads, states over data");
-  for (uint32_t b = 0; b < q.p->nbuckets; b++) {
-    const ZpBucket *k = &q.p->buckets[b];
-    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, k->shard), "data");
-    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, k->reduces), "replica");
+  for (uint32_t b = 0; b < q.p->programs.nbuckets; b++) {
+    const ZpBucket *k = &q.p->programs.buckets[b];
+    cr_expect_str_eq(zp_dims_text(&q.p->layout.mesh, q.a, k->shard), "data");
+    cr_expect_str_eq(zp_dims_text(&q.p->layout.mesh, q.a, k->reduces), "replica");
     cr_expect(k->gathers && k->scatters == ZP_SCATTER_EACH_MICROBATCH && !k->republishes);
   }
   uint32_t scattered = 0, reduced = 0;
-  const ZpStage *st = &q.p->stages[0];
+  const ZpStage *st = &q.p->programs.stages[0];
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
     bool scatter = in->op == ZP_I_SCATTER_GRADS, reduce = in->op == ZP_I_REDUCE_GRADS;
     scattered += scatter;
     reduced += reduce;
     if (scatter || reduce)
-      cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, in->dims), scatter ? "data" : "replica");
+      cr_expect_str_eq(zp_dims_text(&q.p->layout.mesh, q.a, in->dims), scatter ? "data" : "replica");
   }
   cr_expect_eq(reduced, st->nheld);   /* once a step */
   cr_expect_eq(scattered, st->nheld); /* one micro-batch: 8 = 1 x 2 x 4 */
@@ -205,11 +206,11 @@ Test(shard, grouped_queries) {
 #define BOTH "tensor.kv x tensor.grp: "
   Model m;
   Plan q = plan_with(&m, "llama3", small_llama, "mesh tensor = 16 split kv*grp, ffn, vocab over tensor");
-  cr_assert_eq(q.p->mesh.ndims, 2);
-  cr_assert_str_eq(q.p->mesh.dim[0].name, "tensor.kv");
-  cr_assert_eq(q.p->mesh.dim[0].size, 8);
-  cr_assert_str_eq(q.p->mesh.dim[1].name, "tensor.grp");
-  cr_assert_eq(q.p->mesh.dim[1].size, 2);
+  cr_assert_eq(q.p->layout.mesh.ndims, 2);
+  cr_assert_str_eq(q.p->layout.mesh.dim[0].name, "tensor.kv");
+  cr_assert_eq(q.p->layout.mesh.dim[0].size, 8);
+  cr_assert_str_eq(q.p->layout.mesh.dim[1].name, "tensor.grp");
+  cr_assert_eq(q.p->layout.mesh.dim[1].size, 2);
   expect_collectives(q.p, "layer", 0, ZP_FWD, "all_reduce " BOTH X "\nall_reduce " BOTH X "\n");
   expect_collectives(q.p, "layer", 0, ZP_BWD,
                      "all_reduce " BOTH X "\n"
@@ -253,8 +254,8 @@ Test(shard, grouped_queries) {
 Test(shard, product_of_one) {
   Model m;
   Plan q = plan_with(&m, "llama3", small_llama, "mesh tensor = 8 split kv*grp, ffn, vocab over tensor");
-  cr_assert_eq(q.p->mesh.ndims, 1);
-  cr_assert_str_eq(q.p->mesh.dim[0].name, "tensor");
+  cr_assert_eq(q.p->layout.mesh.ndims, 1);
+  cr_assert_str_eq(q.p->layout.mesh.dim[0].name, "tensor");
   expect_collectives(q.p, "layer", 0, ZP_BWD, "all_reduce tensor: " X "\nall_reduce tensor: " X "\n");
   close_both(&q, &m);
 }
@@ -286,12 +287,12 @@ Test(shard, all_to_all) {
   cr_assert(strstr(plan_messages(&q), "Z0611"));
   cr_assert_eq(zl_errors(q.d), 0);
   const ZpValue *v = NULL; /* an all_to_all keeps the number of elements */
-  const ZpList *l = &q.p->segments[0].list[ZP_FWD];
+  const ZpList *l = &q.p->programs.segments[0].list[ZP_FWD];
   for (uint32_t i = 0; i < l->n; i++)
     if (l->nodes[i].call.op == ZG_OP_ALL_TO_ALL) {
       const ZpNode *k = &l->nodes[i];
-      v = &q.p->segments[0].values[k->out[0]];
-      cr_assert_eq(v->bytes, q.p->segments[0].values[k->in[0]].bytes);
+      v = &q.p->programs.segments[0].values[k->out[0]];
+      cr_assert_eq(v->bytes, q.p->programs.segments[0].values[k->in[0]].bytes);
       cr_assert_eq(k->scratch_bytes, 2 * v->bytes);
     }
   close_both(&q, &m);
@@ -301,7 +302,7 @@ Test(shard, all_to_all) {
 static void expect_causes(const ZgGraph *g, const char *recipe, const char *label, uint32_t part,
                           const char *expect) {
   Plan q = plan_of(g, recipe);
-  const ZpSegment *s = &q.p->segments[segment_of(q.p, label, part)];
+  const ZpSegment *s = &q.p->programs.segments[segment_of(q.p, label, part)];
   ZbText t = {0};
   const ZpList *l = &s->list[ZP_FWD];
   for (uint32_t i = 0; i < l->n; i++)

@@ -24,7 +24,7 @@ static uint32_t items_of(const ZpPlan *p, double *cost) {
     for (uint32_t i = 0; i < p->graph->segments[s].trip; i++) {
       bool repeat = p->graph->segments[s].repeat;
       if (!n || (repeat && open)) cost[n++] = 0, open = false;
-      cost[n - 1] += p->segments[s].cost;
+      cost[n - 1] += p->programs.segments[s].cost;
       open |= repeat;
     }
   return n;
@@ -47,8 +47,8 @@ static double best(const double *cost, uint32_t from, uint32_t n, uint32_t stage
 
 static double dearest(const ZpPlan *p) {
   double max = 0;
-  for (uint32_t s = 0; s < p->nstages; s++)
-    if (p->stages[s].cost > max) max = p->stages[s].cost;
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    if (p->programs.stages[s].cost > max) max = p->programs.stages[s].cost;
   return max;
 }
 
@@ -58,7 +58,7 @@ static void expect_best(const ZgGraph *g, const char *recipe, uint32_t stages) {
   Plan q = plan_of(g, t.s);
   double cost[64];
   uint32_t n = items_of(q.p, cost);
-  cr_assert_eq(q.p->nstages, stages);
+  cr_assert_eq(q.p->programs.nstages, stages);
   cr_expect_float_eq(dearest(q.p), best(cost, 0, n, stages), 1, "%s: %.0f, best is %.0f", t.s, dearest(q.p),
                      best(cost, 0, n, stages));
   cr_expect_str_eq(plan_wrong(q.p, q.a), ""); /* every instance once, in order */
@@ -84,12 +84,12 @@ Test(stage, by_hand) {
   static const uint32_t layers[] = {2, 4, 5, 1};
   for (uint32_t s = 0; s < 4; s++) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < q.p->stages[s].ninsts; i++)
-      n += m.g->segments[q.p->stages[s].insts[i].segment].repeat;
+    for (uint32_t i = 0; i < q.p->programs.stages[s].ninsts; i++)
+      n += m.g->segments[q.p->programs.stages[s].insts[i].segment].repeat;
     cr_expect_eq(n, layers[s]);
   }
-  cr_expect_eq(q.p->stages[0].ninsts, 3); /* the embedding comes first, the head last */
-  cr_expect_eq(q.p->stages[3].ninsts, 2);
+  cr_expect_eq(q.p->programs.stages[0].ninsts, 3); /* the embedding comes first, the head last */
+  cr_expect_eq(q.p->programs.stages[3].ninsts, 2);
   cr_expect_str_eq(plan_wrong(q.p, q.a), "");
   plan_close(&q);
   /* far from balanced: says what would be better */
@@ -101,15 +101,15 @@ Test(stage, by_hand) {
 
 static void expect_tied(const ZpPlan *p, const char *param, uint32_t nstages, const uint32_t *stages) {
   const ZpBucket *k = bucket_with(p, param);
-  for (uint32_t i = 0; i < p->ntied; i++) {
-    const ZpTied *t = &p->tied[i];
-    if (&p->buckets[t->bucket] != k) continue;
+  for (uint32_t i = 0; i < p->programs.ntied; i++) {
+    const ZpTied *t = &p->programs.tied[i];
+    if (&p->programs.buckets[t->bucket] != k) continue;
     cr_assert_eq(t->nstages, nstages);
     for (uint32_t s = 0; s < nstages; s++) cr_expect_eq(t->stages[s], stages[s]);
     uint32_t counted = 0;
-    for (uint32_t s = 0; s < p->nstages; s++)
-      for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
-        const ZpStageBucket *held = &p->stages[s].held[h];
+    for (uint32_t s = 0; s < p->programs.nstages; s++)
+      for (uint32_t h = 0; h < p->programs.stages[s].nheld; h++) {
+        const ZpStageBucket *held = &p->programs.stages[s].held[h];
         if (held->tied != i) continue;
         cr_expect_eq(held->norm_owner, s == stages[0]);
         counted += held->norm_owner;
@@ -125,15 +125,15 @@ Test(stage, tied) {
   Plan q = plan_of(m.g, "bind batch = 8, seq = 64 micro 1 mesh pipe = 3 stages over pipe = [2, 2, 2]");
   expect_tied(q.p, "wte", 2, (uint32_t[]){0, 2}); /* table and head */
   expect_tied(q.p, "wpe", 0, NULL);
-  cr_expect_eq(q.p->ntied, 1);
+  cr_expect_eq(q.p->programs.ntied, 1);
   plan_close(&q);
   q = plan_of(m.g, "bind batch = 8, seq = 64 micro 1");
-  cr_expect_eq(q.p->ntied, 0); /* one stage has one copy */
+  cr_expect_eq(q.p->programs.ntied, 0); /* one stage has one copy */
   plan_close(&q);
   model_close(&m);
   m = model_open("llama3", NULL, "-D layers=6");
   q = plan_of(m.g, "bind batch = 8, seq = 64 micro 1 mesh pipe = 3 stages over pipe = [2, 2, 2]");
-  cr_expect_eq(q.p->ntied, 0);
+  cr_expect_eq(q.p->programs.ntied, 0);
   plan_close(&q);
   model_close(&m);
   /* a parameter that the start and one repeat in the middle use, over stages that only have some of these */
@@ -148,7 +148,7 @@ Test(stage, tied) {
 Test(stage, no_repeat) {
   Model m = model_open("mlp", NULL, NULL);
   Plan q = plan_of(m.g, "bind batch = 8 mesh pipe = 1 stages over pipe by cost");
-  cr_expect_eq(q.p->nstages, 1);
+  cr_expect_eq(q.p->programs.nstages, 1);
   plan_close(&q);
   q = plan_try(m.g, "bind batch = 8 mesh pipe = 2 stages over pipe by cost");
   cr_expect(!q.p && strstr(plan_messages(&q), "[Z0404]: 2 pipeline stages, but model MLP has no `repeat`"),

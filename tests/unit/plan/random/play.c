@@ -37,9 +37,9 @@ static void *zeros(Play *y, uint64_t bytes) { return zb_alloc(y->a, bytes + 64);
 static int64_t place_of(const ZpPlan *p, const ZpState *state, int64_t rank, uint16_t axis, int64_t size,
                         int64_t at) {
   int64_t pairs = 1, pair = 0, parts = 1, part = 0;
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    const ZpDim *m = &p->mesh.dim[d];
-    int64_t c = zp_coord(&p->mesh, rank, d);
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    const ZpDim *m = &p->layout.mesh.dim[d];
+    int64_t c = zp_coord(&p->layout.mesh, rank, d);
     if (state[d].kind != 'S' || state[d].axis != axis) continue;
     if (zp_dim_zigzags(m, axis)) pair = pair * m->size + c, pairs *= m->size;
     else part = part * m->size + c, parts *= m->size;
@@ -82,14 +82,14 @@ static Walk walk(const ZpPlan *p, const ZpState *state, int64_t rank, int n, con
 static int64_t element(const ZpPlan *p, const Walk *w) {
   int64_t e = 0;
   for (int i = 0; i < w->n; i++) {
-    if (w->global[i] >= p->axis_valid[w->axis[i]]) return -1;
-    e = e * p->axis_valid[w->axis[i]] + w->global[i];
+    if (w->global[i] >= p->layout.axis_valid[w->axis[i]]) return -1;
+    e = e * p->layout.axis_valid[w->axis[i]] + w->global[i];
   }
   return e;
 }
 
 static void fill_params(Play *y, Rank *r, uint32_t bucket, uint32_t iter) {
-  const ZpBucket *k = &y->p->buckets[bucket];
+  const ZpBucket *k = &y->p->programs.buckets[bucket];
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
     Walk w = walk(y->p, s->state, r->id, s->naxes, s->axis, s->size);
@@ -105,20 +105,21 @@ static void fill_params(Play *y, Rank *r, uint32_t bucket, uint32_t iter) {
 
 static void fill_inputs(Play *y, Rank *r, uint32_t mb) {
   const ZpPlan *p = y->p;
-  for (uint32_t i = 0; i < p->ninputs; i++) {
-    const ZpInputUse *u = &p->inputs[i];
-    const ZpValue *v = &p->segments[u->value_segment].values[u->value];
+  for (uint32_t i = 0; i < p->programs.ninputs; i++) {
+    const ZpInputUse *u = &p->programs.inputs[i];
+    const ZpValue *v = &p->programs.segments[u->value_segment].values[u->value];
     Walk w = walk(p, v->state, r->id, v->type.naxes, v->axis, v->size);
     uint64_t n = v->bytes / 4;
     for (uint64_t e = 0; e < n; e++, next(&w)) {
       uint64_t g = 0;
       for (int k = 0; k < w.n; k++) {
-        int64_t at = w.global[k] + (w.axis[k] == p->batch ? (int64_t)mb * p->axis_size[p->batch] : 0);
+        int64_t at = w.global[k] +
+                     (w.axis[k] == p->asked.batch ? (int64_t)mb * p->layout.axis_size[p->asked.batch] : 0);
         g = g * 4099 + (uint64_t)at;
       }
       double x = zb_random_unit(77, u->input, g);
       if (v->elem == ZK_I32) {
-        int64_t of = p->axis_valid[v->type.of];
+        int64_t of = p->layout.axis_valid[v->type.of];
         ((int32_t *)(r->inputs + u->at))[e] = x < 0.1 ? -1 : (int32_t)(x * 7919 * (double)of) % (int32_t)of;
       } else {
         ((float *)(r->inputs + u->at))[e] = (float)(x + 0.5);
@@ -129,9 +130,10 @@ static void fill_inputs(Play *y, Rank *r, uint32_t mb) {
 
 /* ---- playing nodes ---- */
 static char *address(Play *y, Rank *r, uint32_t inst, const ZpValue *v) {
-  const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
+  const ZpSegment *s = &y->p->programs.segments[y->inst[inst].segment];
   if (v->at.space == ZP_AT_PARAM || v->at.space == ZP_AT_GRAD) {
-    uint32_t b = s->buckets[v->at.index], iter = y->p->buckets[b].segment == ZP_NONE ? 0 : y->inst[inst].iter;
+    uint32_t b = s->buckets[v->at.index],
+             iter = y->p->programs.buckets[b].segment == ZP_NONE ? 0 : y->inst[inst].iter;
     float *base = v->at.space == ZP_AT_PARAM ? r->param[b][iter] : r->grad[b][iter];
     return (char *)base + v->at.offset;
   }
@@ -170,17 +172,18 @@ typedef struct {
 } Holder;
 static void split_over(const ZpPlan *p, ZpDims dims, uint16_t axis, ZpState *state) {
   memset(state, 0, ZP_MAX_DIMS * sizeof *state);
-  for (int d = 0; d < p->mesh.ndims; d++)
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (dims >> d & 1) state[d] = (ZpState){.kind = 'S', .axis = axis};
 }
 static const Holder *holders(ZbArena *a, const ZpPlan *p, ZpDims dims, uint16_t axis, int64_t size) {
   ZpState state[ZP_MAX_DIMS];
-  int64_t members = zp_group_size(&p->mesh, dims);
+  int64_t members = zp_group_size(&p->layout.mesh, dims);
   Holder *h = ZB_NEWN(a, Holder, (uint64_t)(members * size));
   split_over(p, dims, axis, state);
   for (int64_t i = 0; i < members * size; i++) h[i].member = -1;
   for (int64_t i = 0; i < members * size; i++) {
-    int64_t at = place_of(p, state, zp_group_member(&p->mesh, 0, dims, i / size), axis, size, i % size);
+    int64_t at =
+        place_of(p, state, zp_group_member(&p->layout.mesh, 0, dims, i / size), axis, size, i % size);
     if (at < 0 || at >= members * size || h[at].member >= 0)
       cr_assert_fail("%lld is not one's", (long long)at);
     h[at] = (Holder){i / size, i % size};
@@ -244,7 +247,7 @@ static void contribute(Play *y, const Collective *c, int r, int q, const char *o
                        uint64_t n) {
   const ZkCall *call = &c->k->call;
   const ZkView *in = &call->in[0], *out = &call->out[0];
-  int64_t member = zp_group_index(&y->p->mesh, y->rank[q].id, c->k->dims), at[ZG_MAX_AXES];
+  int64_t member = zp_group_index(&y->p->layout.mesh, y->rank[q].id, c->k->dims), at[ZG_MAX_AXES];
   bool reduces = call->op == ZG_OP_ALL_REDUCE || call->op == ZG_OP_REDUCE_SCATTER;
   Walk w = {.n = out->rank, .axis = out->axis, .size = out->size};
   for (uint64_t e = 0; e < n; e++, next(&w)) {
@@ -265,8 +268,8 @@ static void contribute(Play *y, const Collective *c, int r, int q, const char *o
 
 /* One collective on all ranks: results first, then written, since some are in place. */
 static void collective(Play *y, uint32_t inst, const ZpNode *k) {
-  const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
-  const ZpMesh *m = &y->p->mesh;
+  const ZpSegment *s = &y->p->programs.segments[y->inst[inst].segment];
+  const ZpMesh *m = &y->p->layout.mesh;
   const ZkView *in = &k->call.in[0], *out = &k->call.out[0];
   uint64_t n = s->values[k->out[0]].bytes / 4;
   ZbArena *a = zb_arena_new();
@@ -338,7 +341,7 @@ static void play_pieces(Play *y, const ZpSegment *s, const ZpNode *k, const ZkCa
 
 static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank *r) {
   const ZpPlan *p = y->p;
-  const ZpSegment *s = &p->segments[y->inst[inst].segment];
+  const ZpSegment *s = &p->programs.segments[y->inst[inst].segment];
   ZkCall c = k->call;
   for (int i = 0; i < c.nin + c.nout; i++) {
     ZkView *w = i < c.nin ? &c.in[i] : &c.out[i - c.nin];
@@ -347,17 +350,17 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     for (int a = 0; a < w->rank; a++) {
       w->start[a] = place_of(p, v->state, r->id, w->axis[a], w->size[a], 0);
       if (c.op != ZG_OP_RANDOM) continue;
-      bool batch = w->axis[a] == p->batch; /* drawn by sample of the step, without padding */
-      w->whole[a] = batch ? p->global_batch : p->axis_valid[w->axis[a]];
-      if (batch) w->start[a] += (int64_t)mb * p->axis_size[p->batch];
+      bool batch = w->axis[a] == p->asked.batch; /* drawn by sample of the step, without padding */
+      w->whole[a] = batch ? p->asked.global_batch : p->layout.axis_valid[w->axis[a]];
+      if (batch) w->start[a] += (int64_t)mb * p->layout.axis_size[p->asked.batch];
     }
   }
   if (c.op == ZG_OP_RANDOM) c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], y->inst[inst].iter, 0);
   if (zg_op_info[c.op].kind == ZG_SINK) {
     bool num = c.op == ZG_OP_LOSS_NUM, den = c.op == ZG_OP_LOSS_DEN;
     double *sum = num ? &y->num[k->sink] : den ? &y->den[k->sink] : &y->aux;
-    ZpDims partial = num ? p->num_partial[k->sink] : den ? p->den_partial[k->sink] : 0;
-    if (zp_group_index(&p->mesh, r->id, ~partial & ((1u << p->mesh.ndims) - 1)) == 0)
+    ZpDims partial = num ? p->layout.num_partial[k->sink] : den ? p->layout.den_partial[k->sink] : 0;
+    if (zp_group_index(&p->layout.mesh, r->id, ~partial & ((1u << p->layout.mesh.ndims) - 1)) == 0)
       *sum += *(const float *)c.in[0].data;
     return;
   }
@@ -389,7 +392,7 @@ static void end_beside(Play *y, uint32_t inst, const ZpNode *nodes, uint32_t i) 
 
 static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
   uint32_t n;
-  const ZpNode *nodes = phase_nodes(&y->p->segments[y->inst[inst].segment], phase, &n);
+  const ZpNode *nodes = phase_nodes(&y->p->programs.segments[y->inst[inst].segment], phase, &n);
   for (uint32_t i = 0; i <= n; i++) {
     end_beside(y, inst, nodes, i);
     if (i == n) break;
@@ -409,21 +412,23 @@ static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
 static void new_rank(Play *y, Rank *r) {
   const ZpPlan *p = y->p;
   uint64_t inputs = 0, temp = 0;
-  r->param = ZB_NEWN(y->a, float **, p->nbuckets);
-  r->grad = ZB_NEWN(y->a, float **, p->nbuckets);
-  for (uint32_t b = 0; b < p->nbuckets; b++) {
-    uint32_t trip = p->buckets[b].segment == ZP_NONE ? 1 : p->graph->segments[p->buckets[b].segment].trip;
+  r->param = ZB_NEWN(y->a, float **, p->programs.nbuckets);
+  r->grad = ZB_NEWN(y->a, float **, p->programs.nbuckets);
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++) {
+    uint32_t trip = p->programs.buckets[b].segment == ZP_NONE
+                        ? 1
+                        : p->graph->segments[p->programs.buckets[b].segment].trip;
     r->param[b] = ZB_NEWN(y->a, float *, trip);
     r->grad[b] = ZB_NEWN(y->a, float *, trip);
     for (uint32_t i = 0; i < trip; i++) {
-      r->param[b][i] = zeros(y, p->buckets[b].elems * 4);
-      r->grad[b][i] = zeros(y, p->buckets[b].elems * 4);
+      r->param[b][i] = zeros(y, p->programs.buckets[b].elems * 4);
+      r->grad[b][i] = zeros(y, p->programs.buckets[b].elems * 4);
       fill_params(y, r, b, i);
     }
   }
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    if (p->stages[s].input_bytes > inputs) inputs = p->stages[s].input_bytes;
-    if (p->stages[s].scratch_bytes > temp) temp = p->stages[s].scratch_bytes;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    if (p->programs.stages[s].input_bytes > inputs) inputs = p->programs.stages[s].input_bytes;
+    if (p->programs.stages[s].scratch_bytes > temp) temp = p->programs.stages[s].scratch_bytes;
   }
   r->inputs = zeros(y, inputs);
   r->temp = zeros(y, temp);
@@ -431,7 +436,7 @@ static void new_rank(Play *y, Rank *r) {
   r->carry = ZB_NEWN(y->a, char *, y->ninsts + 1);
   r->dcarry = ZB_NEWN(y->a, char *, y->ninsts + 1);
   for (uint32_t i = 0; i <= y->ninsts; i++) {
-    const ZpSegment *s = i < y->ninsts ? &p->segments[y->inst[i].segment] : NULL;
+    const ZpSegment *s = i < y->ninsts ? &p->programs.segments[y->inst[i].segment] : NULL;
     if (s) r->saved[i] = zeros(y, s->saved_bytes);
     r->carry[i] = zeros(y, s ? s->carry_bytes : 0);
     r->dcarry[i] = zeros(y, s ? s->dcarry_bytes : 0);
@@ -441,22 +446,23 @@ static void new_rank(Play *y, Rank *r) {
 static void play(Play *y, const ZpPlan *p, bool late) {
   *y = (Play){
       .p = p, .late = late, .a = zb_arena_new(), .env = {.pool = zk_pool_new(1), .seed = 5, .step = 3}};
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++)
-      ZB_PUSH(y->a, y->inst, y->ninsts, p->stages[s].insts[i]);
-  y->rank = ZB_NEWN(y->a, Rank, p->mesh.nranks);
-  for (int64_t id = 0; id < p->mesh.nranks; id++)
-    if (p->mesh.pipe < 0 || zp_coord(&p->mesh, id, p->mesh.pipe) == 0) y->rank[y->nranks++].id = id;
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++)
+      ZB_PUSH(y->a, y->inst, y->ninsts, p->programs.stages[s].insts[i]);
+  y->rank = ZB_NEWN(y->a, Rank, p->layout.mesh.nranks);
+  for (int64_t id = 0; id < p->layout.mesh.nranks; id++)
+    if (p->layout.mesh.pipe < 0 || zp_coord(&p->layout.mesh, id, p->layout.mesh.pipe) == 0)
+      y->rank[y->nranks++].id = id;
   for (int r = 0; r < y->nranks; r++) new_rank(y, &y->rank[r]);
   for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t mb = 0; mb < p->nmicro; mb++) {
+    for (uint32_t mb = 0; mb < p->asked.nmicro; mb++) {
       for (int r = 0; r < y->nranks; r++) fill_inputs(y, &y->rank[r], mb);
       for (uint32_t i = 0; i < y->ninsts; i++) play_phase(y, i, mb, pass ? ZP_FWD : ZP_COUNT);
       for (uint32_t i = y->ninsts; pass && i-- > 0;) play_phase(y, i, mb, ZP_BWD);
     }
     for (uint32_t k = 0; k < zg_losses(p->graph); k++)
       y->seed[zp_seed_index(false, k)] = (float)(1 / y->den[k]);
-    y->seed[1] = (float)(1.0 / (double)p->nmicro);
+    y->seed[1] = (float)(1.0 / (double)p->asked.nmicro);
   }
 }
 
@@ -468,20 +474,20 @@ static void play_end(Play *y) {
 /* ---- comparing ---- */
 /* Element e of slice s on rank r, reduced over where it is partial. */
 static float gradient(const Play *y, int r, uint32_t bucket, uint32_t iter, uint64_t at) {
-  const ZpBucket *k = &y->p->buckets[bucket];
+  const ZpBucket *k = &y->p->programs.buckets[bucket];
   float sum = 0;
   for (int q = 0; q < y->nranks; q++)
-    if (zp_group_color(&y->p->mesh, y->rank[q].id, k->partial) ==
-        zp_group_color(&y->p->mesh, y->rank[r].id, k->partial))
+    if (zp_group_color(&y->p->layout.mesh, y->rank[q].id, k->partial) ==
+        zp_group_color(&y->p->layout.mesh, y->rank[r].id, k->partial))
       sum += y->rank[q].grad[bucket][iter][at];
   return sum;
 }
 
 static float *whole_gradient(const Play *y, uint32_t param, uint32_t iter) { /* of one rank: its slice */
-  for (uint32_t b = 0; b < y->p->nbuckets; b++)
-    for (uint32_t i = 0; i < y->p->buckets[b].nslices; i++)
-      if (y->p->buckets[b].slices[i].param == param)
-        return y->rank[0].grad[b][iter] + y->p->buckets[b].slices[i].at;
+  for (uint32_t b = 0; b < y->p->programs.nbuckets; b++)
+    for (uint32_t i = 0; i < y->p->programs.buckets[b].nslices; i++)
+      if (y->p->programs.buckets[b].slices[i].param == param)
+        return y->rank[0].grad[b][iter] + y->p->programs.buckets[b].slices[i].at;
   return NULL;
 }
 
@@ -496,10 +502,12 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
   }
   cr_assert_float_eq(y->aux, one->aux, 1e-4 * fabs(one->aux), "aux %g, of one rank %g\n%s", y->aux, one->aux,
                      recipe);
-  for (uint32_t b = 0; b < p->nbuckets; b++)
-    for (uint32_t i = 0; i < p->buckets[b].nslices; i++) {
-      const ZpSlice *s = &p->buckets[b].slices[i];
-      uint32_t trip = p->buckets[b].segment == ZP_NONE ? 1 : p->graph->segments[p->buckets[b].segment].trip;
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++)
+    for (uint32_t i = 0; i < p->programs.buckets[b].nslices; i++) {
+      const ZpSlice *s = &p->programs.buckets[b].slices[i];
+      uint32_t trip = p->programs.buckets[b].segment == ZP_NONE
+                          ? 1
+                          : p->graph->segments[p->programs.buckets[b].segment].trip;
       for (uint32_t t = 0; t < trip; t++) {
         const float *want = whole_gradient(one, s->param, t);
         float most = 0;
@@ -537,11 +545,14 @@ static void many_with(const char *more, int m, uint32_t push, bool (*supports)(c
     zb_text_add(&t, "%s", more);
     Plan q = plan_try(x.g, t.s);
     const ZpPlan *p = q.p;
-    if (p && p->compute == ZK_F32 && p->mesh.nranks > 1 && p->mesh.nranks <= 8 && p->global_batch <= 64) {
+    if (p && p->asked.compute == ZK_F32 && p->layout.mesh.nranks > 1 && p->layout.mesh.nranks <= 8 &&
+        p->asked.global_batch <= 64) {
       const char *seq = "";
-      if (m != MLP) seq = zb_printf(q.a, ", seq = %lld", (long long)p->axis_valid[zg_axis_find(x.g, "seq")]);
-      Plan ref = plan_of(x.g, zb_printf(q.a, "bind batch = %lld%s micro %lld", (long long)p->global_batch,
-                                        seq, (long long)p->axis_size[p->batch]));
+      if (m != MLP)
+        seq = zb_printf(q.a, ", seq = %lld", (long long)p->layout.axis_valid[zg_axis_find(x.g, "seq")]);
+      Plan ref =
+          plan_of(x.g, zb_printf(q.a, "bind batch = %lld%s micro %lld", (long long)p->asked.global_batch, seq,
+                                 (long long)p->layout.axis_size[p->asked.batch]));
       Play one, y;
       if (supports || beside) {
         plan_close(&q);

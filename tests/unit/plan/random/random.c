@@ -1,6 +1,7 @@
 /* Random recipes, sensible and not, on four models: each gives a plan that passes its proofs and
  * brute force, or says why not; never silence, never a crash, and the same twice. Where there is a plan to
  * train there is one to evaluate, by itself and in the arena of the other. */
+#include "runtime/plan/text.h"
 #include "tests/unit/breadth.h"
 #include "tests/unit/plan/models/recipes.h"
 
@@ -8,10 +9,11 @@
 #include <string.h>
 
 static bool same_ledgers(const ZpPlan *p, const ZpPlan *q) {
-  bool same = p->nstages == q->nstages;
-  for (uint32_t s = 0; same && s < p->nstages; s++)
-    same = !memcmp(&p->stages[s].ledger, &q->stages[s].ledger, sizeof p->stages[s].ledger) &&
-           p->stages[s].prog.ninstrs == q->stages[s].prog.ninstrs;
+  bool same = p->programs.nstages == q->programs.nstages;
+  for (uint32_t s = 0; same && s < p->programs.nstages; s++)
+    same = !memcmp(&p->programs.stages[s].ledger, &q->programs.stages[s].ledger,
+                   sizeof p->programs.stages[s].ledger) &&
+           p->programs.stages[s].prog.ninstrs == q->programs.stages[s].prog.ninstrs;
   return same;
 }
 

@@ -1,5 +1,7 @@
 /* A predicted step beside measured ones, by their traces. */
 #include "runtime/plan/output/page.h"
+#include "runtime/plan/output/compare.h"
+#include "runtime/plan/text.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/plan/models/plan.h"
 
@@ -41,13 +43,14 @@ static ZbText measured(const Predicted *x, double clock) {
   ZbText out = {0};
   const ZpPlan *p = x->q.p;
   zb_text_add(&out, "%s", zp_trace_head);
-  for (int64_t rank = 0; rank < p->mesh.nranks; rank++) {
-    uint32_t s = (uint32_t)zp_coord(&p->mesh, rank, p->mesh.pipe), n = (uint32_t)x->t->stages[s].nspans;
+  for (int64_t rank = 0; rank < p->layout.mesh.nranks; rank++) {
+    uint32_t s = (uint32_t)zp_coord(&p->layout.mesh, rank, p->layout.mesh.pipe),
+             n = (uint32_t)x->t->stages[s].nspans;
     ZpSpan *spans = ZB_NEWN(x->q.a, ZpSpan, 2 * n);
     for (uint32_t i = 0; i < 2 * n; i++) {
       ZpSpan *to = &spans[i];
       *to = x->t->stages[s].spans[i % n];
-      const ZpInstr *in = &p->stages[s].prog.instrs[to->instr];
+      const ZpInstr *in = &p->programs.stages[s].prog.instrs[to->instr];
       double times = (.6 + .1 * in->op + .3 * s) * (i < n ? 1 : 1.5);
       if (in->op == ZP_I_RECV_GRAD) times = .2;
       if (rank % 2) times = 9; /* of each stage the first rank is looked at */
@@ -87,10 +90,10 @@ Test(compare, steps) {
       "      1  REDUCE_STEP                                    1       0.081       0.273      +0.192\n",
       "what they differ in");
   /* To look at beside each other: the predicted step begins with the first measured one, behind its ranks. */
-  for (uint32_t s = 0; s < p->nstages; s++) {
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     if (s) zb_text_add(&events, ",\n");
-    zp_trace_events(p, zp_rank_of_stage(&p->mesh, 0, s), x.t->stages[s].spans, x.t->stages[s].nspans, 5, 0,
-                    true, &events);
+    zp_trace_events(p, zp_rank_of_stage(&p->layout.mesh, 0, s), x.t->stages[s].spans, x.t->stages[s].nspans,
+                    5, 0, true, &events);
   }
   ZbText want = {0};
   zb_text_add(&want, "%.*s,\n%.*s%s", (int)(strstr(trace.s, zp_trace_tail) - trace.s), trace.s,
@@ -118,7 +121,7 @@ Test(compare, other_traces) {
   refuses(&x, trace.s, "there is no step in the trace", "zrun train --trace FILE");
   zb_text_free(&trace);
   trace = measured(&x, 0);
-  x.q.p->mesh.nranks = 16;
+  x.q.p->layout.mesh.nranks = 16;
   refuses(&x, trace.s, "the trace is of 8 ranks, recipe r is for 16", "give the recipe that the run had");
   zb_text_free(&trace);
   close(&x);
@@ -219,11 +222,11 @@ Test(compare, on_a_page) {
   for (int k = 0; k < ZP_T_PARTS; k++)
     one.mean[k] = (k + 1) * 1e-3, two.mean[k] = (k + 1) * 1e-3 + (k % 2 ? -5e-4 : 5e-5);
   ZpPlan twin = *x.q.p;
-  twin.stages = ZB_NEWN(x.q.a, ZpStage, twin.nstages);
-  for (uint32_t s = 0; s < twin.nstages; s++) {
-    twin.stages[s] = x.q.p->stages[s];
-    x.q.p->stages[s].ledger.total[ZP_DEVICE] = 1 << 20;
-    twin.stages[s].ledger.total[ZP_DEVICE] = 3 << 20;
+  twin.programs.stages = ZB_NEWN(x.q.a, ZpStage, twin.programs.nstages);
+  for (uint32_t s = 0; s < twin.programs.nstages; s++) {
+    twin.programs.stages[s] = x.q.p->programs.stages[s];
+    x.q.p->programs.stages[s].ledger.total[ZP_DEVICE] = 1 << 20;
+    twin.programs.stages[s].ledger.total[ZP_DEVICE] = 3 << 20;
   }
   const ZpPaged of[] = {{x.q.p, &one}, {&twin, &two}};
   const ZlCluster c = {.name = "c"};

@@ -2,6 +2,7 @@
  * plans.expect is a plan, as digests of what it is made of; one of times.expect a step of it, in seconds. `make
  * regenerate-whole` writes them anew: lines that change without a reason are a mistake. */
 #include "runtime/plan/output/page.h"
+#include "runtime/plan/text.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/compiler/load.h"
 #include "tests/unit/plan/models/recipes.h"
@@ -216,7 +217,7 @@ static void put_time(const ZpPlan *p, const ZlCluster *c, ZbText *out) {
   ZpTime *t = zp_time(a, p, c, true, zl_diags_new(a, zl_sources_new(a)));
   cr_assert(t);
   double recomputed = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) recomputed += t->stages[s].recomputed;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) recomputed += t->stages[s].recomputed;
   zb_text_add(out, "%.9g", t->seconds);
   for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %.7g", t->mean[k]);
   zb_text_add(out, " %.7g", recomputed);
@@ -226,8 +227,8 @@ static void put_time(const ZpPlan *p, const ZlCluster *c, ZbText *out) {
   zp_show_time_json(p, c, t, &text);
   zp_show_places(p, c, &text);
   zp_show_page(&of, 1, c, &page);
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    int64_t rank = p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, s);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    int64_t rank = p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, s);
     zp_trace_events(p, rank, t->stages[s].spans, t->stages[s].nspans, 0, 0, true, &trace);
   }
   zb_text_add(out, " %08x %08x %08x\n", (unsigned)zb_stream(text.s), (unsigned)zb_stream(page.s),

@@ -3,7 +3,7 @@
  * of a repeat, carry what one of them wants. */
 #include "runtime/plan/check/check.h"
 
-static bool is_trained(const ZpPlan *p, int64_t param) { return !p->frozen || !p->frozen[param]; }
+static bool is_trained(const ZpPlan *p, int64_t param) { return !p->asked.frozen || !p->asked.frozen[param]; }
 
 /* The cotangents that backward of the segment takes in and makes something wanted of. True: new ones. */
 static bool ask(Check *c, uint32_t index) {
@@ -47,7 +47,7 @@ bool zp_check_cotangents(Check *c) {
     }
   }
   for (uint32_t i = 0; i < g->nsegments; i++) {
-    const ZpCotangents *x = &c->cotangents[i], *y = &c->p->cotangents[i];
+    const ZpCotangents *x = &c->cotangents[i], *y = &c->p->layout.cotangents[i];
     bool same = true;
     for (uint32_t k = 0; k < g->segments[i].ncarry_in; k++) same &= x->in[k] == y->in[k];
     for (uint32_t k = 0; k < g->segments[i].ncarry_out; k++) same &= x->out[k] == y->out[k];

@@ -1,7 +1,8 @@
 /* Slots: how many rows of experts a round has, along which mesh dims they are split, and how many rounds
  * there are. */
 #include "graph/ragged.h"
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,10 +22,10 @@ static Sent sent_to(const ZpPlan *p, uint16_t slot) {
     for (uint32_t k = 0; k < g->segments[i].nnodes; k++) {
       const ZgNode *n = &g->segments[i].nodes[k];
       if (n->op != ZG_OP_DISPATCH || n->ax[1] != slot) continue;
-      Sent s = {zg_type_minus(&g->segments[i].values[n->in[1]].type, &n->ax[2], 1), p->axis_size[n->ax[2]], 0,
-                n};
+      Sent s = {zg_type_minus(&g->segments[i].values[n->in[1]].type, &n->ax[2], 1),
+                p->layout.axis_size[n->ax[2]], 0, n};
       s.rows = (double)s.choices;
-      for (int a = 0; a < s.tokens.naxes; a++) s.rows *= (double)p->axis_size[s.tokens.axis[a]];
+      for (int a = 0; a < s.tokens.naxes; a++) s.rows *= (double)p->layout.axis_size[s.tokens.axis[a]];
       if (s.rows > most.rows) most = s;
     }
   return most;
@@ -36,7 +37,7 @@ static bool splits_slots(const ZpPlan *p, const ZpDim *d, const Sent *s, uint16_
   bool batch = false, tokens = d->naxes > 0;
   if (zp_dim_splits(d, expert)) return false;
   for (uint32_t i = 0; i < d->naxes; i++) {
-    batch |= d->axes[i] == p->batch && zg_type_has(&s->tokens, d->axes[i]);
+    batch |= d->axes[i] == p->asked.batch && zg_type_has(&s->tokens, d->axes[i]);
     tokens &= zg_type_has(&s->tokens, d->axes[i]);
   }
   return batch || tokens;
@@ -46,11 +47,11 @@ static bool splits_slots(const ZpPlan *p, const ZpDim *d, const Sent *s, uint16_
  * ones there is nothing to send. */
 static bool check_experts(ZpBuild *b, const Sent *s, uint16_t expert) {
   ZpPlan *p = b->p;
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    const ZpDim *dim = &p->mesh.dim[d];
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    const ZpDim *dim = &p->layout.mesh.dim[d];
     bool tokens = false;
     for (uint32_t i = 0; i < dim->naxes; i++) tokens |= zg_type_has(&s->tokens, dim->axes[i]);
-    if (d == p->mesh.pipe || dim->size == 1 || tokens || !zp_dim_splits(dim, expert)) continue;
+    if (d == p->layout.mesh.pipe || dim->size == 1 || tokens || !zp_dim_splits(dim, expert)) continue;
     ZlDiag *e = zl_report(b->d, ZL_Z0302, zp_split_span(p, dim),
                           "`%s` cannot be split over `%s`: its ranks have the same tokens to dispatch (%s)",
                           p->graph->axes[expert].name, dim->name, zp_loc_text(p, s->at->loc));
@@ -76,9 +77,9 @@ static uint16_t before_experts(const ZpPlan *p, const ZpDim *d, uint16_t expert)
 static bool check_dims(ZpBuild *b, uint16_t slot, uint16_t expert) {
   ZpPlan *p = b->p;
   const ZgAxis *axes = p->graph->axes;
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    const ZpDim *dim = &p->mesh.dim[d];
-    if (d == p->mesh.pipe) continue;
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    const ZpDim *dim = &p->layout.mesh.dim[d];
+    if (d == p->layout.mesh.pipe) continue;
     if (zp_dim_splits(dim, slot)) {
       ZlDiag *e =
           zl_report(b->d, ZL_Z0302, zp_split_span(p, dim),
@@ -102,43 +103,43 @@ static bool check_dims(ZpBuild *b, uint16_t slot, uint16_t expert) {
 /* Rows that a round has room for, over the average. Where a rank has all experts it knows how many rows there
  * will be, and nothing is to spare. */
 static double factor_of(const ZpPlan *p, uint16_t slot) {
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   bool split = false;
   for (uint32_t i = 0; i < r->nbinds; i++)
     if (!strcmp(r->binds[i].axis.s, p->graph->axes[slot].name)) return r->binds[i].number;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    split |= p->mesh.dim[d].size > 1 && zp_dim_splits(&p->mesh.dim[d], p->experts[slot]);
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    split |= p->layout.mesh.dim[d].size > 1 && zp_dim_splits(&p->layout.mesh.dim[d], p->layout.experts[slot]);
   return split ? ZP_SLOT_FACTOR : 1;
 }
 
 static void bind_slot(ZpBuild *b, uint16_t slot) {
   ZpPlan *p = b->p;
-  uint16_t expert = p->experts[slot];
+  uint16_t expert = p->layout.experts[slot];
   Sent s = sent_to(p, slot);
   int64_t ranks = 1;
   if (!s.at) return; /* a combine without a dispatch: nothing reads it */
   if (!check_dims(b, slot, expert) || !check_experts(b, &s, expert)) return;
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    if (d == p->mesh.pipe || !splits_slots(p, &p->mesh.dim[d], &s, expert)) continue;
-    ZB_PUSH(p->arena, p->mesh.dim[d].axes, p->mesh.dim[d].naxes, slot);
-    ranks *= p->mesh.dim[d].size;
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    if (d == p->layout.mesh.pipe || !splits_slots(p, &p->layout.mesh.dim[d], &s, expert)) continue;
+    ZB_PUSH(p->arena, p->layout.mesh.dim[d].axes, p->layout.mesh.dim[d].naxes, slot);
+    ranks *= p->layout.mesh.dim[d].size;
   }
-  double each = ceil(factor_of(p, slot) * s.rows / (double)ranks / (double)p->axis_size[expert]);
+  double each = ceil(factor_of(p, slot) * s.rows / (double)ranks / (double)p->layout.axis_size[expert]);
   if (!(each * (double)ranks <= INT32_MAX)) {
-    zl_help(zl_report(b->d, ZL_Z0805, zp_bind_span(p->recipe, p->graph->axes[slot].name),
+    zl_help(zl_report(b->d, ZL_Z0805, zp_bind_span(p->asked.recipe, p->graph->axes[slot].name),
                       "a round of `%s` would have %.3g rows of each expert", p->graph->axes[slot].name, each),
             "bind %s = 1.5", p->graph->axes[slot].name);
     return;
   }
   if (each < 1) each = 1;
-  p->filled[slot] = s.rows / (double)ranks / (double)p->axis_size[expert] / each;
-  p->axis_size[slot] = p->axis_valid[slot] = (int64_t)each * ranks;
+  p->layout.load[slot] = s.rows / (double)ranks / (double)p->layout.axis_size[expert] / each;
+  p->layout.axis_size[slot] = p->layout.axis_valid[slot] = (int64_t)each * ranks;
 }
 
 void zp_bind_slots(ZpBuild *b) {
   const ZgGraph *g = b->p->graph;
   for (uint32_t a = 0; a < g->naxes && !zl_errors(b->d); a++)
-    if (b->p->experts[a] != ZG_NO_AXIS) bind_slot(b, (uint16_t)a);
+    if (b->p->layout.experts[a] != ZG_NO_AXIS) bind_slot(b, (uint16_t)a);
 }
 
 ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node) {
@@ -147,7 +148,7 @@ ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_
   while (first > 0 && l->nodes[first - 1].rounds == region) first--;
   for (i = first; l->nodes[i].call.op != ZG_OP_DISPATCH && l->nodes[i].call.op != ZG_OP_COMBINE; i++) {}
   uint64_t rows = s->values[l->nodes[i].in[1]].bytes / sizeof(int32_t); /* of a rank's tokens and choices */
-  uint64_t owners = (uint64_t)zp_group_size(&p->mesh, l->nodes[first].dims);
+  uint64_t owners = (uint64_t)zp_group_size(&p->layout.mesh, l->nodes[first].dims);
   uint64_t each = (uint64_t)l->nodes[first].call.opt[1]; /* of a round, of a rank's experts */
   return (ZpRounds){(rows + each - 1) / each, (rows * owners + each - 1) / each};
 }

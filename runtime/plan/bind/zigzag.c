@@ -10,7 +10,8 @@
  * computed a piece at a time (engine/cut.c, engine/ring.c).
  *
  * Example, 2 ranks, 8 positions: rank 0 has 0 1 6 7, rank 1 has 2 3 4 5. Of causal pairs both have 18. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -60,8 +61,8 @@ bool zp_is_zigzag(const ZpMesh *m, ZpDims dims, uint16_t axis) {
 /* ---- whether it is used -------------------------------------------------------------------------------- */
 uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, const ZgType *out, int d,
                           uint16_t query) {
-  const ZpDim *dim = &p->mesh.dim[d];
-  for (uint32_t i = 0; d != p->mesh.pipe && i < dim->naxes; i++) {
+  const ZpDim *dim = &p->layout.mesh.dim[d];
+  for (uint32_t i = 0; d != p->layout.mesh.pipe && i < dim->naxes; i++) {
     ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
     if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || dim->axes[i] == query) return dim->axes[i];
   }
@@ -132,38 +133,38 @@ static const char *op_in_the_way(const ZpPlan *p, uint16_t axis) {
 /* Why the dims of `set` cannot split `axis` zigzag; NULL: they can. */
 static const char *in_the_way(const ZpBuild *b, ZpDims set, uint16_t axis) {
   const ZpPlan *p = b->p;
-  int64_t ranks = zp_group_size(&p->mesh, set);
+  int64_t ranks = zp_group_size(&p->layout.mesh, set);
   int fastest = 31 - __builtin_clz(set);
   if (b->o->pins) return "its attention is for CPUs only in this version";
-  if (p->axis_size[axis] % (2 * ranks))
-    return zb_printf(p->arena, "%lld positions are not %lld chunks", (long long)p->axis_size[axis],
+  if (p->layout.axis_size[axis] % (2 * ranks))
+    return zb_printf(p->arena, "%lld positions are not %lld chunks", (long long)p->layout.axis_size[axis],
                      (long long)(2 * ranks));
-  int64_t cuts = zp_chunks_along(p, axis), length = p->axis_size[axis] / (2 * ranks);
+  int64_t cuts = zp_chunks_along(p, axis), length = p->layout.axis_size[axis] / (2 * ranks);
   if (length % cuts)
     return zb_printf(p->arena, "`chunk %s = %lld` does not cut its chunks of %lld positions without a rest",
-                     p->recipe->chunk.axis.s, (long long)cuts, (long long)length);
+                     p->asked.recipe->chunk.axis.s, (long long)cuts, (long long)length);
   for (int d = 0; d < fastest; d++)
-    if (!(set >> d & 1) && p->mesh.dim[d].size > 1 && d != p->mesh.pipe &&
-        zp_dim_splits(&p->mesh.dim[d], axis))
+    if (!(set >> d & 1) && p->layout.mesh.dim[d].size > 1 && d != p->layout.mesh.pipe &&
+        zp_dim_splits(&p->layout.mesh.dim[d], axis))
       return zb_printf(p->arena, "`%s`, which splits it too, comes before `%s` in the mesh",
-                       p->mesh.dim[d].name, p->mesh.dim[fastest].name);
+                       p->layout.mesh.dim[d].name, p->layout.mesh.dim[fastest].name);
   return op_in_the_way(p, axis);
 }
 
 static ZlOrder asked(const ZpPlan *p, int d) {
-  const ZlSplit *s = zp_split(p, p->mesh.dim[d].directive);
+  const ZlSplit *s = zp_split(p, p->layout.mesh.dim[d].directive);
   return s ? s->order : ZL_ORDER_AUTO;
 }
 
 static void report_useless(ZpBuild *b, int d) {
-  const ZpDim *dim = &b->p->mesh.dim[d];
+  const ZpDim *dim = &b->p->layout.mesh.dim[d];
   zl_help(zl_report(b->d, ZL_Z0809, zp_split_span(b->p, dim),
                     "`zigzag` has no effect: `%s` splits no positions of an attend", dim->name),
           "leave `zigzag` out");
 }
 
 static void report_refused(ZpBuild *b, int d, uint16_t axis, const char *why) {
-  const ZpDim *dim = &b->p->mesh.dim[d];
+  const ZpDim *dim = &b->p->layout.mesh.dim[d];
   ZlDiag *e =
       zl_report(b->d, b->o->pins ? ZL_Z0808 : ZL_Z0302, zp_split_span(b->p, dim),
                 "`%s` cannot be split zigzag over `%s`: %s", b->p->graph->axes[axis].name, dim->name, why);
@@ -175,12 +176,12 @@ void zp_bind_zigzag(ZpBuild *b) {
   ZpPlan *p = b->p;
   uint16_t axis = ZP_NO_AXIS;
   ZpDims set = 0, said = 0;
-  for (int d = 0; d < p->mesh.ndims; d++) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
     bool causal;
-    const ZlAttention *way = zp_attention(p, &p->mesh.dim[d]);
-    uint16_t a = d == p->mesh.pipe ? ZP_NO_AXIS : attended(p, d, &causal);
+    const ZlAttention *way = zp_attention(p, &p->layout.mesh.dim[d]);
+    uint16_t a = d == p->layout.mesh.pipe ? ZP_NO_AXIS : attended(p, d, &causal);
     bool zigzag = asked(p, d) == ZL_ORDER_ZIGZAG;
-    if (zigzag && a == ZP_NO_AXIS && p->mesh.dim[d].size > 1) report_useless(b, d);
+    if (zigzag && a == ZP_NO_AXIS && p->layout.mesh.dim[d].size > 1) report_useless(b, d);
     if (a == ZP_NO_AXIS || asked(p, d) == ZL_ORDER_CONTIGUOUS) continue;
     if (!zigzag && (!causal || (way && way->way == ZL_ATTENTION_HEADS))) continue;
     if (axis != ZP_NO_AXIS && a != axis && zigzag) {
@@ -194,13 +195,14 @@ void zp_bind_zigzag(ZpBuild *b) {
   }
   const char *why = set ? in_the_way(b, set, axis) : NULL;
   if (why && said) report_refused(b, __builtin_ctz(said), axis, why);
-  for (int d = 0; !why && d < p->mesh.ndims; d++)
-    if (set >> d & 1) p->mesh.dim[d].zigzag = axis;
+  for (int d = 0; !why && d < p->layout.mesh.ndims; d++)
+    if (set >> d & 1) p->layout.mesh.dim[d].zigzag = axis;
   if (!set) return;
-  const char *name = p->graph->axes[axis].name, *dims = zp_dims_text(&p->mesh, p->arena, set);
-  long long n = zp_group_size(&p->mesh, set);
-  p->order = why ? zb_printf(p->arena, "`%s` is split contiguously over %s: %s", name, dims, why)
-                 : zb_printf(p->arena,
-                             "`%s` is split zigzag over %s: of %lld chunks rank r has numbers r and %lld - r",
-                             name, dims, 2 * n, 2 * n - 1);
+  const char *name = p->graph->axes[axis].name, *dims = zp_dims_text(&p->layout.mesh, p->arena, set);
+  long long n = zp_group_size(&p->layout.mesh, set);
+  p->notes.order =
+      why ? zb_printf(p->arena, "`%s` is split contiguously over %s: %s", name, dims, why)
+          : zb_printf(p->arena,
+                      "`%s` is split zigzag over %s: of %lld chunks rank r has numbers r and %lld - r", name,
+                      dims, 2 * n, 2 * n - 1);
 }

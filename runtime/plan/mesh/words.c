@@ -1,5 +1,5 @@
 /* What messages and tables call the things of a plan, and where the user wrote them. */
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion", "m
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
 
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out) {
-  const char *name = p->buckets[bucket].name, *star = strchr(name, '*');
+  const char *name = p->programs.buckets[bucket].name, *star = strchr(name, '*');
   if (star) zb_text_add(out, "%.*s%u%s", (int)(star - name), name, iter, star + 1);
   else zb_text_add(out, "%s", name);
 }
@@ -36,7 +36,7 @@ void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out)
 }
 
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out) {
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   zb_text_add(out, "%s", zp_instr_info[in->op].text);
   switch ((ZpInstrOp)in->op) {
   case ZP_I_FWD:
@@ -91,14 +91,14 @@ ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis) {
 }
 
 const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive) {
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   for (uint32_t i = r->nsplits; i-- > 0;)
     if (!strcmp(r->splits[i].dim.s, r->mesh[directive].name.s)) return &r->splits[i];
   return NULL;
 }
 
 const ZlAttention *zp_attention(const ZpPlan *p, const ZpDim *d) {
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   const ZlAttention *of_all = NULL;
   for (uint32_t i = 0; i < r->nattention; i++) {
     if (!r->attention[i].dim.s) of_all = &r->attention[i];
@@ -109,5 +109,5 @@ const ZlAttention *zp_attention(const ZpPlan *p, const ZpDim *d) {
 
 ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d) {
   const ZlSplit *split = zp_split(p, d->directive);
-  return split ? split->span : p->recipe->mesh[d->directive].name.span;
+  return split ? split->span : p->asked.recipe->mesh[d->directive].name.span;
 }

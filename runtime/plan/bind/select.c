@@ -4,7 +4,7 @@
  * not the model has any. Every other word, or path of words, means the parameters in whose path these stand
  * one behind the other, the numbers of iterations left out. Of `layer.*.attn.wq` these are the names:
  * layer, layer.attn, attn, attn.wq, wq. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* How parameters are trained: not at all, or by which optimizer, at which multiple of its rate and with which
  * decay. Those of which all this is the same are a group. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
 
 #include <string.h>
 
@@ -11,11 +11,11 @@ static bool *marks(ZpBuild *b, ZlPaths of) {
 }
 
 /* ---- frozen -------------------------------------------------------------------------------------------- */
-/* p->frozen stays NULL if nothing is. States that nothing updates are, whatever the recipe says. */
+/* p->asked.frozen stays NULL if nothing is. States that nothing updates are, whatever the recipe says. */
 static void bind_freeze(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   uint32_t n = 0, params = 0, trained = 0, named = 0, left = 0;
   bool *frozen = marks(b, r->freeze.of), *but = marks(b, r->freeze.but);
   for (uint32_t i = 0; i < g->nparams; i++) {
@@ -26,7 +26,7 @@ static void bind_freeze(ZpBuild *b) {
     trained += !g->params[i].state && !frozen[i];
     n += frozen[i] |= g->params[i].state && !g->params[i].update;
   }
-  if (params && !trained && !p->forward_only && (r->freeze.all || r->freeze.of.n))
+  if (params && !trained && !p->asked.forward_only && (r->freeze.all || r->freeze.of.n))
     zl_help(zl_report(b->d, ZL_Z0805, r->freeze.span, "all %u parameters of model %s are frozen", params,
                       g->model),
             "leave out, by `except`, what is to be trained");
@@ -34,10 +34,12 @@ static void bind_freeze(ZpBuild *b) {
     zl_help(zl_report(b->d, ZL_Z0809, r->freeze.span,
                       "`freeze` has no effect: `except` takes out all that it names"),
             "leave it out, or name less in `except`");
-  if (n) p->frozen = frozen;
+  if (n) p->asked.frozen = frozen;
 }
 
-static bool is_trained(const ZpPlan *p, uint32_t param) { return !p->frozen || !p->frozen[param]; }
+static bool is_trained(const ZpPlan *p, uint32_t param) {
+  return !p->asked.frozen || !p->asked.frozen[param];
+}
 
 /* ---- optimizers ---------------------------------------------------------------------------------------- */
 static double number(const ZlOptimizer *o, const char *key) { return zl_kw(o->kws, o->n, key)->num; }
@@ -65,7 +67,7 @@ static ZpOptimizer optimizer_of(const ZpPlan *p, const ZlOptimizer *o) {
     x.rms = !strcmp(zl_kw(o->kws, o->n, "scale")->word, "rms");
     x.iterations = (int)number(o, "steps");
   }
-  if (!p->forward_only)
+  if (!p->asked.forward_only)
     x.states = x.kind == ZP_ADAMW ? 2 : x.kind == ZP_LION || x.kind == ZP_MUON || x.momentum != 0;
   return x;
 }
@@ -105,12 +107,12 @@ static ZpGroup group_of(ZpBuild *b, const Words *w, uint32_t optimizer, uint32_t
 }
 
 static uint32_t find_group(ZpPlan *p, const ZpGroup *g) {
-  for (uint32_t i = 0; i < p->ngroups; i++)
-    if (p->groups[i].optimizer == g->optimizer && p->groups[i].rate == g->rate &&
-        p->groups[i].decay == g->decay && p->groups[i].update == g->update)
+  for (uint32_t i = 0; i < p->asked.ngroups; i++)
+    if (p->asked.groups[i].optimizer == g->optimizer && p->asked.groups[i].rate == g->rate &&
+        p->asked.groups[i].decay == g->decay && p->asked.groups[i].update == g->update)
       return i;
-  ZB_PUSH(p->arena, p->groups, p->ngroups, *g);
-  return p->ngroups - 1;
+  ZB_PUSH(p->arena, p->asked.groups, p->asked.ngroups, *g);
+  return p->asked.ngroups - 1;
 }
 
 /* The optimizer of a parameter: one that names it, or the one that names none; ZP_NONE: there is none. */
@@ -126,7 +128,7 @@ static uint32_t optimizer_for(ZpBuild *b, const Words *w, uint32_t n, uint32_t p
 }
 
 static void report_none(ZpBuild *b, uint32_t param) {
-  const ZlRecipe *r = b->p->recipe;
+  const ZlRecipe *r = b->p->asked.recipe;
   ZlDiag *e = r->nothers ? zl_report(b->d, ZL_Z0811, r->others[0].span, "recipe %s has no optimizer for `%s`",
                                      r->name, b->p->graph->params[param].path)
                          : zl_report(b->d, ZL_Z0811, r->span, "recipe %s has no optimizer", r->name);
@@ -135,22 +137,22 @@ static void report_none(ZpBuild *b, uint32_t param) {
 
 /* States have an optimizer of their own, behind those of the recipe: that which does what their updates say. */
 static void bind_updates(ZpPlan *p) {
-  uint32_t which = p->noptimizers;
+  uint32_t which = p->asked.noptimizers;
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
     ZpGroup g = {.optimizer = which, .update = p->graph->params[i].update};
     if (!g.update || !is_trained(p, i)) continue;
-    p->optimizers[which].kind = ZP_UPDATE;
-    p->noptimizers = which + 1;
-    p->group[i] = find_group(p, &g);
+    p->asked.optimizers[which].kind = ZP_UPDATE;
+    p->asked.noptimizers = which + 1;
+    p->asked.group[i] = find_group(p, &g);
   }
 }
 
 void zp_bind_groups(ZpBuild *b) {
   ZpPlan *p = b->p;
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   uint32_t n = 0;
   bind_freeze(b);
-  p->group = ZB_NEWN(p->arena, uint32_t, p->graph->nparams + 1);
+  p->asked.group = ZB_NEWN(p->arena, uint32_t, p->graph->nparams + 1);
   Words *w = ZB_NEWN(p->arena, Words, r->nothers + 1);
   if (r->optimizer.name.s) w[n++] = words_of(b, &r->optimizer);
   for (uint32_t i = 0; i < r->nothers; i++) w[n++] = words_of(b, &r->others[i]);
@@ -158,28 +160,28 @@ void zp_bind_groups(ZpBuild *b) {
     zl_report(b->d, ZL_Z0808, r->others[r->nothers - 1].span,
               "recipe %s has %u optimizers; there are at most %d in this version", r->name, n,
               ZK_MOST_OPTIMIZERS);
-  p->optimizers = ZB_NEWN(p->arena, ZpOptimizer, n + 1);
-  for (; p->noptimizers < n; p->noptimizers++)
-    p->optimizers[p->noptimizers] = optimizer_of(p, w[p->noptimizers].o);
+  p->asked.optimizers = ZB_NEWN(p->arena, ZpOptimizer, n + 1);
+  for (; p->asked.noptimizers < n; p->asked.noptimizers++)
+    p->asked.optimizers[p->asked.noptimizers] = optimizer_of(p, w[p->asked.noptimizers].o);
   if (n) bind_updates(p);
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
     if (!is_trained(p, i) || p->graph->params[i].state) continue;
     uint32_t k = optimizer_for(b, w, n, i);
-    if (k == ZP_NONE && p->forward_only) continue;
+    if (k == ZP_NONE && p->asked.forward_only) continue;
     if (k == ZP_NONE) {
       report_none(b, i);
       return;
     }
     ZpGroup g = group_of(b, &w[k], k, i);
-    p->group[i] = find_group(p, &g);
+    p->asked.group[i] = find_group(p, &g);
   }
-  for (uint32_t i = 0; i < n && p->pins; i++)
-    if (p->optimizers[i].bits == 8) {
+  for (uint32_t i = 0; i < n && p->asked.pins; i++)
+    if (p->asked.optimizers[i].bits == 8) {
       ZlDiag *e =
           zl_report(b->d, ZL_Z0808, w[i].o->span, "states of 8 bits are not kept on GPUs in this version");
       zl_help(e, "leave `bits = 8` out, or train on `cpu`");
     }
   const ZlOptimizer **o = ZB_NEWN(p->arena, const ZlOptimizer *, n + 1);
   for (uint32_t i = 0; i < n; i++) o[i] = w[i].o;
-  if (p->ngroups) zp_bind_muon(b, o);
+  if (p->asked.ngroups) zp_bind_muon(b, o);
 }

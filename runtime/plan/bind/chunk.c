@@ -19,7 +19,8 @@
  * its chunks are whole rows of `up`. Gradients of weights are sums over rows: each chunk adds its own.
  * `low` is two axes of at most 8, as a concat has at most 8 operands. */
 #include "graph/ragged.h"
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
@@ -67,11 +68,14 @@ static uint32_t find_rows(const ZpPlan *p, uint16_t classes, const ZgNode **at) 
   for (uint32_t s = 0; s < g->nsegments; s++)
     for (uint32_t v = 0; v < g->segments[s].nvalues; v++) {
       const ZgType *t = &g->segments[s].values[v].type;
-      if (p->batch == ZP_NONE || !zg_type_has(t, (uint16_t)p->batch) || !zg_type_has(t, classes)) continue;
+      if (p->asked.batch == ZP_NONE || !zg_type_has(t, (uint16_t)p->asked.batch) || !zg_type_has(t, classes))
+        continue;
       *at = &g->segments[s].nodes[g->segments[s].values[v].node];
       for (int i = 0; i < t->naxes; i++) {
-        bool other = t->axis[i] != p->batch && t->axis[i] != classes && p->experts[t->axis[i]] == ZG_NO_AXIS;
-        if (other && (best == ZG_NONE || p->axis_size[t->axis[i]] > p->axis_size[best])) best = t->axis[i];
+        bool other = t->axis[i] != p->asked.batch && t->axis[i] != classes &&
+                     p->layout.experts[t->axis[i]] == ZG_NO_AXIS;
+        if (other && (best == ZG_NONE || p->layout.axis_size[t->axis[i]] > p->layout.axis_size[best]))
+          best = t->axis[i];
       }
     }
   return best;
@@ -93,8 +97,8 @@ static uint16_t add_axis(Chunks *c, const char *suffix, int64_t size) {
   ZgGraph *g = c->g;
   uint32_t at = g->naxes++;
   g->axes[at] = (ZgAxis){zb_printf(p->arena, "%s.%s", g->axes[c->rows].name, suffix), size};
-  p->axis_size[at] = p->axis_valid[at] = size;
-  p->experts[at] = ZG_NO_AXIS;
+  p->layout.axis_size[at] = p->layout.axis_valid[at] = size;
+  p->layout.experts[at] = ZG_NO_AXIS;
   return (uint16_t)at;
 }
 
@@ -108,8 +112,8 @@ static void *with_room(Chunks *c, const void *old, size_t n, size_t size) {
 /* Dims that split A split `up` as they do A, and prefer it to what they prefer A to. */
 static void split_up(Chunks *c) {
   ZpPlan *p = c->b->p;
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    ZpDim *dim = &p->mesh.dim[d];
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    ZpDim *dim = &p->layout.mesh.dim[d];
     uint16_t *axes = ZB_NEWN(p->arena, uint16_t, dim->naxes + 1);
     uint32_t n = 0;
     for (uint32_t i = 0; i < dim->naxes; i++) {
@@ -127,11 +131,11 @@ static void add_axes(Chunks *c) {
   ZpPlan *p = c->b->p;
   uint32_t n = c->g->naxes;
   c->g->axes = with_room(c, p->graph->axes, n, sizeof *c->g->axes);
-  p->axis_size = with_room(c, p->axis_size, n, sizeof *p->axis_size);
-  p->axis_valid = with_room(c, p->axis_valid, n, sizeof *p->axis_valid);
-  p->experts = with_room(c, p->experts, n, sizeof *p->experts);
-  p->filled = with_room(c, p->filled, n, sizeof *p->filled);
-  c->up = add_axis(c, "rows", p->axis_size[c->rows] / c->chunks);
+  p->layout.axis_size = with_room(c, p->layout.axis_size, n, sizeof *p->layout.axis_size);
+  p->layout.axis_valid = with_room(c, p->layout.axis_valid, n, sizeof *p->layout.axis_valid);
+  p->layout.experts = with_room(c, p->layout.experts, n, sizeof *p->layout.experts);
+  p->layout.load = with_room(c, p->layout.load, n, sizeof *p->layout.load);
+  c->up = add_axis(c, "rows", p->layout.axis_size[c->rows] / c->chunks);
   for (int l = 0; l < c->levels; l++) c->low[l] = add_axis(c, low[l], c->n[l]);
   for (int l = 0; l < c->levels; l++) c->one[l] = add_axis(c, one[l], 1);
   split_up(c);
@@ -286,7 +290,7 @@ static bool check_inside(const Chunks *c) {
     const ZgNode *n = &c->s->nodes[i];
     const char *why = c->inside[i] ? stays_whole(c, n, i >= c->s->nforward) : NULL;
     if (!why) continue;
-    ZlDiag *e = zl_report(c->b->d, ZL_Z0302, c->b->p->recipe->chunk.span,
+    ZlDiag *e = zl_report(c->b->d, ZL_Z0302, c->b->p->asked.recipe->chunk.span,
                           "`%s` cannot be computed in chunks of `%s`: %s (%s) %s", g->axes[c->classes].name,
                           g->axes[c->rows].name, zg_op_info[n->op].text, zp_loc_text(c->b->p, n->loc), why);
     zl_help(e, "leave `chunk %s` out, or have a smaller `micro`", g->axes[c->classes].name);
@@ -394,9 +398,9 @@ static bool rewrite(Chunks *c, uint32_t index) {
 
 /* ---- the recipe ---------------------------------------------------------------------------------------- */
 static bool refuse(ZpBuild *b, const char *why, const char *help) {
-  zl_help(
-      zl_report(b->d, ZL_Z0302, b->p->recipe->chunk.span, "`chunk %s`: %s", b->p->recipe->chunk.axis.s, why),
-      "%s", help);
+  zl_help(zl_report(b->d, ZL_Z0302, b->p->asked.recipe->chunk.span, "`chunk %s`: %s",
+                    b->p->asked.recipe->chunk.axis.s, why),
+          "%s", help);
   return false;
 }
 
@@ -411,30 +415,31 @@ static bool choose_rows(Chunks *c) {
   if (rows == ZG_NONE)
     return refuse(b, "what has this axis has no other one beside the batch to be cut by",
                   "have a smaller `micro`");
-  int64_t ranks = 1, n = p->recipe->chunk.n;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (zp_dim_splits(&p->mesh.dim[d], (uint16_t)rows)) ranks *= p->mesh.dim[d].size;
+  int64_t ranks = 1, n = p->asked.recipe->chunk.n;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (zp_dim_splits(&p->layout.mesh.dim[d], (uint16_t)rows)) ranks *= p->layout.mesh.dim[d].size;
   c->rows = (uint16_t)rows;
-  if (p->axis_size[rows] % (n * ranks) == 0 && factor(c, n)) return true;
+  if (p->layout.axis_size[rows] % (n * ranks) == 0 && factor(c, n)) return true;
   return refuse(b,
                 zb_printf(p->arena, "`%s`, of which a rank has %lld, is not cut into %lld chunks of one size",
-                          p->graph->axes[rows].name, (long long)(p->axis_size[rows] / ranks), (long long)n),
+                          p->graph->axes[rows].name, (long long)(p->layout.axis_size[rows] / ranks),
+                          (long long)n),
                 "take a number that divides it and is a product of two of at most 8, such as 8 or 16");
 }
 
 int64_t zp_chunks_along(const ZpPlan *p, uint16_t axis) {
-  const char *name = p->recipe->chunk.axis.s;
+  const char *name = p->asked.recipe->chunk.axis.s;
   uint32_t classes = name ? zg_axis_find(p->graph, name) : ZG_NONE;
   const ZgNode *at;
-  return classes != ZG_NONE && find_rows(p, (uint16_t)classes, &at) == axis ? p->recipe->chunk.n : 1;
+  return classes != ZG_NONE && find_rows(p, (uint16_t)classes, &at) == axis ? p->asked.recipe->chunk.n : 1;
 }
 
 bool zp_bind_chunk(ZpBuild *b) {
   ZpPlan *p = b->p;
-  if (!p->recipe->chunk.axis.s) return true;
-  uint32_t classes = zp_find_axis(b, p->recipe->chunk.axis, ZP_AXIS_OF_MODEL);
+  if (!p->asked.recipe->chunk.axis.s) return true;
+  uint32_t classes = zp_find_axis(b, p->asked.recipe->chunk.axis, ZP_AXIS_OF_MODEL);
   if (classes == ZG_NONE) return false;
-  Chunks c = {.b = b, .classes = (uint16_t)classes, .chunks = p->recipe->chunk.n};
+  Chunks c = {.b = b, .classes = (uint16_t)classes, .chunks = p->asked.recipe->chunk.n};
   if (!choose_rows(&c)) return false;
   if (c.chunks == 1) return true;
   ZgGraph *g = ZB_NEW(p->arena, ZgGraph);
@@ -444,8 +449,8 @@ bool zp_bind_chunk(ZpBuild *b) {
   c.g = g;
   c.tmp = zb_arena_new();
   add_axes(&c);
-  p->chunk = (ZpChunk){c.classes, c.rows, c.up};
-  p->graph = p->beside ? p->beside->model : g; /* the same one: of the same recipe */
+  p->layout.chunk = (ZpChunk){c.classes, c.rows, c.up};
+  p->graph = p->asked.eval_of ? p->asked.eval_of->model : g; /* the same one: of the same recipe */
   bool ok = true;
   for (uint32_t i = 0; ok && i < g->nsegments; i++) ok = rewrite(&c, i);
   zb_arena_free(c.tmp);
@@ -455,8 +460,8 @@ bool zp_bind_chunk(ZpBuild *b) {
 const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *bytes) {
   const char *axis = NULL;
   *bytes = 0;
-  for (uint32_t i = 0; i < st->ninsts && p->chunk.up == ZG_NO_AXIS; i++) {
-    const ZpSegment *s = &p->segments[st->insts[i].segment];
+  for (uint32_t i = 0; i < st->ninsts && p->layout.chunk.up == ZG_NO_AXIS; i++) {
+    const ZpSegment *s = &p->programs.segments[st->insts[i].segment];
     const ZpList *l = &s->list[ZP_FWD];
     for (uint32_t k = 0; k < l->n; k++) {
       const ZpNode *n = &l->nodes[k];

@@ -54,21 +54,21 @@ void zp_warn_wide(ZpBuild *b);
 bool zp_bind(ZpBuild *b);
 /* Splits the samples of a step over ranks and micro-batches; reports if that leaves a remainder. */
 void zp_bind_batch(ZpBuild *b);
-/* Fills ZpDim.zigzag, and p->order. */
+/* Fills ZpDim.zigzag, and p->notes.order. */
 void zp_bind_zigzag(ZpBuild *b);
 /* The first axis of dim d's list that splits an attend, if keys were queries: one of samples or heads, or the
  * queries' own; ZG_NONE without one. */
 uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, const ZgType *out, int d,
                           uint16_t query);
-/* Sizes the slots' axes of p->experts, and adds them, last, to the dims that split them. */
+/* Sizes the slots' axes of p->layout.experts, and adds them, last, to the dims that split them. */
 void zp_bind_slots(ZpBuild *b);
 /* Into how many chunks the recipe cuts what has this axis, along it; 1: into none. */
 int64_t zp_chunks_along(const ZpPlan *p, uint16_t axis);
-/* Fills p->chunk; what it says is done to p->graph. False with a report. */
+/* Fills p->layout.chunk; what it says is done to p->graph. False with a report. */
 bool zp_bind_chunk(ZpBuild *b);
-/* Fills p->frozen, optimizers, groups and group. */
+/* Fills p->asked.frozen, optimizers, groups and group. */
 void zp_bind_groups(ZpBuild *b);
-/* Fills p->roles where there is Muon; o: the recipe's optimizers, as in p->optimizers. */
+/* Fills p->layout.roles where there is Muon; o: the recipe's optimizers, as in p->asked.optimizers. */
 void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o);
 /* Axes by where their sizes come from: what a directive can name. */
 typedef enum { ZP_AXIS_OF_DATA, ZP_AXIS_OF_MODEL, ZP_AXIS_ANY } ZpAxisKind;

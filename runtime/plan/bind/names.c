@@ -1,5 +1,5 @@
 /* Axes that a recipe names, and the names that a model has. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
 
 void zp_note_names(ZlDiag *e, const char *what, const char *const *names, uint32_t n) {
   enum { LISTED = 12 };

@@ -10,7 +10,8 @@
  * A bucket's update is gathered whole over the dims that cut its matrices: those of its shards and those that
  * split rows or columns. Each matrix is orthogonalised by one rank of that group. A dim that splits only axes
  * that number matrices is none of these. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,10 +76,11 @@ static void take_each(ZpBuild *b, const ZlOptimizer *o, uint32_t which) {
     bool found = false;
     for (uint32_t i = 0; i < g->nparams; i++) {
       const ZgParam *q = &g->params[i];
-      if ((p->frozen && p->frozen[i]) || p->groups[p->group[i]].optimizer != which) continue;
+      if ((p->asked.frozen && p->asked.frozen[i]) || p->asked.groups[p->asked.group[i]].optimizer != which)
+        continue;
       for (int j = 0; j < q->type.naxes; j++) {
         if (strcmp(g->axes[q->type.axis[q->order[j]]].name, o->kws[k].word)) continue;
-        p->roles[i][j] = ZP_EACH;
+        p->layout.roles[i][j] = ZP_EACH;
         found = true;
       }
     }
@@ -130,24 +132,24 @@ static ZlDiag *refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const Us
 void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
   ZpPlan *p = b->p;
   bool any = false;
-  for (uint32_t i = 0; i < p->noptimizers; i++) any |= p->optimizers[i].kind == ZP_MUON;
-  if (!any || p->forward_only) return;
+  for (uint32_t i = 0; i < p->asked.noptimizers; i++) any |= p->asked.optimizers[i].kind == ZP_MUON;
+  if (!any || p->asked.forward_only) return;
   ZbArena *a = zb_arena_new();
-  ZlDiag **said = ZB_NEWN(a, ZlDiag *, p->noptimizers);
-  p->roles = (void *)ZB_NEWN(p->arena, uint8_t, (size_t)p->graph->nparams * ZG_MAX_AXES);
+  ZlDiag **said = ZB_NEWN(a, ZlDiag *, p->asked.noptimizers);
+  p->layout.roles = (void *)ZB_NEWN(p->arena, uint8_t, (size_t)p->graph->nparams * ZG_MAX_AXES);
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
-    uint32_t which = p->groups[p->group[i]].optimizer;
+    uint32_t which = p->asked.groups[p->asked.group[i]].optimizer;
     Uses u = {0};
-    if ((p->frozen && p->frozen[i]) || p->optimizers[which].kind != ZP_MUON) continue;
+    if ((p->asked.frozen && p->asked.frozen[i]) || p->asked.optimizers[which].kind != ZP_MUON) continue;
     look_at_uses(p->graph, a, i, &u);
-    if (is_matrix(&p->graph->params[i], &u)) memcpy(p->roles[i], u.role, sizeof u.role);
+    if (is_matrix(&p->graph->params[i], &u)) memcpy(p->layout.roles[i], u.role, sizeof u.role);
     else said[which] = refuse(b, o[which], i, &u, said[which]);
   }
   zb_arena_free(a);
-  for (uint32_t i = 0; i < p->noptimizers; i++) {
-    if (p->optimizers[i].kind != ZP_MUON) continue;
+  for (uint32_t i = 0; i < p->asked.noptimizers; i++) {
+    if (p->asked.optimizers[i].kind != ZP_MUON) continue;
     take_each(b, o[i], i);
-    if (!p->pins) continue;
+    if (!p->asked.pins) continue;
     ZlDiag *e =
         zl_report(b->d, ZL_Z0808, o[i]->span, "optimizer `muon` does not run on GPUs in this version");
     zl_help(e, "train on `cpu`, or by `optimizer adamw(...)`");
@@ -157,9 +159,9 @@ void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
 /* ---- the matrices of a bucket -------------------------------------------------------------------------- */
 int64_t zp_gathered_size(const ZpPlan *p, const ZpBucket *k, const ZpSlice *s, int i) {
   int64_t n = s->size[i];
-  for (int d = 0; d < p->mesh.ndims; d++)
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (k->matrices >> d & 1 && s->state[d].kind == 'S' && s->state[d].axis == s->axis[i])
-      n *= p->mesh.dim[d].size;
+      n *= p->layout.mesh.dim[d].size;
   return n;
 }
 
@@ -178,7 +180,7 @@ double zp_matrix_flops(const ZpOptimizer *o, const ZpMatrix *m) {
 
 /* Each to the rank of the group that has least to do so far, in their order. */
 ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *n) {
-  uint32_t ranks = (uint32_t)zp_group_size(&p->mesh, k->matrices);
+  uint32_t ranks = (uint32_t)zp_group_size(&p->layout.mesh, k->matrices);
   double *load = ZB_NEWN(a, double, ranks);
   ZpMatrix *all = NULL;
   *n = 0;
@@ -190,7 +192,7 @@ ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *
       m.owner = 0;
       for (uint32_t r = 1; r < ranks; r++)
         if (load[r] < load[m.owner]) m.owner = r;
-      load[m.owner] += zp_matrix_flops(&p->optimizers[k->optimizer], &m);
+      load[m.owner] += zp_matrix_flops(&p->asked.optimizers[k->optimizer], &m);
       ZB_PUSH(a, all, *n, m);
     }
   }
@@ -205,8 +207,8 @@ double zp_muon_scale(const ZpOptimizer *o, const ZpSlice *s) {
 }
 
 uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k) {
-  uint64_t own = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard);
-  return own * (uint64_t)zp_group_size(&p->mesh, k->matrices) * 4;
+  uint64_t own = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
+  return own * (uint64_t)zp_group_size(&p->layout.mesh, k->matrices) * 4;
 }
 
 /* The matrix twice, and twice its product with itself. */
@@ -224,10 +226,11 @@ uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k) {
 
 double zp_orthogonal_flops(const ZpPlan *p, const ZpBucket *k) {
   ZbArena *a = zb_arena_new();
-  uint32_t n, ranks = (uint32_t)zp_group_size(&p->mesh, k->matrices);
+  uint32_t n, ranks = (uint32_t)zp_group_size(&p->layout.mesh, k->matrices);
   const ZpMatrix *m = zp_matrices(p, k, a, &n);
   double *load = ZB_NEWN(a, double, ranks), most = 0;
-  for (uint32_t i = 0; i < n; i++) load[m[i].owner] += zp_matrix_flops(&p->optimizers[k->optimizer], &m[i]);
+  for (uint32_t i = 0; i < n; i++)
+    load[m[i].owner] += zp_matrix_flops(&p->asked.optimizers[k->optimizer], &m[i]);
   for (uint32_t r = 0; r < ranks; r++) most = fmax(most, load[r]);
   zb_arena_free(a);
   return most;

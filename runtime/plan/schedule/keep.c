@@ -7,7 +7,7 @@
  * every stage still fits, for as many micro-batches as it holds.
  *
  * Only a recipe with `limit memory` says what there is: without it nothing is kept. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
 
 #include <stdlib.h>
 
@@ -50,7 +50,8 @@ static void measure(const ZpBuild *b, ZpMake *make) {
       if (nth[i] == turn) tried[n++] = all[i];
     const ZpPlan *p = make(b, tmp, tried, n, ZP_TO_LOCAL);
     for (uint32_t i = 0; p && i < b->nkeepable; i++) {
-      const ZpSegment *with = &p->segments[all[i].segment], *without = &b->p->segments[all[i].segment];
+      const ZpSegment *with = &p->programs.segments[all[i].segment],
+                      *without = &b->p->programs.segments[all[i].segment];
       if (nth[i] != turn) continue;
       all[i].bytes = less(held(with, false), held(without, false));
       all[i].moves = less(moved(without), moved(with));
@@ -76,7 +77,7 @@ static uint64_t lines(uint64_t bytes) { return zb_round_up(bytes, 64); }
 /* Whether a stage finds what is carried in where it arrived when it goes back. Then it waits there so long, and
  * more of them do. */
 static bool keeps_arrival(const ZpPlan *p, uint32_t s) {
-  return p->segments[p->stages[s].insts[0].segment].saves_carry;
+  return p->programs.segments[p->programs.stages[s].insts[0].segment].saves_carry;
 }
 
 /* Of a stage only slots and scratch depend on what is saved, so no program need be made to say what its arena
@@ -85,8 +86,8 @@ static bool fits(const ZpBuild *b, ZpMake *make, const ZpKeep *keep, uint32_t n)
   ZbArena *a = zb_arena_new();
   const ZpPlan *p = b->p, *q = make(b, a, keep, n, ZP_TO_STAGES);
   bool fit = q != NULL, same = true;
-  for (uint32_t s = 0; fit && s < p->nstages; s++) {
-    const ZpStage *was = &p->stages[s], *now = &q->stages[s];
+  for (uint32_t s = 0; fit && s < p->programs.nstages; s++) {
+    const ZpStage *was = &p->programs.stages[s], *now = &q->programs.stages[s];
     uint64_t slots = was->prog.nslots, arena = was->ledger.total[ZP_DEVICE];
     arena -= slots * lines(was->slot_bytes) + lines(was->scratch_bytes);
     arena += slots * lines(now->slot_bytes) + lines(now->scratch_bytes);
@@ -99,14 +100,14 @@ static bool fits(const ZpBuild *b, ZpMake *make, const ZpKeep *keep, uint32_t n)
 }
 
 static void tell(const ZpPlan *without, ZpPlan *with, const ZpKeep *keep, uint32_t n) {
-  with->kept = keep;
-  with->nkept = n;
-  with->nleft = without->nleft;
-  with->least = without->least;
+  with->programs.kept = keep;
+  with->programs.nkept = n;
+  with->notes.nleft = without->notes.nleft;
+  with->notes.least = without->notes.least;
   for (uint32_t i = 0; i < with->graph->nsegments; i++) {
-    ZpSegment *s = &with->segments[i];
-    s->kept_bytes = less(held(s, false), held(&without->segments[i], false));
-    s->kept_moves = less(moved(&without->segments[i]), moved(s));
+    ZpSegment *s = &with->programs.segments[i];
+    s->kept_bytes = less(held(s, false), held(&without->programs.segments[i], false));
+    s->kept_moves = less(moved(&without->programs.segments[i]), moved(s));
   }
 }
 
@@ -114,8 +115,8 @@ ZpPlan *zp_keep(const ZpBuild *b, ZpMake *make) {
   ZpPlan *p = b->p;
   ZpKeep *keep = b->keepable;
   uint32_t most = 0, n = 0;
-  p->least = zp_fullest(p)->ledger.total[ZP_DEVICE];
-  if (!b->limit || p->forward_only) return p;
+  p->notes.least = zp_fullest(p)->ledger.total[ZP_DEVICE];
+  if (!b->limit || p->asked.forward_only) return p;
   measure(b, make);
   for (uint32_t i = 0; i < b->nkeepable; i++)
     if (keep[i].moves) keep[most++] = keep[i];
@@ -126,7 +127,7 @@ ZpPlan *zp_keep(const ZpBuild *b, ZpMake *make) {
     keep[n] = keep[i];
     if (fits(b, make, keep, n + 1)) n++;
   }
-  p->nleft = most - n;
+  p->notes.nleft = most - n;
   if (!n) return p;
   ZpPlan *q = make(b, p->arena, keep, n, ZP_TO_LEDGER);
   if (!q) ZB_BUG("what is kept fitted, and does not");

@@ -1,13 +1,14 @@
 /* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked, words
  * resolved. After this pass nothing of the recipe is consulted but, for messages, names and places. */
 #include "graph/ragged.h"
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
+#include "runtime/plan/text.h"
 
 #include <string.h>
 
 /* Which mesh dimension of the recipe that is; zl_recipe has seen to it that there is one. */
 static uint32_t find_mesh(ZpBuild *b, const char *name) {
-  const ZlRecipe *r = b->p->recipe;
+  const ZlRecipe *r = b->p->asked.recipe;
   for (uint32_t i = 0; i < r->nmesh; i++)
     if (!strcmp(r->mesh[i].name.s, name)) return i;
   ZB_BUG("recipe %s has no mesh dimension %s", r->name, name);
@@ -38,14 +39,14 @@ static bool *used_axes(const ZpPlan *p) {
 static void bind_sizes(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
-  const ZlRecipe *r = p->recipe;
-  p->axis_size = ZB_NEWN(p->arena, int64_t, g->naxes);
-  p->axis_valid = ZB_NEWN(p->arena, int64_t, g->naxes);
-  p->experts = zg_slot_axes(g, p->arena, NULL);
-  ZB_ASSERT(p->experts);
-  p->filled = ZB_NEWN(p->arena, double, g->naxes);
+  const ZlRecipe *r = p->asked.recipe;
+  p->layout.axis_size = ZB_NEWN(p->arena, int64_t, g->naxes);
+  p->layout.axis_valid = ZB_NEWN(p->arena, int64_t, g->naxes);
+  p->layout.experts = zg_slot_axes(g, p->arena, NULL);
+  ZB_ASSERT(p->layout.experts);
+  p->layout.load = ZB_NEWN(p->arena, double, g->naxes);
   const bool *used = used_axes(p);
-  for (uint32_t i = 0; i < g->naxes; i++) p->axis_size[i] = g->axes[i].size;
+  for (uint32_t i = 0; i < g->naxes; i++) p->layout.axis_size[i] = g->axes[i].size;
   for (uint32_t i = 0; i < r->nbinds; i++) {
     if (r->binds[i].maybe && zg_axis_find(g, r->binds[i].axis.s) == ZG_NONE) continue;
     uint32_t a = zp_find_axis(b, r->binds[i].axis, ZP_AXIS_OF_DATA);
@@ -56,22 +57,22 @@ static void bind_sizes(ZpBuild *b) {
               "compile the model with another size, or leave the axis out of `bind`");
       continue;
     }
-    p->axis_size[a] = r->binds[i].size;
-    if (p->experts[a] != ZG_NO_AXIS || r->binds[i].size || !used[a]) continue;
+    p->layout.axis_size[a] = r->binds[i].size;
+    if (p->layout.experts[a] != ZG_NO_AXIS || r->binds[i].size || !used[a]) continue;
     zl_report(b->d, ZL_Z0805, r->binds[i].span, "the size of `%s` must be a whole number from 1 to %d",
               g->axes[a].name, INT32_MAX);
   }
-  p->batch = zg_axis_find(g, "batch");
+  p->asked.batch = zg_axis_find(g, "batch");
   for (uint32_t i = 0; i < g->naxes; i++)
-    if (p->experts[i] != ZG_NO_AXIS || (!p->axis_size[i] && !used[i] && i != p->batch))
-      p->axis_size[i] = 1; /* of experts: slots.c */
-  if (p->batch != ZG_NONE && g->axes[p->batch].size) p->batch = ZG_NONE;
+    if (p->layout.experts[i] != ZG_NO_AXIS || (!p->layout.axis_size[i] && !used[i] && i != p->asked.batch))
+      p->layout.axis_size[i] = 1; /* of experts: slots.c */
+  if (p->asked.batch != ZG_NONE && g->axes[p->asked.batch].size) p->asked.batch = ZG_NONE;
   for (uint32_t i = 0; i < g->naxes; i++)
-    if (!p->axis_size[i] && !zl_errors(b->d))
+    if (!p->layout.axis_size[i] && !zl_errors(b->d))
       zl_help(zl_report(b->d, ZL_Z0307, r->span, "recipe %s does not give the size of the data axis `%s`",
                         r->name, g->axes[i].name),
               "add `bind %s = N`", g->axes[i].name);
-  memcpy(p->axis_valid, p->axis_size, g->naxes * sizeof *p->axis_size);
+  memcpy(p->layout.axis_valid, p->layout.axis_size, g->naxes * sizeof *p->layout.axis_size);
   for (uint32_t i = 0; i < r->npads; i++) {
     if (r->pads[i].maybe && zg_axis_find(g, r->pads[i].axis.s) == ZG_NONE) continue;
     uint32_t a = zp_find_axis(b, r->pads[i].axis, ZP_AXIS_OF_MODEL);
@@ -79,7 +80,8 @@ static void bind_sizes(ZpBuild *b) {
     if (!g->axes[a].size)
       zl_report(b->d, ZL_Z0308, r->pads[i].span, "`%s` is a data axis; only axes of the model can be padded",
                 g->axes[a].name);
-    p->axis_size[a] = (int64_t)zb_round_up((uint64_t)p->axis_size[a], (uint64_t)r->pads[i].size);
+    p->layout.axis_size[a] =
+        (int64_t)zb_round_up((uint64_t)p->layout.axis_size[a], (uint64_t)r->pads[i].size);
   }
 }
 
@@ -87,9 +89,9 @@ static void bind_sizes(ZpBuild *b) {
  * batch. */
 static void help_size(ZpBuild *b, ZlDiag *e, const ZgNode *n) {
   const ZpPlan *p = b->p;
-  int k = n->ax[0] == p->batch;
+  int k = n->ax[0] == p->asked.batch;
   const ZgAxis *x = &p->graph->axes[n->ax[k]];
-  if (!x->size) zl_help(e, "bind %s = %lld", x->name, (long long)p->axis_valid[n->ax[!k]]);
+  if (!x->size) zl_help(e, "bind %s = %lld", x->name, (long long)p->layout.axis_valid[n->ax[!k]]);
   else zl_help(e, "a smaller `micro`");
 }
 
@@ -104,14 +106,14 @@ static void check_bound_sizes(ZpBuild *b) {
       if ((n->op != ZG_OP_POSITION || n->nax < 2) && n->op != ZG_OP_RENAME) continue;
       const char *what[2];
       for (int i = 0; i < 2; i++)
-        what[i] =
-            zb_printf(p->arena, "`%s` has %lld%s", g->axes[n->ax[i]].name, (long long)p->axis_valid[n->ax[i]],
-                      n->ax[i] == p->batch ? " samples in a micro-batch"
-                      : i                  ? ""
-                                           : " elements");
-      int64_t have = p->axis_valid[n->ax[0]], room = p->axis_valid[n->ax[1]];
+        what[i] = zb_printf(p->arena, "`%s` has %lld%s", g->axes[n->ax[i]].name,
+                            (long long)p->layout.axis_valid[n->ax[i]],
+                            n->ax[i] == p->asked.batch ? " samples in a micro-batch"
+                            : i                        ? ""
+                                                       : " elements");
+      int64_t have = p->layout.axis_valid[n->ax[0]], room = p->layout.axis_valid[n->ax[1]];
       if (n->op == ZG_OP_POSITION ? have <= room : have == room) continue;
-      ZlSpan at = zp_bind_span(p->recipe, g->axes[n->ax[n->ax[0] == p->batch]].name);
+      ZlSpan at = zp_bind_span(p->asked.recipe, g->axes[n->ax[n->ax[0] == p->asked.batch]].name);
       ZlDiag *e = zl_report(b->d, ZL_Z0805, at, "%s, %s: %s at %s needs %s", what[0], what[1],
                             zg_op_info[n->op].text, zp_loc_text(p, n->loc),
                             n->op == ZG_OP_POSITION ? "at least as many there" : "as many there");
@@ -121,10 +123,10 @@ static void check_bound_sizes(ZpBuild *b) {
 }
 
 static void check_pads(ZpBuild *b) {
-  const ZlRecipe *r = b->p->recipe;
+  const ZlRecipe *r = b->p->asked.recipe;
   for (uint32_t i = 0; i < r->npads; i++) {
     uint32_t a = zg_axis_find(b->p->graph, r->pads[i].axis.s);
-    if (a != ZG_NONE && b->p->axis_size[a] != b->p->axis_valid[a] &&
+    if (a != ZG_NONE && b->p->layout.axis_size[a] != b->p->layout.axis_valid[a] &&
         !zp_check_pad(b, &r->pads[i], (uint16_t)a))
       return;
   }
@@ -142,7 +144,7 @@ static bool lacks(const ZpBuild *b, const ZlSplit *s, const ZlName *axis, uint32
  * splits nothing, whatever the recipe says. */
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
-  const ZlMeshDim *md = &p->recipe->mesh[index];
+  const ZlMeshDim *md = &p->asked.recipe->mesh[index];
   const ZlSplit *split = zp_split(p, index);
   const ZlProd *prod = NULL;
   for (uint32_t i = 0; split && i < split->nprods; i++)
@@ -154,13 +156,13 @@ static void add_dims(ZpBuild *b, uint32_t index) {
     }
   int64_t left = md->size;
   uint32_t factors = prod ? prod->n : 1;
-  int first = p->mesh.ndims;
+  int first = p->layout.mesh.ndims;
   for (uint32_t f = 0; f < factors; f++) {
     int64_t size = left;
     uint32_t a = prod ? zp_find_axis(b, prod->axis[f], ZP_AXIS_ANY) : ZG_NONE;
     if (prod && a == ZG_NONE) return;
     if (prod && f + 1 < factors) {
-      int64_t x = p->axis_size[a], y = left;
+      int64_t x = p->layout.axis_size[a], y = left;
       while (y) {
         int64_t t = x % y;
         x = y;
@@ -170,13 +172,13 @@ static void add_dims(ZpBuild *b, uint32_t index) {
     }
     left /= size;
     bool last = f + 1 == factors;
-    if (size == 1 && prod && !(last && p->mesh.ndims == first)) continue;
-    if (p->mesh.ndims == ZP_MAX_DIMS) {
+    if (size == 1 && prod && !(last && p->layout.mesh.ndims == first)) continue;
+    if (p->layout.mesh.ndims == ZP_MAX_DIMS) {
       zl_report(b->d, ZL_Z0808, md->name.span, "a mesh has at most %d dimensions in this version",
                 ZP_MAX_DIMS);
       return;
     }
-    ZpDim *d = &p->mesh.dim[p->mesh.ndims++];
+    ZpDim *d = &p->layout.mesh.dim[p->layout.mesh.ndims++];
     *d = (ZpDim){
         .size = size, .directive = index, .name = md->name.s, .zigzag = ZP_NO_AXIS, .zigzag_up = ZP_NO_AXIS};
     if (prod && size != md->size) d->name = zb_printf(p->arena, "%s.%s", md->name.s, prod->axis[f].s);
@@ -196,21 +198,21 @@ static void add_dims(ZpBuild *b, uint32_t index) {
 
 static bool bind_mesh(ZpBuild *b) {
   ZpPlan *p = b->p;
-  const ZlRecipe *r = p->recipe;
-  p->mesh.pipe = -1;
-  p->mesh.nranks = 1;
+  const ZlRecipe *r = p->asked.recipe;
+  p->layout.mesh.pipe = -1;
+  p->layout.mesh.nranks = 1;
   for (uint32_t i = 0; i < r->nmesh; i++) {
     add_dims(b, i);
-    if (__builtin_mul_overflow(p->mesh.nranks, r->mesh[i].size, &p->mesh.nranks) ||
-        p->mesh.nranks > 1 << 24) {
+    if (__builtin_mul_overflow(p->layout.mesh.nranks, r->mesh[i].size, &p->layout.mesh.nranks) ||
+        p->layout.mesh.nranks > 1 << 24) {
       zl_report(b->d, ZL_Z0805, r->mesh[i].name.span, "the mesh has more than %d ranks", 1 << 24);
       return false;
     }
   }
   if (r->stages.span.file >= 0) {
     uint32_t index = find_mesh(b, r->stages.dim.s);
-    for (int d = 0; d < p->mesh.ndims; d++)
-      if (p->mesh.dim[d].directive == index) p->mesh.pipe = d;
+    for (int d = 0; d < p->layout.mesh.ndims; d++)
+      if (p->layout.mesh.dim[d].directive == index) p->layout.mesh.pipe = d;
   }
   return !zl_errors(b->d);
 }
@@ -223,22 +225,23 @@ static void check_cluster(ZpBuild *b) {
   if (!c || !c->nlevels) return;
   int64_t devices = 1, stride = 1;
   for (uint32_t i = 0; i < c->nlevels; i++) devices *= c->levels[i].size;
-  if (p->mesh.nranks > devices)
-    zl_report(b->d, ZL_Z0310, p->recipe->nmesh ? p->recipe->mesh[0].name.span : p->recipe->span,
-              "the mesh has %lld ranks, cluster %s has %lld devices", (long long)p->mesh.nranks, c->name,
-              (long long)devices);
-  for (int d = p->mesh.ndims; d-- > 0; stride *= p->mesh.dim[d].size) {
-    const ZpDim *dim = &p->mesh.dim[d];
+  if (p->layout.mesh.nranks > devices)
+    zl_report(b->d, ZL_Z0310,
+              p->asked.recipe->nmesh ? p->asked.recipe->mesh[0].name.span : p->asked.recipe->span,
+              "the mesh has %lld ranks, cluster %s has %lld devices", (long long)p->layout.mesh.nranks,
+              c->name, (long long)devices);
+  for (int d = p->layout.mesh.ndims; d-- > 0; stride *= p->layout.mesh.dim[d].size) {
+    const ZpDim *dim = &p->layout.mesh.dim[d];
     /* Samples and positions, and experts beside them, are split over nodes as they are meant to be; what splits
      * weights within all ranks' tokens has traffic in every layer. */
     bool model = false, data = false;
     for (uint32_t i = 0; i < dim->naxes; i++) {
       data |= !i && !p->graph->axes[dim->axes[i]].size;
-      data |= dim->axes[i] == p->batch;
+      data |= dim->axes[i] == p->asked.batch;
       model |= p->graph->axes[dim->axes[i]].size > 0;
     }
     if (!model || data || c->nlevels < 2 || stride * dim->size <= c->levels[0].size) continue;
-    const ZlMeshDim *md = &p->recipe->mesh[dim->directive];
+    const ZlMeshDim *md = &p->asked.recipe->mesh[dim->directive];
     ZlDiag *e =
         zl_report(b->d, ZL_Z0311, md->name.span, "mesh dimension `%s` (%lld) spans more than one %s of %lld",
                   md->name.s, (long long)dim->size, c->levels[0].name.s, (long long)c->levels[0].size);
@@ -251,14 +254,14 @@ static void check_cluster(ZpBuild *b) {
 /* Axis a does not divide by the dims up to `last` that split it, `by` ranks together. */
 static void report_indivisible(ZpBuild *b, uint32_t a, int last, int64_t by) {
   ZpPlan *p = b->p;
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   const ZgAxis *axis = &p->graph->axes[a];
-  const ZpDim *dim = &p->mesh.dim[last];
+  const ZpDim *dim = &p->layout.mesh.dim[last];
   const char *dims = "", *mesh = r->mesh[dim->directive].name.s;
   for (int d = 0; d <= last; d++)
-    if (zp_dim_splits(&p->mesh.dim[d], a))
-      dims = zb_printf(p->arena, "%s%s`%s`", dims, *dims ? " x " : "", p->mesh.dim[d].name);
-  long long size = p->axis_size[a];
+    if (zp_dim_splits(&p->layout.mesh.dim[d], a))
+      dims = zb_printf(p->arena, "%s%s`%s`", dims, *dims ? " x " : "", p->layout.mesh.dim[d].name);
+  long long size = p->layout.axis_size[a];
   bool small = size < by && axis->size;
   ZlDiag *e =
       zl_report(b->d, small ? ZL_Z0303 : ZL_Z0301, zp_split_span(p, dim),
@@ -276,11 +279,11 @@ static void check_divides(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t a = 0; a < p->graph->naxes; a++) {
     int64_t by = 1;
-    if (a == p->batch || p->experts[a] != ZG_NO_AXIS) continue; /* batch.c, slots.c */
-    for (int d = 0; d < p->mesh.ndims; d++) {
-      if (!zp_dim_splits(&p->mesh.dim[d], a)) continue;
-      by *= p->mesh.dim[d].size;
-      if (p->axis_size[a] % by == 0) continue;
+    if (a == p->asked.batch || p->layout.experts[a] != ZG_NO_AXIS) continue; /* batch.c, slots.c */
+    for (int d = 0; d < p->layout.mesh.ndims; d++) {
+      if (!zp_dim_splits(&p->layout.mesh.dim[d], a)) continue;
+      by *= p->layout.mesh.dim[d].size;
+      if (p->layout.axis_size[a] % by == 0) continue;
       report_indivisible(b, a, d, by);
       return;
     }
@@ -290,17 +293,17 @@ static void check_divides(ZpBuild *b) {
 /* ---- shard, recompute, precision ----------------------------------------------------------------------- */
 static void bind_shards(ZpBuild *b) {
   ZpPlan *p = b->p;
-  p->zero.ahead = (uint32_t)p->recipe->prefetch;
-  for (uint32_t i = 0; i < p->recipe->nshards; i++) {
-    const ZlShard *s = &p->recipe->shards[i];
+  p->asked.zero.ahead = (uint32_t)p->asked.recipe->prefetch;
+  for (uint32_t i = 0; i < p->asked.recipe->nshards; i++) {
+    const ZlShard *s = &p->asked.recipe->shards[i];
     uint32_t index = find_mesh(b, s->dim.s);
-    ZB_ASSERT(!i || (p->zero.what == s->what && p->zero.keep == s->keep));
-    p->zero.what = s->what;
-    p->zero.keep = s->keep;
-    for (int d = 0; d < p->mesh.ndims; d++) {
-      if (p->mesh.dim[d].directive != index) continue;
-      ZB_ASSERT(d != p->mesh.pipe);
-      p->zero.over |= 1u << d;
+    ZB_ASSERT(!i || (p->asked.zero.what == s->what && p->asked.zero.keep == s->keep));
+    p->asked.zero.what = s->what;
+    p->asked.zero.keep = s->keep;
+    for (int d = 0; d < p->layout.mesh.ndims; d++) {
+      if (p->layout.mesh.dim[d].directive != index) continue;
+      ZB_ASSERT(d != p->layout.mesh.pipe);
+      p->asked.zero.over |= 1u << d;
     }
     bool found = !s->nunit;
     for (uint32_t k = 0; s->nunit == 1 && k < p->graph->nsegments; k++)
@@ -348,12 +351,12 @@ static void bind_recompute(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
   b->recompute = ZB_NEWN(p->arena, bool, g->nregions);
-  for (uint32_t i = 0; i < p->recipe->nrecompute; i++) {
+  for (uint32_t i = 0; i < p->asked.recipe->nrecompute; i++) {
     bool found = false;
     for (uint32_t r = 1; r < g->nregions; r++)
-      if (matches(g, r, &p->recipe->recompute[i])) found = b->recompute[r] = true;
+      if (matches(g, r, &p->asked.recipe->recompute[i])) found = b->recompute[r] = true;
     if (found) continue;
-    report_part(b, &p->recipe->recompute[i]);
+    report_part(b, &p->asked.recipe->recompute[i]);
   }
   for (uint32_t r = 1; r < g->nregions; r++) { /* parents come first */
     if (b->recomputes_none) b->recompute[r] = false;
@@ -364,10 +367,10 @@ static void bind_recompute(ZpBuild *b) {
 /* A dim that nothing uses would make ranks do the same work twice. */
 static void check_used(ZpBuild *b) {
   ZpPlan *p = b->p;
-  for (int d = 0; d < p->mesh.ndims; d++) {
-    const ZpDim *dim = &p->mesh.dim[d];
-    if (dim->size == 1 || dim->naxes || d == p->mesh.pipe) continue;
-    const ZlName *n = &p->recipe->mesh[dim->directive].name;
+  for (int d = 0; d < p->layout.mesh.ndims; d++) {
+    const ZpDim *dim = &p->layout.mesh.dim[d];
+    if (dim->size == 1 || dim->naxes || d == p->layout.mesh.pipe) continue;
+    const ZlName *n = &p->asked.recipe->mesh[dim->directive].name;
     ZlDiag *e = zl_report(b->d, ZL_Z0306, n->span,
                           "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work",
                           n->s, (long long)dim->size);
@@ -378,8 +381,8 @@ static void check_used(ZpBuild *b) {
 }
 
 static void check_prefetch(ZpBuild *b) {
-  const ZlRecipe *r = b->p->recipe;
-  if (r->prefetch_span.file < 0 || r->prefetch == 1 || b->p->zero.what & ZL_SHARD_PARAMS) return;
+  const ZlRecipe *r = b->p->asked.recipe;
+  if (r->prefetch_span.file < 0 || r->prefetch == 1 || b->p->asked.zero.what & ZL_SHARD_PARAMS) return;
   zl_help(zl_report(b->d, ZL_Z0809, r->prefetch_span,
                     "`prefetch %lld` has no effect: no parameters are gathered", (long long)r->prefetch),
           "add `shard params, grads, states over` a data dimension, or leave it out");
@@ -393,7 +396,7 @@ uint64_t zp_limit(const ZpBuild *b) {
 
 bool zp_bind(ZpBuild *b) {
   ZpPlan *p = b->p;
-  const ZlRecipe *r = p->recipe;
+  const ZlRecipe *r = p->asked.recipe;
   if (r->model && strcmp(r->model, p->graph->model)) {
     zl_help(zl_report(b->d, ZL_Z0810, r->span, "recipe %s is for model %s; this stage graph is model %s",
                       r->name, r->model, p->graph->model),
@@ -412,23 +415,23 @@ bool zp_bind(ZpBuild *b) {
   check_used(b);
   bind_shards(b);
   bind_recompute(b);
-  p->pins = b->o->pins;
-  p->scratch = b->o->scratch;
-  p->threads = b->o->threads;
-  p->checkpoints = b->o->checkpoints;
-  p->repeatable = b->o->repeatable;
-  p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
-  p->reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;
+  p->asked.pins = b->o->pins;
+  p->asked.scratch = b->o->scratch;
+  p->asked.threads = b->o->threads;
+  p->asked.checkpoints = b->o->checkpoints;
+  p->asked.repeatable = b->o->repeatable;
+  p->asked.compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
+  p->asked.reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;
   check_prefetch(b);
   zp_warn_wide(b);
-  p->tf32 = r->precision.compute && !strcmp(r->precision.compute, "tf32");
+  p->asked.tf32 = r->precision.compute && !strcmp(r->precision.compute, "tf32");
   zp_bind_groups(b);
-  p->clip = r->clip;
-  p->average = p->forward_only ? 0 : r->average;
-  p->schedule = zp_schedule(r->schedule.s);
-  ZB_ASSERT(p->schedule);
-  if (p->mesh.pipe >= 0 && !r->stages.by_cost) {
-    ZB_ASSERT(r->stages.n == p->mesh.dim[p->mesh.pipe].size);
+  p->asked.clip = r->clip;
+  p->asked.average = p->asked.forward_only ? 0 : r->average;
+  p->asked.schedule = zl_schedule(r->schedule);
+  ZB_ASSERT(p->asked.schedule);
+  if (p->layout.mesh.pipe >= 0 && !r->stages.by_cost) {
+    ZB_ASSERT(r->stages.n == p->layout.mesh.dim[p->layout.mesh.pipe].size);
     b->stage_items = r->stages.counts;
   }
   b->limit = r->limit.memory;
@@ -437,6 +440,6 @@ bool zp_bind(ZpBuild *b) {
               "`limit host` has no effect: nothing is offloaded in this version");
   if (!zl_errors(b->d) && !zp_bind_chunk(b)) return false;
   b->grad_partial = ZB_NEWN(p->arena, ZpDims, p->graph->nparams);
-  for (uint32_t i = 0; i < p->graph->nparams; i++) b->grad_partial[i] = zp_all_dims(&p->mesh);
+  for (uint32_t i = 0; i < p->graph->nparams; i++) b->grad_partial[i] = zp_all_dims(&p->layout.mesh);
   return !zl_errors(b->d);
 }

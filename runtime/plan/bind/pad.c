@@ -8,7 +8,8 @@
  * Example, ffn padded: h = dot[embed](x, up) is 0 there, silu(h) = h / (1 + exp(-h)) is 0 / (1 + 1) = 0, so
  * dot[ffn](silu(h), down) adds zeros. sigmoid(h) is 0.5: the sum would still be right since `down` has zeros
  * there, but not the gradient of `down`. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 

@@ -4,7 +4,8 @@
  *
  * Not warned of is what was asked for: `f32(...)` around what a product takes, or around what a repeat carries as it is; what norms,
  * losses and routers do inside; values without samples. */
-#include "runtime/plan/bind.h"
+#include "runtime/plan/bind/bind.h"
+#include "runtime/plan/text.h"
 
 /* How an f32 value came about: by `f32(...)`; as an input; or since one of another type met an f32 one. */
 typedef enum { NOWHERE, ASKED, READ, MET } From;
@@ -35,7 +36,7 @@ static bool is_float(const ZgType *t) {
   return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16;
 }
 static bool of_samples(const Search *c, const ZgType *t) {
-  return is_float(t) && zg_type_has(t, c->b->p->batch);
+  return is_float(t) && zg_type_has(t, c->b->p->asked.batch);
 }
 
 /* Of two that come together, what tells more of where to look. */
@@ -103,7 +104,7 @@ static void warn(const Search *c, const Spread *s) {
   ZpPlan *p = c->b->p;
   const char *place = zp_loc_text(p, s->wide.loc);
   ZlDiag *d = zl_report(
-      c->b->d, ZL_Z0210, p->recipe->precision.span,
+      c->b->d, ZL_Z0210, p->asked.recipe->precision.span,
       "f32 spreads from %s, where %s makes a result f32: `compute bf16` does not hold for what is made of it",
       place, how[s->wide.from]);
   if (s->products)
@@ -118,7 +119,7 @@ static void warn(const Search *c, const Spread *s) {
 
 void zp_warn_wide(ZpBuild *b) {
   Search c = {.b = b, .g = b->g, .carried = ZB_NEW(b->p->arena, Wide)};
-  if (b->p->compute != ZK_BF16 || b->p->batch == ZP_NONE) return;
+  if (b->p->asked.compute != ZK_BF16 || b->p->asked.batch == ZP_NONE) return;
   for (uint32_t i = 0; i < b->g->nsegments; i++) search_segment(&c, &b->g->segments[i]);
   for (uint32_t i = 0; i < c.nspread; i++) warn(&c, &c.spread[i]);
 }

@@ -1,6 +1,7 @@
 /* A predicted step beside a measured one, from their traces: both are read back as text, so whatever a trace
  * says is compared alike. Of each stage the first rank is looked at, for which the prediction is made. */
-#include "runtime/plan/time/time.h"
+#include "runtime/plan/output/compare.h"
+#include "runtime/plan/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -175,9 +176,10 @@ static void add(const ZpPlan *p, ZbArena *a, const ZbNames *names, const Events 
                 Rows *rows) {
   double each = 1 / (double)steps;
   for (size_t i = 0; i < e->n; i++) {
-    int64_t rank = e->at[i].process - (which ? 0 : p->mesh.nranks);
-    uint32_t stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, rank, p->mesh.pipe);
-    if (rank != (p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, stage))) continue;
+    int64_t rank = e->at[i].process - (which ? 0 : p->layout.mesh.nranks);
+    uint32_t stage =
+        p->layout.mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->layout.mesh, rank, p->layout.mesh.pipe);
+    if (rank != (p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, stage))) continue;
     Row *r = row_of(a, rows, stage, names->name[e->at[i].what]);
     r->seconds[which] += e->at[i].seconds * each;
     r->times[which] += each;
@@ -204,8 +206,8 @@ static void show(const Row *rows, uint32_t n, double predicted, double measured,
 }
 
 static void predicted_events(const ZpPlan *p, const ZpTime *t, double clock, ZbText *out) {
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    int64_t rank = p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, s);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    int64_t rank = p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, s);
     if (s) zb_text_add(out, ",\n");
     zp_trace_events(p, rank, t->stages[s].spans, t->stages[s].nspans, clock, 0, true, out);
   }
@@ -216,12 +218,12 @@ bool zp_compare(const ZpPlan *p, const ZpTime *t, const char *trace, ZbText *out
   ZbNames names = {0};
   Events measured = read_events(a, &names, trace);
   const char *tail = strstr(trace, zp_trace_tail);
-  bool fits = measured.n && tail && measured.processes == p->mesh.nranks;
+  bool fits = measured.n && tail && measured.processes == p->layout.mesh.nranks;
   if (!measured.n || !tail) {
     zb_fail(err, "write it by zrun train --trace FILE", "there is no step in the trace");
   } else if (!fits) {
     zb_fail(err, "give the recipe that the run had", "the trace is of %lld ranks, recipe %s is for %lld",
-            (long long)measured.processes, p->recipe->name, (long long)p->mesh.nranks);
+            (long long)measured.processes, p->asked.recipe->name, (long long)p->layout.mesh.nranks);
   } else {
     ZbText events = {0};
     double first = INFINITY;

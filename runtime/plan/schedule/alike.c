@@ -7,12 +7,13 @@
 #include "runtime/plan/plan.h"
 
 static ZpAlike alike_of(const ZpPlan *p, const ZpStageBucket *h) {
-  const ZpBucket *k = &p->buckets[h->bucket];
+  const ZpBucket *k = &p->programs.buckets[h->bucket];
   return (ZpAlike){k->replicas & ~k->shard, h->tied};
 }
 
 int64_t zp_alike_size(const ZpPlan *p, const ZpAlike *k) {
-  return zp_group_size(&p->mesh, k->dims) * (k->tied == ZP_NONE ? 1 : p->tied[k->tied].nstages);
+  return zp_group_size(&p->layout.mesh, k->dims) *
+         (k->tied == ZP_NONE ? 1 : p->programs.tied[k->tied].nstages);
 }
 
 uint32_t zp_alike_which(const ZpPlan *p, const ZpAlike *list, uint32_t n, const ZpStageBucket *h) {
@@ -25,9 +26,9 @@ uint32_t zp_alike_which(const ZpPlan *p, const ZpAlike *list, uint32_t n, const 
 ZpAlike *zp_alike(const ZpPlan *p, ZbArena *a, uint32_t *n) {
   ZpAlike *list = NULL;
   *n = 0;
-  for (uint32_t s = 0; s < p->nstages; s++)
-    for (uint32_t i = 0; i < p->stages[s].nheld; i++) {
-      const ZpStageBucket *h = &p->stages[s].held[i];
+  for (uint32_t s = 0; s < p->programs.nstages; s++)
+    for (uint32_t i = 0; i < p->programs.stages[s].nheld; i++) {
+      const ZpStageBucket *h = &p->programs.stages[s].held[i];
       ZpAlike k = alike_of(p, h);
       if (zp_alike_size(p, &k) > 1 && zp_alike_which(p, list, *n, h) == ZP_NONE) ZB_PUSH(a, list, *n, k);
     }
@@ -35,15 +36,16 @@ ZpAlike *zp_alike(const ZpPlan *p, ZbArena *a, uint32_t *n) {
 }
 
 int64_t zp_alike_member(const ZpPlan *p, const ZpAlike *k, int64_t rank, int64_t i) {
-  int64_t each = zp_group_size(&p->mesh, k->dims);
+  int64_t each = zp_group_size(&p->layout.mesh, k->dims);
   if (k->tied != ZP_NONE) {
-    const ZpTied *t = &p->tied[k->tied];
+    const ZpTied *t = &p->programs.tied[k->tied];
     bool in = false;
-    for (uint32_t s = 0; s < t->nstages; s++) in |= zp_coord(&p->mesh, rank, p->mesh.pipe) == t->stages[s];
+    for (uint32_t s = 0; s < t->nstages; s++)
+      in |= zp_coord(&p->layout.mesh, rank, p->layout.mesh.pipe) == t->stages[s];
     if (!in) return -1;
-    rank = zp_rank_of_stage(&p->mesh, rank, t->stages[i / each]);
+    rank = zp_rank_of_stage(&p->layout.mesh, rank, t->stages[i / each]);
   }
-  return zp_group_member(&p->mesh, rank, k->dims, i % each);
+  return zp_group_member(&p->layout.mesh, rank, k->dims, i % each);
 }
 
 /* Returns whether more than half of a group say the same, and what. */
@@ -62,11 +64,11 @@ static bool majority(const ZpPlan *p, const ZpAlike *k, int64_t rank, const uint
 
 bool zp_alike_odd(const ZpPlan *p, const ZpAlike *k, const uint64_t *said, uint32_t stride, ZpOdd *odd) {
   bool any = false;
-  for (int64_t r = 0; r < p->mesh.nranks; r++) {
+  for (int64_t r = 0; r < p->layout.mesh.nranks; r++) {
     int64_t first = zp_alike_member(p, k, r, 0);
     any |= first >= 0 && said[r * stride] != said[first * stride];
   }
-  for (int64_t r = 0; any && odd && r < p->mesh.nranks; r++) {
+  for (int64_t r = 0; any && odd && r < p->layout.mesh.nranks; r++) {
     uint64_t most = 0;
     if (zp_alike_member(p, k, r, 0) != r) continue; /* once a group */
     bool known = majority(p, k, r, said, stride, &most);
@@ -80,17 +82,17 @@ bool zp_alike_odd(const ZpPlan *p, const ZpAlike *k, const uint64_t *said, uint3
 }
 
 int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first) {
-  bool halves = p->compute != ZK_F32, only = halves && (k->frozen || p->forward_only);
+  bool halves = p->asked.compute != ZK_F32, only = halves && (k->frozen || p->asked.forward_only);
   *first = halves ? ZP_PART_ROUNDED : ZP_PART_VALUES;
   return only ? ZP_PART_VALUES : 1 + zp_states(p, k);
 }
 
 uint32_t zp_alike_items(const ZpPlan *p, uint32_t stage, const ZpAlike *list, uint32_t n, uint32_t which,
                         ZpAlikeItem *out) {
-  const ZpStage *st = &p->stages[stage];
+  const ZpStage *st = &p->programs.stages[stage];
   uint32_t items = 0;
   for (uint32_t i = 0; i < st->nheld; i++) {
-    const ZpBucket *k = &p->buckets[st->held[i].bucket];
+    const ZpBucket *k = &p->programs.buckets[st->held[i].bucket];
     int first, end = zp_held_parts(p, k, &first);
     if (zp_alike_which(p, list, n, &st->held[i]) != which) continue;
     for (uint32_t s = 0; s < k->nslices; s++)

@@ -1,0 +1,198 @@
+/* Instruction lists: the stages that the model is cut into, what their ranks play in a step, the buffers and the
+ * memory that takes. */
+#ifndef ZUG_PLAN_PROGRAM_H
+#define ZUG_PLAN_PROGRAM_H
+
+#include "runtime/plan/values.h"
+
+/* ---- stages, programs ---------------------------------------------------------------------------------- */
+typedef struct {         /* a bucket on a stage */
+  uint32_t bucket, iter; /* template; iteration (0 for single ones) */
+  uint32_t tied;         /* index into plan->programs.tied, or ZP_NONE: copies on other stages */
+  bool norm_owner;       /* its squared norm counts on this stage (the first that holds it) */
+} ZpStageBucket;
+/* clang-format off */
+typedef struct {
+  uint32_t segment, iter;
+  /* Indices into the stage's `held`, in the order of the segment's `buckets`. */
+  uint32_t *held; uint32_t nheld;
+} ZpInst;
+/* clang-format on */
+
+/* NODES: collectives of local programs, which instructions of compute start; it has none of its own. */
+typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_Q_NODES, ZP_QUEUES } ZpQueue;
+extern const char *const zp_queue_text[ZP_QUEUES]; /* "compute", "p2p", "coll", "nodes" */
+typedef enum {
+#define I(NAME, text, queue) ZP_I_##NAME,
+#include "runtime/plan/instr.def"
+  ZP_INSTRS
+} ZpInstrOp;
+typedef struct {
+  const char *text;
+  ZpQueue queue;
+} ZpInstrInfo;
+extern const ZpInstrInfo zp_instr_info[ZP_INSTRS];
+/* The list of its segment that an instruction runs; ZP_PHASES: it runs none. */
+static inline ZpPhase zp_phase(ZpInstrOp op) {
+  return op == ZP_I_COUNT ? ZP_COUNT : op == ZP_I_FWD ? ZP_FWD : op == ZP_I_BWD ? ZP_BWD : ZP_PHASES;
+}
+
+/* The memories of a rank. What lies in the device's is one block, the arena; what lies in the host's is one,
+ * too. */
+typedef enum {
+  ZP_DEVICE, /* where it computes; of a CPU, the host's */
+  ZP_HOST,   /* beside it: such that the device can reach it */
+  ZP_MEMORIES
+} ZpMemory;
+
+/* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them
+ * apart. */
+typedef enum {
+  ZP_B_SLOT, /* activation slot: inputs, then saved blocks of all instances */
+  ZP_B_RECV_ACT,
+  ZP_B_SEND_ACT,
+  ZP_B_RECV_GRAD,
+  ZP_B_SEND_GRAD,
+  ZP_B_GATHER,   /* full parameters of one bucket, compute precision */
+  ZP_B_STAGING,  /* full gradients of one bucket, f32, before they are scattered */
+  ZP_B_UPDATE,   /* updates of one bucket whose matrices are whole, f32: those of Muon */
+  ZP_B_PARAM,    /* what a rank stores of a held bucket: parameters, and behind them their master */
+  ZP_B_GRAD,     /* gradient accumulator of a held bucket */
+  ZP_B_STATE,    /* optimizer state of a held bucket */
+  ZP_B_BOUNDARY, /* ping-pong of carried values and cotangents between instances: index 0, 1 */
+  ZP_B_SCRATCH,  /* temporaries of the running instruction */
+  ZP_B_SCALARS,  /* index: ZP_SCALARS_* */
+  /* Of the host's memory, where the device has its own. No instruction has them as operands: what passes
+   * through is copied by LOAD, and at the beginning and end of a step. */
+  ZP_B_PINNED_INPUTS,  /* of one micro-batch each, used in turn */
+  ZP_B_PINNED_SCALARS, /* index: ZP_PINNED_* */
+  ZP_B_SNAPSHOT,       /* what a rank writes into a checkpoint, as it was after a step */
+  ZP_B_KINDS
+} ZpBufKind;
+/* Whether a held bucket has one of it, which lasts from step to step. */
+static inline bool zp_is_stored(int kind) { return kind >= ZP_B_PARAM && kind <= ZP_B_STATE; }
+enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS };    /* loss denominators; what REDUCE_STEP adds up */
+enum { ZP_PINNED_STEP_STATE, ZP_PINNED_SUMS }; /* what a step brings to the device; what it brings back */
+typedef struct {
+  uint8_t kind;
+  uint32_t index; /* within its kind; GATHER, STAGING: within its pool */
+  uint32_t pool;  /* GATHER, STAGING: bucket template; PARAM, GRAD, STATE: held bucket */
+  uint64_t bytes;
+  /* The ledger's to fill: in which memory it lies, and where in that. */
+  uint8_t memory;
+  uint64_t offset;
+} ZpBuf;
+enum { ZP_READ = 1, ZP_WRITE = 2 }; /* both: accumulates */
+typedef struct {
+  uint32_t buf;
+  uint32_t mode;
+  uint64_t tag;
+} ZpAccess;
+/* tag: what the buffer must hold when read and holds after being written: a number that names contents
+ * (activation of micro-batch m, bucket b, ...). A read whose tag is not the last written is a broken plan.
+ * An instruction that turns one contents into another has two accesses of the buffer, the read first. */
+typedef enum {
+  ZP_TAG_NOTHING, /* left over, not to be read */
+  ZP_TAG_SLOT,    /* inputs and saved values of micro-batch mb */
+  ZP_TAG_CARRY,   /* a = segment, b = iteration: the tuple that it takes in, micro-batch mb */
+  ZP_TAG_DCARRY,  /* its cotangents */
+  /* a = bucket, b = iteration: parameters. mb: 0 before OPT_STEP, 1 after: the next step's. With states
+   * sharded that is the own shard alone, with which a step begins, too, and PUBLISH_PARAMS makes all of it. */
+  ZP_TAG_PARAM,
+  ZP_TAG_STAGED, /* a, b as before: gradient of one micro-batch mb */
+  /* a, b as before: accumulated gradient after mb of its reductions (SCATTER in place, REDUCE_GRADS,
+   * REDUCE_TIED). */
+  ZP_TAG_GRAD,
+  ZP_TAG_STATE, /* a, b as before: optimizer state */
+  /* a, b as before: Muon's update. mb: 0 this rank's momentum, 1 all of it, 2 orthogonal where this rank owns
+   * the matrix and else zero, 3 this rank's part of all that is orthogonal. */
+  ZP_TAG_UPDATE,
+  ZP_TAG_TEMP,  /* temporaries: nobody reads them later */
+  ZP_TAG_COUNT, /* mb: 0 this rank's loss denominators, 1 the global ones */
+  ZP_TAG_SUMS   /* mb: 0 this rank's loss sums, 1 with its norm, 2 those of the world */
+} ZpTag;
+static inline uint64_t zp_tag(ZpTag kind, uint32_t a, uint32_t b, uint32_t mb) {
+  return (uint64_t)kind << 56 | (uint64_t)(a & 0xffff) << 40 | (uint64_t)(b & 0xffff) << 24 | (mb & 0xffffff);
+}
+
+typedef struct {
+  uint8_t op, queue;
+  bool in_place; /* SCATTER_GRADS on the accumulator itself (ZeRO-1) */
+  uint32_t mb;   /* micro-batch */
+  uint32_t inst; /* FWD, BWD: instance of the stage */
+  uint32_t held; /* bucket instructions: index into the stage's held */
+  uint32_t peer; /* P2P: stage */
+  uint32_t pair; /* P2P: equal on both sides, unique otherwise; cross-stage collectives: equal on all */
+  ZpDims dims;   /* COLL: over which mesh dims (REDUCE_STEP: all); 0: nothing moves */
+  uint16_t coll; /* COLL: ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER */
+  uint32_t tied; /* REDUCE_TIED: which */
+  /* P2P: what is sent; COLL: a rank's whole tensor: as gathered, or before it is reduced. */
+  uint64_t bytes;
+  uint32_t nwait, *wait; /* instructions of this stage that must be complete before it starts */
+  uint32_t naccess;
+  ZpAccess *access; /* operands: FWD carries in/out by the accesses' buffer kinds */
+} ZpInstr;
+
+/* One rank's step. Instructions of a queue start in list order: compute runs to completion, P2P and COLL only
+ * start in order and may be in flight together. A step ends when all are complete. Instructions are listed
+ * such that waits and queues only ever point backward. */
+/* clang-format off */
+typedef struct {
+  ZpInstr *instrs; uint32_t ninstrs;
+  uint32_t *queue[ZP_QUEUES]; uint32_t nqueue[ZP_QUEUES]; /* instruction indices in order */
+  ZpBuf *bufs; uint32_t nbufs;
+  uint32_t nslots, nrecv_act, nsend_act, nrecv_grad, nsend_grad, npinned; /* npinned: PINNED_INPUTS */
+  uint32_t live; /* most micro-batches whose activations are held at once */
+} ZpProgram;
+/* clang-format on */
+
+typedef enum {
+#define L(NAME, text, memory) ZP_L_##NAME,
+#include "runtime/plan/ledger.def"
+  ZP_LEDGER_LINES
+} ZpLedgerLine;
+typedef struct {
+  const char *text;
+  ZpMemory memory;
+} ZpLedgerInfo;
+extern const ZpLedgerInfo zp_ledger_info[ZP_LEDGER_LINES];
+typedef struct {
+  uint64_t bytes[ZP_LEDGER_LINES];
+  uint64_t total[ZP_MEMORIES]; /* of the lines of that memory; of the device's: bytes of the arena */
+} ZpLedger;
+
+/* clang-format off */
+typedef struct {
+  ZpInst *insts; uint32_t ninsts;
+  ZpStageBucket *held;  uint32_t nheld;
+  uint64_t input_bytes;             /* per slot */
+  uint64_t *saved_at;               /* per instance: offset of its saved block in a slot */
+  uint64_t slot_bytes, scratch_bytes, boundary_bytes;
+  uint64_t recv_bytes, send_bytes;             /* activations carried in and out */
+  uint64_t recv_grad_bytes, send_grad_bytes;   /* cotangents arriving and leaving */
+  ZpProgram prog;
+  ZpLedger ledger;
+  double cost;
+} ZpStage;
+/* clang-format on */
+
+/* clang-format off */
+typedef struct { uint32_t bucket; uint32_t *stages; uint32_t nstages; } ZpTied;
+/* at: in the input block */
+typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse;
+/* clang-format on */
+
+/* ---- orders.c ------------------------------------------------------------------------------------------ */
+typedef struct {
+  bool backward;
+  uint32_t mb;
+} ZpWork;
+/* Compute order of `stage` of P stages and M micro-batches: 2M items. */
+ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage);
+/* Most micro-batches between their forward and the end of their backward. */
+uint32_t zp_order_live(const ZpWork *w, uint32_t n);
+/* When every item starts (start[stage][item]; w[stage]: its 2M items) if a forward takes 1 unit of time, a
+ * backward 2 and nothing else takes any. Returns the end of the last. */
+uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start);
+
+#endif
