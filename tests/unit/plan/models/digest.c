@@ -58,14 +58,14 @@ Test(digest, every_field_counts) {
   ZbText before = digests(p);
   cr_assert(same(again.p, &before), "the same plan, made again, is another");
 
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].size);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].axes[0]);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].directive);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].zigzag);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].zigzag_up);
-  CHANGE("layout.mesh", p->layout.mesh.dim[2].name);
-  CHANGE("layout.mesh", p->layout.mesh.pipe);
-  CHANGE("layout.mesh", p->layout.mesh.nranks);
+  CHANGE("mesh", p->layout.mesh.dim[1].size);
+  CHANGE("mesh", p->layout.mesh.dim[1].axes[0]);
+  CHANGE("mesh", p->layout.mesh.dim[1].directive);
+  CHANGE("mesh", p->layout.mesh.dim[1].zigzag);
+  CHANGE("mesh", p->layout.mesh.dim[1].zigzag_up);
+  CHANGE("mesh", p->layout.mesh.dim[2].name);
+  CHANGE("mesh", p->layout.mesh.pipe);
+  CHANGE("mesh", p->layout.mesh.nranks);
   CHANGE("sizes", p->layout.axis_size[0]);
   CHANGE("sizes", p->layout.axis_valid[0]);
   CHANGE("sizes", p->asked.global_batch);
@@ -107,8 +107,8 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->asked.batch);
   CHANGE("sizes", p->notes.params);
   CHANGE("sizes", p->notes.trained);
-  CHANGE("layout.cotangents", p->layout.cotangents[1].in[0]);
-  CHANGE("layout.cotangents", p->layout.cotangents[0].out[0]);
+  CHANGE("cotangents", p->layout.cotangents[1].in[0]);
+  CHANGE("cotangents", p->layout.cotangents[0].out[0]);
   CHANGE("sizes", p->programs.inputs[0].at);
   CHANGE("sizes", p->programs.inputs[0].value);
 

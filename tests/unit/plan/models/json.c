@@ -76,7 +76,7 @@ Test(json, show) {
   cJSON *o = parsed(zp_show_json, p, &text);
   cr_expect_str_eq(word(o, "format"), "zug plan");
   cr_expect_eq(number(o, "version"), 1);
-  cr_expect_str_eq(word(o, "asked.recipe"), p->asked.recipe->name);
+  cr_expect_str_eq(word(o, "recipe"), p->asked.recipe->name);
   cr_expect_str_eq(word(o, "model"), "GPT2");
   cr_expect_eq(number(o, "ranks"), 8);
   cr_expect_eq(number(o, "parameters"), (uint64_t)p->notes.params);
