@@ -324,7 +324,7 @@ static void expect_step_state(Player *p) {
     const ZkStepState *now = p->e->step_state;
     job_steps(p, step, step);
     double adamw = 0.02 * fmin(1, step / 3.0), sgd = 0.5 * fmin(1, step / 2.0);
-    cr_expect_eq(now->step, step);
+    cr_expect_eq(now->step, (uint64_t)step);
     cr_expect_float_eq(now->of[0].lr, adamw, 1e-8);
     cr_expect_float_eq(now->of[0].rate, adamw / (1 - pow(0.9, step)), 1e-6);
     cr_expect_float_eq(now->of[0].vscale, 1 / sqrt(1 - pow(0.95, step)), 1e-5);

@@ -102,8 +102,8 @@ Test(traces, all_that_was_done) {
   static const char *const layouts[] = {
       "", "mesh tensor = 2 split head, ffn, vocab over tensor else seq",
       "mesh context = 2 split seq over context attention ring",
-      "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost shard params, grads, states "
-      "over data"};
+      ("mesh pipe = 2, data = 2 split batch over data stages over pipe by cost shard params, grads, states "
+       "over data")};
   Model m =
       job_model("examples/gpt2.zug", NULL, "-D layers=2 -D heads=2 -D width=8 -D context=8 -D words=11");
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
