@@ -44,7 +44,8 @@ uint64_t zp_limit(const ZpBuild *b);
  * build's plan; all, but unproved. NULL: it does not fit. */
 typedef enum { ZP_TO_LOCAL, ZP_TO_STAGES, ZP_TO_LEDGER } ZpMakeTo;
 typedef ZpPlan *ZpMake(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n, ZpMakeTo to);
-/* The same plan with those of b->keepable kept that fit, most bytes saved for a byte kept first; or that plan. */
+/* The same plan with those of b->keepable kept that fit, most bytes saved for a byte kept first; or that
+ * plan. */
 ZpPlan *zp_keep(const ZpBuild *b, ZpMake *make);
 
 /* Warns of f32 that spreads to products or what a repeat carries, where the recipe computes in bf16. */

@@ -92,7 +92,7 @@ static void report_both(ZpBuild *b, uint32_t param, ZlSpan first, ZlSpan second)
   zl_help(e, "name each parameter once: by other tags, or by labels in its path");
 }
 
-/* What the clauses of its optimizer say of a parameter. */
+/* Returns what the clauses of its optimizer say of a parameter. */
 static ZpGroup group_of(ZpBuild *b, const Words *w, uint32_t optimizer, uint32_t param) {
   ZpGroup g = {optimizer, 1, w->except[param] ? 0 : w->o->decay, NULL};
   const ZlShare *said[2] = {NULL, NULL};
@@ -115,7 +115,8 @@ static uint32_t find_group(ZpPlan *p, const ZpGroup *g) {
   return p->asked.ngroups - 1;
 }
 
-/* The optimizer of a parameter: one that names it, or the one that names none; ZP_NONE: there is none. */
+/* Returns the optimizer of a parameter: one that names it, or the one that names none; ZP_NONE: there is
+ * none. */
 static uint32_t optimizer_for(ZpBuild *b, const Words *w, uint32_t n, uint32_t param) {
   uint32_t found = ZP_NONE, rest = ZP_NONE;
   for (uint32_t i = 0; i < n; i++) {
@@ -135,7 +136,8 @@ static void report_none(ZpBuild *b, uint32_t param) {
   zl_help(e, "add `optimizer adamw(lr = 1e-3)`, or inherit from a recipe that has one");
 }
 
-/* States have an optimizer of their own, behind those of the recipe: that which does what their updates say. */
+/* States have an optimizer of their own, behind those of the recipe: that which does what their updates
+ * say. */
 static void bind_updates(ZpPlan *p) {
   uint32_t which = p->asked.noptimizers;
   for (uint32_t i = 0; i < p->graph->nparams; i++) {

@@ -198,8 +198,8 @@ ZpRing zp_ring(const ZpSegment *s, const ZpNode *n) {
   return r;
 }
 
-/* A chunk's k and v are sent at each of its steps but the first; the sums of their gradients as often, and
- * once more to return to their rank. */
+/* Returns what a rank sends: a chunk's k and v at each of its steps but the first; the sums of their
+ * gradients as often, and once more to return to their rank. */
 uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n) {
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;
   const ZpValue *k = &s->values[n->in[back ? 4 : 1]], *v = &s->values[n->in[back ? 5 : 2]];

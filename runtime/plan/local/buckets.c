@@ -19,7 +19,7 @@ static void add_user(const ZpPlan *p, Users *u, uint32_t segment) {
   if (!u->n || u->list[u->n - 1] != segment) ZB_PUSH(p->arena, u->list, u->n, segment);
 }
 
-/* Of every parameter. */
+/* Finds the segments that use each parameter. */
 static Users *find_users(const ZpPlan *p) {
   const ZgGraph *g = p->graph;
   Users *users = ZB_NEWN(p->arena, Users, g->nparams + 1);
@@ -64,7 +64,7 @@ void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
   if (k->frozen) k->scatters = ZP_SCATTER_NEVER;
 }
 
-/* Of what Muon updates: the dims that cut matrices. A slice that comes later may add some. */
+/* Adds the dims that cut matrices which Muon updates; later slices may add more. */
 static void cut_matrices(const ZpPlan *p, ZpBucket *k, const ZpSlice *s) {
   if (!zp_is_muon(p, k)) return;
   k->matrices |= k->shard;
@@ -212,7 +212,7 @@ uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
   return n ? bucket_bytes(p, b, true, 4 * n) : 0;
 }
 
-/* Of so many ranks that own the same each speaks for one part, a multiple of 16 elements. */
+/* Each of the ranks that own the same elements saves one part of them, a multiple of 16. */
 uint64_t zp_spoken_elems(const ZpPlan *p, uint32_t b) {
   const ZpBucket *k = &p->programs.buckets[b];
   uint64_t n = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);

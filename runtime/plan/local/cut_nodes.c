@@ -1,5 +1,5 @@
-/* What chunks of sequences are made of: their axes, nodes in the place of a recurrence, and what goes from chunk
- * to chunk. cut_sequences.c says what for. */
+/* Builds chunks of sequences: their axes, nodes in the place of a recurrence, and the values that go from
+ * chunk to chunk. cut_sequences.c says why. */
 #include "runtime/plan/local/cut.h"
 
 #include "graph/ragged.h"

@@ -1,8 +1,9 @@
-/* Shifts along a split axis: every rank takes only the elements at its neighbours' borders (a halo), not the whole
- * axis.
+/* Shifts along a split axis: every rank takes only the elements at its neighbours' borders (a halo), not the
+ * whole axis.
  *
- * Example: 16 positions over 4 ranks, shifted by 3. Rank 1 has 4..7, and its result needs 1..4: 4 stays, 1..3 come
- * from rank 0. Shifted by 6 it needs -2..1: 0..1 come from rank 0, and the kernel leaves the two before them zero. */
+ * * Example: 16 positions over 4 ranks, shifted by 3. Rank 1 has 4..7, and its result needs 1..4: 4 stays,
+ * 1..3 come from rank 0. Shifted by 6 it needs -2..1: 0..1 come from rank 0, and the kernel leaves the two
+ * before them zero. */
 #include "runtime/plan/local/shard.h"
 
 /* Returns whether the operand needs no halo: data is read in any layout, and a value that every rank has

@@ -35,9 +35,11 @@
 #include "runtime/plan/bind/bind.h"
 
 /* ---- passes: what plan.c calls ------------------------------------------------------------------------- */
-/* Recurrences along a split sequence go over chunks of it: p->graph, p->layout.lies and what is there of each axis. */
+/* Recurrences along a split sequence go over chunks of it: p->graph, p->layout.lies and what is there of each
+ * axis. */
 void zp_cut_sequences(ZpBuild *b);
-/* Of a node's FLOPs the part that is the model's: of recurrences in chunks, that of their own tokens alone. */
+/* Of a node's FLOPs the part that is the model's: of recurrences in chunks, that of their own tokens
+ * alone. */
 double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n);
 /* Local programs of all segments: values, nodes; nothing placed. False with reports. */
 bool zp_shard(ZpBuild *b);
@@ -60,8 +62,8 @@ ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again);
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
 
 /* ---- shard.c ------------------------------------------------------------------------------------------- */
-/* Graph segment `index` into p->programs.segments[index]. partial[param] is narrowed to the dims along which every
- * contribution so far is partial. False with reports. */
+/* Graph segment `index` into p->programs.segments[index]. partial[param] is narrowed to the dims along which
+ * every contribution so far is partial. False with reports. */
 bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again,
                       const ZgSegment *count, ZpDims *partial);
 

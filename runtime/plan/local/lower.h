@@ -23,8 +23,8 @@ static inline bool zp_is_kind(const ZpNode *n, ZgOpKind k) { return zg_op_info[n
 void zp_make_rounds(ZpLocal *c, ZpPhase phase);
 /* param_grads.c: sinks of gradients become additions to where gradients are stored. */
 void zp_lower_param_grads(ZpLocal *c);
-/* fuse_xent_grad.c: sums of cross-entropy, of forward, and the gradient, of backward, as one call, for devices
- * that have it. The other passes that fuse go over one list at a time: rewrite.h. */
+/* fuse_xent_grad.c: sums of cross-entropy, of forward, and the gradient, of backward, as one call, for
+ * devices that have it. The other passes that fuse go over one list at a time: rewrite.h. */
 void zp_fuse_xent_grad(ZpLocal *c);
 /* ... marks the first node that adds to a gradient, if it makes all of it. */
 void zp_mark_setters(ZpLocal *c);

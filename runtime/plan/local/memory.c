@@ -122,8 +122,8 @@ static void drop_done(ZpList *l) {
   l->n = m;
 }
 
-/* What backward reads of the forward pass, in order of making. Logits of which forward makes the gradient are
- * made where that will lie. */
+/* Places what backward reads from the forward pass, in the order of its making. Logits are placed where
+ * forward makes their gradient. */
 void zp_place_saved(ZpLocal *c) {
   ZpSegment *s = c->s;
   const bool *saved = c->later[ZP_FWD];
@@ -187,7 +187,7 @@ typedef struct {
   bool backward;
   uint32_t *region; /* of each value: that of the node that makes it */
   uint32_t *last;   /* of each value: the unit, by its first node, that uses it last */
-  /* Of each value: the node before which collectives that have it are complete; 0: none has. */
+  /* per value: the node that waits for its collectives; 0: it has none */
   uint32_t *busy;
   struct {
     uint32_t node, join;
@@ -198,10 +198,10 @@ typedef struct {
   uint64_t peak;
 } Pack;
 
-/* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same
- * layout, where the kernel works element by element. So the gradient of logits takes the place of the logits.
- * -1: none. What an instance saved is its own backward's: for everybody else a slot holds the same before and
- * after. (A fused call takes none.) */
+/* Returns which operand's memory result j of node i can take, because nothing reads it any more: one of the
+ * same layout, where the kernel works element by element. So the gradient of logits takes the place of the
+ * logits. -1: none. What an instance saved is its own backward's: for everybody else a slot holds the same
+ * before and after. (A fused call takes none.) */
 static int takes_place_of(const Pack *p, uint32_t i, int j) {
   const ZpLocal *c = p->c;
   const ZpNode *k = &p->nodes[i];
@@ -327,8 +327,8 @@ static void place_scratch(Pack *k, uint32_t i, uint32_t end) {
   if (most && !is_open(k, i, end)) release(k->live, &k->nlive, scratch_of(k, i));
 }
 
-/* Of nodes that are played in rounds, the last is played after the first again: what they read of others is
- * there until the last, and what they give to others from the first on. */
+/* Returns the last node of a region that is played in rounds. It is played after the first again: values that
+ * the region reads live until the last node, and values that it gives to others from the first on. */
 static uint32_t region_end(const Pack *k, uint32_t i) {
   while (i + 1 < k->n && k->nodes[i + 1].rounds == k->nodes[i].rounds) i++;
   return i;

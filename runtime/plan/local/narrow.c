@@ -1,14 +1,14 @@
-/* Gathers what keys and values are computed from, if that is narrower. In latent attention (DeepSeek-AI 2024) the keys
- * of all heads are products of a few numbers that all heads share; gathering those, each rank recomputes the keys of
- * the whole sequence.
+/* Gathers what keys and values are computed from, if that is narrower. In latent attention (DeepSeek-AI 2024)
+ * the keys of all heads are products of a few numbers that all heads share; gathering those, each rank
+ * recomputes the keys of the whole sequence.
  *
- * Bytes decide which ancestors are gathered: a value's price is its own size, or the sum of the prices of the operands
- * it is computed from, if that is less than half. The search passes only through operations on each position alone,
- * and through no product that would take longer than the bytes it saves. Values that a rank computed from its own part
- * and that nobody reads any more are removed.
+ * * Bytes decide which ancestors are gathered: a value's price is its own size, or the sum of the prices of
+ * the operands it is computed from, if that is less than half. The search passes only through operations on
+ * each position alone, and through no product that would take longer than the bytes it saves. Values that a
+ * rank computed from its own part and that nobody reads any more are removed.
  *
- * Example: k[seq, head, hd] of dot[rank](c, up), c[seq, rank] with 16 heads of 128, rank 512: k has 2048 numbers per
- * position and c 512, from which the values are computed, too. */
+ * * Example: k[seq, head, hd] of dot[rank](c, up), c[seq, rank] with 16 heads of 128, rank 512: k has 2048
+ * numbers per position and c 512, from which the values are computed, too. */
 #include "runtime/plan/local/shard.h"
 
 #include <string.h>
@@ -39,7 +39,8 @@ static bool is_apart(const ZpShard *h, const ZgNode *n, uint16_t axis) {
   return zg_axis_class(n, in, out, axis) == ZG_AXIS_PAR && summed <= MOST_SUMMED;
 }
 
-/* Fills v's state as it would be whole along dims. Returns false unless v is complete and these dims cut it by `axis`. */
+/* Fills v's state as it would be whole along dims. Returns false unless v is complete and these dims cut it
+ * by `axis`. */
 static bool whole_along(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis, ZpState *want) {
   const ZpValue *have = &h->out->values[zp_base(h, v)];
   bool split = false;

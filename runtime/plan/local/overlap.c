@@ -81,7 +81,7 @@ static void find_units(Order *o) {
 }
 
 /* ---- what comes behind what ---------------------------------------------------------------------------- */
-/* Bytes that have a place already and may change within the list. */
+/* Returns the bytes that have a place already and may change within the list. */
 static bool changes(const ZpValue *v) {
   return v->at.space == ZP_AT_GRAD || v->at.space == ZP_AT_SAVED || v->at.space == ZP_AT_CARRY_OUT ||
          v->at.space == ZP_AT_DCARRY_IN;
@@ -105,7 +105,7 @@ static bool clash(const Order *o, const ZpNode *a, const ZpNode *b) {
   return zp_is_kind(a, ZG_SINK) && zp_is_kind(b, ZG_SINK);
 }
 
-/* Whether b, which is behind a, must stay there. */
+/* Returns whether b, which is behind a, must stay there. */
 static bool behind(const Order *o, const Unit *a, const Unit *b) {
   if ((a->sends && (b->sends || b->beside)) || (a->beside && b->sends)) return true;
   for (uint32_t i = a->from; i < a->to; i++)
@@ -148,7 +148,7 @@ static void put(Order *o, uint32_t u, uint64_t begin) {
   o->nout += x->to - x->from;
 }
 
-/* A call that nothing in the list needs: the gradient of a weight. */
+/* Returns whether nothing in the list needs the call's result: it is the gradient of a weight. */
 static bool is_last(const Order *o, const Unit *u) { return !u->beside && !u->sends && u->reader == o->n; }
 
 /* Calls from unit `from` on and before `to` that others need. */
@@ -159,7 +159,7 @@ static uint64_t calls_between(const Order *o, uint32_t from, uint32_t to) {
   return time;
 }
 
-/* How long calls would wait for the collective u if there were no such calls. */
+/* Returns how long calls would wait for the collective u if there were no such calls. */
 static uint64_t exposed(const Order *o, uint32_t u) {
   uint32_t from = 0; /* where it can begin */
   for (uint32_t b = 0; b < u; b++)
@@ -187,7 +187,8 @@ static bool is_kept(const Order *o, uint32_t u) {
   return until && (until == o->n || !o->unit[until].done);
 }
 
-/* Whether it would be complete long before it is needed, even if all calls that may be kept come later. */
+/* Returns whether it would be complete long before it is needed, even if all calls that may be kept come
+ * later. */
 static bool early(const Order *o, const Unit *u) {
   uint64_t before = 0, wait = o->link > o->compute ? o->link - o->compute : 0;
   for (uint32_t i = 0; i < u->reader; i++)
@@ -207,8 +208,8 @@ static bool begin_one(Order *o) {
   return false;
 }
 
-/* Of the calls the first that need not wait and is not kept, or need not wait; or the one that can begin
- * soonest. */
+/* Returns the first call that need not wait and is not kept for later, else one that need not wait, else the
+ * call that can begin soonest. */
 static uint32_t next_call(const Order *o, uint64_t *begin) {
   uint32_t best = ZP_NONE;
   *begin = UINT64_MAX;

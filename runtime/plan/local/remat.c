@@ -1,17 +1,17 @@
 /* Which forward values are kept for backward, and which are made again there.
  *
- * Needs a differentiated segment. Provides one in which a backward node refers to a forward value only if
+ * * Needs a differentiated segment. Provides one in which a backward node refers to a forward value only if
  * that value is worth keeping: an elementwise value is made again when that costs no more memory than keeping
  * it (its inputs are kept anyway, or one value stands in for it), so that a GELU written as ten small ops
  * keeps one tensor; everything in a region named by `recompute` is made again from what enters that region
- * (Chen et al. 2016, "Training deep nets with sublinear memory cost"), one region at a time: what enters one and is
- * made in another is kept, and so is what is made of several. Copies stand just before their first
+ * (Chen et al. 2016, "Training deep nets with sublinear memory cost"), one region at a time: what enters one
+ * and is made in another is kept, and so is what is made of several. Copies stand just before their first
  * use. Dead nodes go.
  *
- * Of these values, what forward and backward both have in memory is listed: keep.c chooses among them what is
- * kept all the same, and then segments are made again.
+ * * Of these values, what forward and backward both have in memory is listed: keep.c chooses among them what
+ * is kept all the same, and then segments are made again.
  *
- * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
+ * * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
 #include "graph/ragged.h"
 #include "runtime/plan/local/local.h"
 
@@ -40,8 +40,8 @@ static bool is_forward(const ZgSegment *s, uint32_t v) { return s->values[v].nod
 
 /* Values that exist in backward without being kept: sources, and what needs no operand. */
 static bool is_source(const ZgNode *n) { return zg_op_info[n->op].kind == ZG_SOURCE; }
-/* Values that are there for a moment only: rows of experts for a round, and of what is computed in chunks what
- * has the axis for which it is, and the slices that it is made of. Backward makes them again. */
+/* Values that are there for a moment only: rows of experts for a round, and of what is computed in chunks
+ * what has the axis for which it is, and the slices that it is made of. Backward makes them again. */
 static bool is_brief(const Remat *r, uint32_t v) {
   const ZgType *t = &r->s->values[v].type;
   const ZpChunk *c = &r->b->p->layout.chunk;
@@ -49,7 +49,8 @@ static bool is_brief(const Remat *r, uint32_t v) {
   if (zg_slot_axis(r->b->p->layout.experts, t) != ZG_NO_AXIS) return true;
   return zg_type_has(t, c->up) && (zg_type_has(t, c->classes) || op == ZG_OP_PART || op == ZG_OP_SLICE);
 }
-/* A shift reads again what is kept anyway; where its axis is split, that would have to be put together again. */
+/* A shift reads again what is kept anyway; where its axis is split, that would have to be put together
+ * again. */
 static bool shifts_here(const Remat *r, const ZgNode *n) {
   ZpState state[ZP_MAX_DIMS];
   if (n->op != ZG_OP_SHIFT) return false;
@@ -174,7 +175,8 @@ static bool runs_parts(Remat *r, uint32_t v, uint32_t *one) {
   return false;
 }
 
-/* A sum of what several parts made, outside of all, is kept: else all of them are made again for it at once. */
+/* A sum of what several parts made, outside of all, is kept: else all of them are made again for it at
+ * once. */
 static bool sums_parts(Remat *r, uint32_t v) {
   uint32_t one = ZG_NONE;
   r->now++;
@@ -286,8 +288,9 @@ static double bytes_of_others(Remat *r) {
   return sum - most;
 }
 
-/* Parts that follow one another in a segment: where what enters each is kept, backward makes them again one at a time, and
- * else all at once, before it begins. It is kept in each iteration of a repeat, and all at once is there but in one. */
+/* Parts that follow one another in a segment: where what enters each is kept, backward makes them again one
+ * at a time, and else all at once, before it begins. It is kept in each iteration of a repeat, and all at
+ * once is there but in one. */
 static void keep_entering(Remat *r) {
   bool *enters = ZB_NEWN(r->arena, bool, r->s->nvalues + 1);
   if (find_entering(r, enters) * r->s->trip > bytes_of_others(r)) return;

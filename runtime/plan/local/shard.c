@@ -1,19 +1,20 @@
-/* The one sharding rule, for forward and backward alike. PartIR and GSPMD are relatives; here the recipe's ordered
- * lists make the choice, not a search.
+/* The one sharding rule, for forward and backward alike. PartIR and GSPMD are relatives; here the recipe's
+ * ordered lists make the choice, not a search.
  *
- * For each node and mesh dim d, X is the first axis of d's list that is in the node's iteration space and not pinned.
- * Operands that have X must be S(X), the others R. A result that has X is S(X); one that lacks it is P. Without an X
- * everything is R, and every rank along d computes the same. Values are converted when first consumed, and
- * conversions are kept.
+ * * For each node and mesh dim d, X is the first axis of d's list that is in the node's iteration space and
+ * not pinned. Operands that have X must be S(X), the others R. A result that has X is S(X); one that lacks it
+ * is P. Without an X everything is R, and every rank along d computes the same. Values are converted when
+ * first consumed, and conversions are kept.
  *
- * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X = ffn, so x
- * must be R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn is summed, so y is P. x + y: X = seq, so y
- * becomes S(seq): reduce_scatter. That is Megatron's sequence parallelism, found rather than written.
+ * * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X =
+ * ffn, so x must be R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn is summed, so y is P. x +
+ * y: X = seq, so y becomes S(seq): reduce_scatter. That is Megatron's sequence parallelism, found rather than
+ * written.
  *
- * attend and its gradients compare all queries with all keys; attend.c chooses for them. A shift along a split axis
- * takes its neighbours' borders: halo.c.
+ * * attend and its gradients compare all queries with all keys; attend.c chooses for them. A shift along a
+ * split axis takes its neighbours' borders: halo.c.
  *
- * A sum of partial values stays partial as long as it can: see keep_partial_sums. */
+ * * A sum of partial values stays partial as long as it can: see keep_partial_sums. */
 #include "runtime/plan/local/shard.h"
 #include "runtime/plan/text.h"
 
@@ -77,12 +78,13 @@ static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
   return true;
 }
 
-/* Delays reductions: a sum of two partial values, and the ends of gradients (sums, scattered rows), are linear, so one
- * reduction after them replaces one or two before.
+/* Delays reductions: a sum of two partial values, and the ends of gradients (sums, scattered rows), are
+ * linear, so one reduction after them replaces one or two before.
  *
- * If one operand of a sum is partial along a dim along which the other is complete, the other is padded: one reduction
- * over all these dims later replaces one over some now and one over the rest later. If the sum is complete along every
- * other dim, nothing is gained, and the partial operand is reduced; others may need it too. */
+ * * If one operand of a sum is partial along a dim along which the other is complete, the other is padded:
+ * one reduction over all these dims later replaces one over some now and one over the rest later. If the sum
+ * is complete along every other dim, nothing is gained, and the partial operand is reduced; others may need
+ * it too. */
 static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, uint8_t *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
   for (int d = 0; d < h->p->layout.mesh.ndims; d++)
@@ -113,7 +115,8 @@ static ZpState wanted(const ZgType *t, uint32_t x) {
                                                      : (ZpState){.kind = 'R'};
 }
 
-/* A convolution goes over the positions of y: those of x follow, unless they have the same name. */
+/* Returns whether x's axis only follows: a convolution goes over the positions of y, which may have another
+ * name. */
 static bool is_followed(const ZkCall *k, uint16_t axis) {
   if (!zg_is_conv(k->op)) return false;
   for (int i = 0; i < k->nax; i += 3)
@@ -121,7 +124,8 @@ static bool is_followed(const ZkCall *k, uint16_t axis) {
   return false;
 }
 
-/* Returns the number of elements in a node's local iteration space: the product over the union of its axes. */
+/* Returns the number of elements in a node's local iteration space: the product over the union of its
+ * axes. */
 static double space_size(const ZpShard *h, const ZpNode *n) {
   uint16_t seen[ZG_MAX_AXES * (ZG_MAX_IN + ZG_MAX_OUT)];
   int nseen = 0;
@@ -308,7 +312,8 @@ static void gather_keys(ZpShard *h, const ZgNode *n, const uint32_t *x, bool rin
     make_again(h, n->in[zg_attend_first(n->op) + i], dims, ax.k);
 }
 
-/* Shards a node by the rule, except that it is whole along some dims: each of their ranks computes all of it. */
+/* Shards a node by the rule, except that it is whole along some dims: each of their ranks computes all of
+ * it. */
 static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   const ZpPlan *p = h->p;
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];

@@ -57,7 +57,8 @@ void zp_drop_idle(ZpShard *h);
 bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b);
 
 /* ---- halo.c -------------------------------------------------------------------------------------------- */
-/* Returns whether the node is a shift along `axis`, which d splits, by no more than its neighbours' borders. */
+/* Returns whether the node is a shift along `axis`, which d splits, by no more than its neighbours'
+ * borders. */
 bool zp_takes_halo(const ZpShard *h, const ZgNode *n, int d, uint16_t axis);
 /* Fills the ranks over which the shift `m` goes, split by x. */
 void zp_make_halo(ZpShard *h, const ZgNode *n, ZpNode *m, const uint32_t *x);
@@ -65,12 +66,14 @@ void zp_make_halo(ZpShard *h, const ZgNode *n, ZpNode *m, const uint32_t *x);
 /* ---- experts.c ----------------------------------------------------------------------------------------- */
 /* Shards a dispatch or combine, with the slots of its ids. */
 void zp_shard_experts(ZpShard *h, const ZgNode *n);
-/* Turns the DOT `m` into a product of rows with their experts' weights, or into the gradient of such weights. */
+/* Turns the DOT `m` into a product of rows with their experts' weights, or into the gradient of such
+ * weights. */
 void zp_make_grouped(ZpShard *h, const ZgNode *n, ZpNode *m);
 /* Returns whether ranks along d have rows of their own that the node uses. If so these are split, whatever
  * the dim lists earlier, and *x is the slots' axis. */
 bool zp_splits_rows(const ZpShard *h, const ZgNode *n, int d, uint32_t *x);
-/* Returns a bit for each operand that may stay one term of a sum along d, so that the result is partial too. */
+/* Returns a bit for each operand that may stay one term of a sum along d, so that the result is partial
+ * too. */
 uint8_t zp_rows_stay_partial(const ZpShard *h, const ZgNode *n, int d);
 
 #endif

@@ -28,7 +28,7 @@ int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
   return n;
 }
 
-/* Where rows are parted into chunks: before them, for them, behind them. */
+/* Returns where rows are parted into chunks: before them, for them, behind them. */
 static int side_of_rows(const ZpPlan *p, uint16_t axis) {
   return axis >= p->layout.chunk.up ? 1 : axis < p->layout.chunk.rows ? 0 : 2;
 }

@@ -1,4 +1,5 @@
-/* What messages and tables call the things of a plan, and where the user wrote them. */
+/* The names of a plan's things in messages and tables, and the places in the recipe where the user wrote
+ * them. */
 #include "runtime/plan/text.h"
 
 #include <string.h>
