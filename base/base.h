@@ -122,6 +122,8 @@ double zb_now(void); /* seconds, monotonic */
 bool zb_duration(const char *text, double *seconds);
 /* The same the other way, to whole seconds, into buf; returns buf. */
 const char *zb_duration_text(char buf[24], double seconds);
+/* Writes a measured time with four digits into buf, "8.5 us", "12.34 ms", "3.2 s"; returns buf. */
+const char *zb_seconds_text(char buf[24], double seconds);
 
 /* ---- processes ----------------------------------------------------------------------------------- */
 typedef struct {

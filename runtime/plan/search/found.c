@@ -4,12 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static const char *say(char to[24], double seconds) {
-  double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  snprintf(to, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
-  return to;
-}
-
 static int64_t size_of(const ZlRecipe *r, uint32_t dim) { return r->mesh[dim].size; }
 
 /* "pipe 8, data 24, tensor 8", "data 8, context 16 (ring)" */
@@ -54,7 +48,7 @@ static void add_why(const ZpFound *best, const ZpFound *f, ZbText *out) {
     char text[24];
     if (more < .001 * best->seconds) break;
     said[most] = true;
-    zb_text_add(out, "%s%s +%s", n ? ", " : "", zp_part_word[most], say(text, more));
+    zb_text_add(out, "%s%s +%s", n ? ", " : "", zp_part_word[most], zb_seconds_text(text, more));
   }
   if (!n) zb_text_add(out, "%s", f->bytes > best->bytes ? "the same time, more memory" : "the same time");
 }
@@ -68,7 +62,7 @@ static void add_row(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   add_recompute(r, &again);
   zb_text_add(out, "  %-38s %5lld %5lld  %-6s %-4s %-22s %9s %9s %6.1f%% %6.1f%%  ", mesh.s,
               (long long)r->micro, (long long)f->nmicro, zero_word(r), else_of(r) ? else_of(r)->at[0].s : "-",
-              again.s, zb_bytes(bytes, f->bytes), say(time, f->seconds), 100 * f->utilization,
+              again.s, zb_bytes(bytes, f->bytes), zb_seconds_text(time, f->seconds), 100 * f->utilization,
               100 * (f->seconds / best->seconds - 1));
   if (f != best) add_why(best, f, out);
   else zb_text_add(out, "the best");
@@ -126,7 +120,7 @@ static void add_known(const ZpSearch *s, const ZpKnown *k, ZbText *out) {
     zb_text_add(out, "%s\n", k->why ? k->why : "fits");
     return;
   }
-  zb_text_add(out, "%s (%+.1f %%): ", say(time, k->best->seconds),
+  zb_text_add(out, "%s (%+.1f %%): ", zb_seconds_text(time, k->best->seconds),
               100 * (k->best->seconds / s->best[0].seconds - 1));
   add_why(&s->best[0], k->best, out);
   zb_text_add(out, "; ");
@@ -300,12 +294,12 @@ static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   zb_text_add(out,
               "# The fastest of %llu recipes for model %s on %lld devices of cluster %s, by zplan search.\n",
               (unsigned long long)s->recipes, s->graph->model, (long long)s->ranks, s->cluster->name);
-  zb_text_add(out, "#\n# A step is predicted to take %s, at %.1f %% MFU:", say(a, f->seconds),
+  zb_text_add(out, "#\n# A step is predicted to take %s, at %.1f %% MFU:", zb_seconds_text(a, f->seconds),
               100 * f->utilization);
   const char *between = " ";
   for (int k = 0; k < ZP_T_PARTS; k++) {
     if (f->part[k] < .001 * f->seconds) continue;
-    zb_text_add(out, "%s%s %s", between, zp_part_word[k], say(a, f->part[k]));
+    zb_text_add(out, "%s%s %s", between, zp_part_word[k], zb_seconds_text(a, f->part[k]));
     between = ", ";
   }
   zb_text_add(out, ".\n# The fullest rank, of stage %u, holds %s of %s:", f->stage, zb_bytes(a, f->bytes),
@@ -355,7 +349,7 @@ void zp_search_recipes(const ZpSearch *s, uint32_t n, ZbText *out) {
   write_as(s, 0, out);
   for (uint32_t i = 1; i < n && i < s->nbest; i++) {
     char time[24];
-    zb_text_add(out, "\n# %s, %.1f %% slower: ", say(time, s->best[i].seconds),
+    zb_text_add(out, "\n# %s, %.1f %% slower: ", zb_seconds_text(time, s->best[i].seconds),
                 100 * (s->best[i].seconds / s->best[0].seconds - 1));
     add_why(&s->best[0], &s->best[i], out);
     zb_text_add(out, "\n");

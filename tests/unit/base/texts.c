@@ -86,6 +86,19 @@ Test(options, help_is_asked_for) {
   cr_expect(zb_asks_help(3, it));
 }
 
+Test(times, measured) {
+  static const struct {
+    double seconds;
+    const char *text;
+  } cases[] = {{0, "0 us"},          {8.5e-6, "8.5 us"},     {0.00099996, "1000 us"},
+               {1e-3, "1 ms"},       {0.123456, "123.5 ms"}, {1, "1 s"},
+               {86400, "8.64e+04 s"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[24];
+    cr_expect_str_eq(zb_seconds_text(text, cases[i].seconds), cases[i].text);
+  }
+}
+
 /* In ticks of 10 ms of a program, and of the system for it. */
 Test(processes, time) {
   struct rusage r;
