@@ -110,7 +110,7 @@ static inline uint16_t zb_f32_to_bf16(float f) {
 }
 /* For printing: of a NaN there is only one, without a sign. */
 double zb_plain_nan(double x);
-/* "500K", "4G", "1000000": bytes, in powers of 1000, at least one. False if it is none. */
+/* "500k" or "500K", "4G", "2T", "1000000": bytes, in powers of 1000, at least one. False if it is none. */
 bool zb_size(const char *text, int64_t *out);
 /* The index of the first of n values that is not finite; -1: all are. */
 int64_t zb_not_finite(const float *x, uint64_t n);

@@ -37,12 +37,6 @@ bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbEr
   return zb_fail(err, NULL, "invalid option -- '%s'", zb_show(letter));
 }
 
-bool zb_asks_help(int argc, char *const *argv) {
-  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
-  return false;
-}
-
 bool zb_tells_version(int argc, char *const *argv, const char *program) {
   if (argc != 2 || strcmp(argv[1], "--version")) return false;
   printf("%s (zug) %s\n", program, PACKAGE_VERSION);

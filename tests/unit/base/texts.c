@@ -77,15 +77,6 @@ Test(texts, ends) {
   cr_expect_not(zb_ends("", ""));
 }
 
-Test(options, help_is_asked_for) {
-  char *no[] = {"--help", "run", "--helpful", "x-h"}, *before[] = {"p", "run", "-h"};
-  char *after[] = {"p", "run", "--", "--help"}, *it[] = {"p", "--help", "--"};
-  cr_expect_not(zb_asks_help(4, no)); /* argument 0 is the program */
-  cr_expect(zb_asks_help(3, before));
-  cr_expect_not(zb_asks_help(4, after));
-  cr_expect(zb_asks_help(3, it));
-}
-
 Test(times, measured) {
   static const struct {
     double seconds;
