@@ -46,7 +46,7 @@ python3 check.py plan.html 2 || fail "two plans"
 grep -q '<b>[0-9.]* m\?s</b>' plan.html || fail "no time"
 grep -q 'forward of micro-batch 0' plan.html && grep -q 'backward of micro-batch 1' plan.html || fail "no micro-batches"
 grep -q '<td>all_reduce<td>\|<td>reduce_scatter<td>' plan.html || fail "no collectives"
-refuses 'report wants -o FILE.html and a cluster' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop"
-refuses 'belongs to `report`' zplan show gpt2.zsg --recipe "$recipes:single" --with "$recipes:ddp"
+refuses 'zplan report needs -o FILE' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop"
+refuses 'takes no option --with; it belongs to report' zplan show gpt2.zsg --recipe "$recipes:single" --with "$recipes:ddp"
 echo mine >mine.html
 refuses 'mine.html exists and is not a page' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop" -o mine.html
