@@ -189,7 +189,7 @@ void zx_saves_flags(const ZxSaves *s, double flags[ZX_SAVES_FLAGS]) {
 bool zx_saves_step(ZxSaves *s, int64_t step, const double flags[ZX_SAVES_FLAGS]) {
   if (!s->c) return true;
   ZxCheckpointReport r = zx_checkpoints_go_on(s->c, &(ZxCheckpointState){flags[0], flags[1]});
-  if (!take(s, &r) && s->o->ckpt_fail_ends) return false;
+  if (!take(s, &r) && s->o->ckpt_fail == ZX_CKPT_FAIL_END) return false;
   /* One that could not be begun in time, because another was still written, is begun as soon as that is done. */
   int64_t every = s->o->ckpt_steps;
   bool due = flags[2] > 0 || (every && step / every > s->begun / every);

@@ -49,21 +49,21 @@ static bool dry_run(ZxRun *r) {
 }
 
 /* Nothing of the options has been looked at before: another build may know others. */
-static bool same_program(ZxRun *r, bool help, bool version, bool calibrate) {
+static bool same_program(ZxRun *r, bool help, bool version) {
   ZxFacts f = {.a = r->a};
   zx_build_facts(&f);
   zx_fact(&f, ZX_OPTIONS, "--help", "%s", help ? "yes" : "no");
   zx_fact(&f, ZX_OPTIONS, "--version", "%s", version ? "yes" : "no");
-  zx_fact(&f, ZX_OPTIONS, "the command", "%s", calibrate ? "calibrate" : "train or eval");
   return zx_same_or_say(r->c, &f);
 }
 
-/* As zx_parse_options, on all ranks: if it is wrong on some, the lowest of them says what. */
+/* Parses options on all ranks. If they are wrong on some, the lowest of these says why. */
 static bool parse_all(ZxRun *r, int argc, char **argv) {
-  int first = zx_run_lowest(r, !zx_parse_options(argc, argv, &r->o, NULL));
-  ZxOptions again;
+  ZbErr err = {0};
+  int first = zx_run_lowest(r, !zx_parse_options(r->a, argc, argv, &r->o, &err));
   if (first == r->rank)
-    zx_parse_options(argc, argv, &again, r->rank ? zb_printf(r->a, "[rank %d] zrun", r->rank) : "zrun");
+    fprintf(stderr, "%szrun: %s%s%s\n", r->rank ? zb_printf(r->a, "[rank %d] ", r->rank) : "", err.text,
+            *err.help ? "; " : "", err.help);
   return first < 0;
 }
 
@@ -75,18 +75,18 @@ static const char *command_line(ZbArena *a, int argc, char **argv) {
 
 static int run(ZxRun *r, int argc, char **argv) {
   zx_watch_phase("comparing programs and options");
-  bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate"),
-       version = argc == 2 && !strcmp(argv[1], "--version");
-  if (!same_program(r, help, version, calibrate)) return ZX_EXIT_MISTAKE;
-  if (!help && calibrate) return zx_calibrate(r->c, argc, argv, zx_run_note_threads);
-  if (version && r->rank == 0) zb_tells_version(argc, argv, "zrun");
-  if (version) return ZX_EXIT_DONE;
-  if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
+  bool help = zb_asks_help(argc, argv), version = zb_asks_version(argc, argv);
+  if (!same_program(r, help, version)) return ZX_EXIT_MISTAKE;
+  if ((help || version) && r->rank == 0) zb_tells(&zx_program, argc, argv);
+  if (help || version) return ZX_EXIT_DONE;
   r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
   zb_bytes_exactly(r->o.exact);
   r->failed = ZX_EXIT_MISTAKE;
-  if (!zx_run_same_options(r) || !zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
+  if (!zx_run_same_options(r)) return r->failed;
+  if (r->o.command == ZX_CALIBRATE)
+    return zx_calibrate(r->c, r->o.device, r->o.threads, r->o.out, zx_run_note_threads);
+  if (!zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
   r->failed = ZX_EXIT_FAILED;
   zx_watch_phase("making ready");
   zx_run_place(r);
@@ -99,9 +99,8 @@ static int run(ZxRun *r, int argc, char **argv) {
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
 
-static int help_alone(const char *text) {
+static int told_alone(void) {
   ZbErr err;
-  fputs(text, stdout);
   if (zb_close_stdout(&err)) return ZX_EXIT_DONE;
   fprintf(stderr, "zrun: error: %s\n", err.text);
   return ZX_EXIT_FAILED;
@@ -152,14 +151,12 @@ static bool watched(const ZxLaunch *l, double limit) {
 
 int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
-  if (!launch.alone) zb_bug_rank(launch.rank);
-  else if (zx_asks_help(argc, argv))
-    return help_alone(zx_usage); /* else others would wait for ever for MPI to begin */
-  if (launch.alone && zb_tells_version(argc, argv, "zrun")) return help_alone("");
+  if (!launch.alone) zb_bug_rank(launch.rank); /* ranks tell it later: others would wait for MPI to begin */
+  else if (zb_tells(&zx_program, argc, argv)) return told_alone();
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
   zx_stop_on_signals(); /* also while ranks wait for each other to start */
-  if (!watched(&launch, zx_hang_after(r.a, argc, argv))) return ZX_EXIT_FAILED;
+  if (!watched(&launch, zx_hang_after(argc, argv))) return ZX_EXIT_FAILED;
   r.c = open_world(&launch, &argc, &argv);
   if (!r.c) return ZX_EXIT_FAILED;
   zx_watch_meet(r.c);

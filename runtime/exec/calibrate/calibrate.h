@@ -77,8 +77,9 @@ typedef struct {
 /* Collective. product: a trial to compute meanwhile. */
 bool zx_measure_links(ZxTrials *t, uint32_t product, ZxLinks *out);
 
-/* The command `zrun calibrate`: the code to end with. Collective. look_at_threads: is told how many a rank has, and
- * may be NULL. */
-int zx_calibrate(ZxComm *c, int argc, char **argv, void (*look_at_threads)(ZxComm *, int threads));
+/* Measures, writes a cluster to `out`, and returns the exit code. Collective. look_at_threads: is told how many a rank
+ * has, and may be NULL. */
+int zx_calibrate(ZxComm *c, const ZxDeviceTable *d, int threads, const char *out,
+                 void (*look_at_threads)(ZxComm *, int threads));
 
 #endif
