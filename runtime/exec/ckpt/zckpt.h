@@ -7,10 +7,9 @@
 #include "runtime/exec/ckpt/ckpt.h"
 
 typedef struct {
-  const char *path[2]; /* folders */
-  int npath;
-  const char *out; /* -o */
-  int64_t top;     /* rows of `diff` */
+  const char **path; /* one, or two to compare */
+  const char *out;   /* -o */
+  int64_t top;       /* rows of `diff` */
   bool states, tensors;
   bool average; /* of `weights`: what was averaged over the steps */
   /* of `export` */
