@@ -18,18 +18,25 @@
 #ifndef ZUG_ZDATA_H
 #define ZUG_ZDATA_H
 
+#include "base/options.h"
 #include "runtime/exec/data/data.h"
 #include "runtime/text/text.h"
 
 /* ---- commands ------------------------------------------------------------------------------------------ */
-/* What was given; NULL or 0 where it was not. */
+/* Options; NULL or 0 where nothing was given, but -1 for numbers that may be 0. */
 typedef struct {
-  const char **file, **field;
-  int nfile, nfield;
-  const char *out, *tokens, *vocab, *label, *label_field, *end, *tokenizer, *threads;
-  const char *from, *count, *document, *split, *seed, *shard_size, *format, *start;
+  const char **file;
+  int nfile;
+  const char *out, *field, *label, *label_field, *end, *tokenizer;
+  ZbTexts fields; /* of records */
+  enum { ZD_TEXTS, ZD_TOKENS_U16, ZD_TOKENS_U32 } tokens;
+  enum { ZD_GUESS, ZD_MEGATRON, ZD_LLMC, ZD_NANOGPT } format;
+  int threads;
+  int64_t vocab, shard_size, seed, from, count, document, start_id, end_id;
+  double split;
   bool jsonl, skip_bad, special_as_text;
 } ZdOptions;
+#define ZD_NOT_GIVEN .seed = -1, .from = -1, .count = -1, .document = -1, .start_id = -1, .end_id = -1
 
 /* Each prints what it made or found; false with a message, and nothing is left of its output. */
 bool zd_pack(const ZdOptions *o, ZbArena *a, ZbErr *err);
@@ -137,7 +144,7 @@ typedef struct {
   uint64_t shard; /* bytes of tokens after which a shard ends; 0: no shards */
   bool unknown;   /* what is put as documents is none: files will know of none */
 } ZdTarget;
-/* split, seed and shard as --split, --seed and --shard-size say. */
+/* Sets split, seed and shard by --split, --seed and --shard-size. */
 bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err);
 /* A stream of tokens at path; with a split those of the documents for training and for validation, with
  * .train and .valid before path's ending; with shards, path is a folder of 00000.bin, 00001.bin ..., and with
