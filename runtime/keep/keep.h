@@ -5,7 +5,7 @@
  * policy.c   whether to start again, and when; what of a run is progress
  * hosts.c    which hosts answer, and for how many ranks that does
  * child.c    a command with all that it starts: beginning, waiting, ending
- * bereft.c   a launcher that does not notice that its processes are dead */
+ * orphan.c   a launcher that does not notice that its processes are dead */
 #ifndef ZUG_KEEP_H
 #define ZUG_KEEP_H
 
@@ -65,12 +65,12 @@ KeepEvent keep_wait(int pid, double seconds, int *code_or_signal);
 /* Ends all that is left of a command that has ended, whatever process group it is in. */
 void keep_sweep(int pid);
 
-/* ---- bereft.c ------------------------------------------------------------------------------------------ */
+/* ---- orphan.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   double since, cpu; /* 0: not now; the CPU time that it had used then, in seconds */
-} KeepBereft;
+} KeepOrphaned;
 /* Looks at a command, whose last look is *b ({0} at first): true if for `limit` seconds all processes that it
  * started have been dead without being waited for, and itself has been idle. */
-bool keep_bereft(KeepBereft *b, int pid, double limit);
+bool keep_orphaned(KeepOrphaned *b, int pid, double limit);
 
 #endif

@@ -59,8 +59,8 @@ keeps 1 4 '1\n1\n1\n1\n1\n' --restarts 3 --wait 1s --wait-most 10s
 refuses 'give a command after --' zkeep
 refuses 'cannot start ./none: No such file' zkeep -- ./none
 refuses 'cannot start ./run: Too many open files' sh -c 'exec 3>&-; ulimit -n 4 && exec zkeep -- ./run'
-refuses "wrong value .x. for --wait" zkeep --wait x -- ./run
-refuses "wrong value .-1. for --restarts" zkeep --restarts -1 -- ./run
+refuses "--wait cannot be .x." zkeep --wait x -- ./run
+refuses "--restarts cannot be .-1." zkeep --restarts -1 -- ./run
 refuses "unrecognized option '--foo'" zkeep --foo -- ./run
 ok zkeep --help
 says '^usage: zkeep'
@@ -147,18 +147,18 @@ cat >launch <<'END'
 [ -e "$1" ] && exit 0
 >"$1"
 case $1 in
-bereft) (sleep 1) & exec sleep 1000 ;;
+orphan) (sleep 1) & exec sleep 1000 ;;
 half) (sleep 1) & sleep 4 & exec sleep 4 ;;
 works) (sleep 1) & ulimit -t 4; exec yes >/dev/null ;; # four seconds of the core, then an end by a signal
 esac
 END
 chmod +x launch
-ok zkeep --wait 0s --bereft 1s -- ./launch bereft
+ok zkeep --wait 0s --orphan-timeout 1s -- ./launch orphan
 says 'all that the command started has been dead for 1s'
 says 'it has ended with code 137'
-ok zkeep --wait 0s --bereft 1s -- ./launch half
+ok zkeep --wait 0s --orphan-timeout 1s -- ./launch half
 says 'start 1' && grep 'has been dead' out.txt && fail "a launcher with a rank is ended"
-ok zkeep --wait 0s --bereft 3s -- ./launch works
+ok zkeep --wait 0s --orphan-timeout 3s -- ./launch works
 grep 'has been dead' out.txt && fail "a command that works is ended"
 # zkeep is killed: its command is told, as mpirun, which then ends its ranks.
 cat >orphan <<'END'

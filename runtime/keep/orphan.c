@@ -30,12 +30,12 @@ static bool has_dead_only(int pid) {
   return started && !alive;
 }
 
-bool keep_bereft(KeepBereft *b, int pid, double limit) {
+bool keep_orphaned(KeepOrphaned *b, int pid, double limit) {
   double now = zb_now();
   ZbProcess p = {0};
   bool idle = has_dead_only(pid) && zb_process(pid, &p) &&
               (b->since <= 0 || p.cpu - b->cpu < 0.01 * (now - b->since) + 0.05);
-  if (!idle) *b = (KeepBereft){0};
-  else if (b->since <= 0) *b = (KeepBereft){now, p.cpu};
+  if (!idle) *b = (KeepOrphaned){0};
+  else if (b->since <= 0) *b = (KeepOrphaned){now, p.cpu};
   return b->since > 0 && now - b->since >= limit;
 }
