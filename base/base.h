@@ -281,14 +281,6 @@ const char *zb_show_n(const char *s, size_t n); /* of s[0..n), which need not en
 void zb_show_all(char *s, size_t size);
 /* The same, added to a text, whatever its length. */
 void zb_text_show(ZbText *t, const char *s, size_t n);
-/* False, with the message for what getopt_long refused by returning `c`, with opterr 0 and ':' before its
- * short options. Values of long options that have no short one are above 255. */
-struct option;
-/* Prints the version, if that is all that is asked for. */
-bool zb_tells_version(int argc, char *const *argv, const char *program);
-bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbErr *err);
-/* Whether one of the arguments before -- is --help or -h. */
-bool zb_asks_help(int argc, char *const *argv);
 /* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls
  * something. */
 size_t zb_plain(const char *s, size_t n);
