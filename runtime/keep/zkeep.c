@@ -24,7 +24,7 @@ typedef struct {
 
 enum { PROBE_S = 20 };
 
-/* ---- what it says ---- */
+/* ---- messages ---- */
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *fmt, ...) {
   char when[32], text[2048];
@@ -55,18 +55,18 @@ static bool wrong(const ZbErr *err) {
 static bool check(Keep *k) {
   ZbErr err = {0};
   if (!k->command[0]) {
-    zb_fail(&err, "zkeep --help lists all options", "give a command after --");
+    zb_fail(&err, "zkeep --help shows all options", "give a command after --");
     return wrong(&err);
   }
   if (!k->progress) k->progress = keep_checkpoints(k->command);
   if (!k->hosts_file) return true;
   for (char *const *c = k->command; *c; c++)
     if (!strcmp(*c, "-np") || !strcmp(*c, "-n") || !strcmp(*c, "--host") || !strcmp(*c, "--hostfile")) {
-      zb_fail(&err, "leave it out", "with --hosts zkeep says %s itself", *c);
+      zb_fail(&err, "leave it out", "with --hosts zkeep gives %s itself", *c);
       return wrong(&err);
     }
   if (!k->ranks_text) {
-    zb_fail(&err, "--ranks 8,4,2", "--hosts wants the numbers of ranks for which there are recipes");
+    zb_fail(&err, "--ranks 8,4,2", "--hosts needs --ranks, the numbers of ranks for which there are recipes");
     return wrong(&err);
   }
   return (keep_read_ranks(k->a, k->ranks_text, &k->ranks, &err) &&
@@ -119,31 +119,31 @@ static bool parse(Keep *k, int argc, char **argv) {
 }
 
 /* ---- starts ---- */
-/* The command for the hosts that answer now; NULL: they are too few. */
+/* Returns the command for the hosts that answer now; NULL: they are too few. */
 static char *const *command_now(Keep *k) {
   if (!k->hosts_file) return k->command;
   ZbErr err = {0};
-  KeepHosts again;
-  if (keep_read_hosts(k->a, k->hosts_file, &again, &err)) k->hosts = again; /* it may have been edited */
-  else say("%s: the hosts are those of before", err.text);
+  KeepHosts edited;
+  if (keep_read_hosts(k->a, k->hosts_file, &edited, &err)) k->hosts = edited;
+  else say("%s: keeping the previous hosts", err.text);
   keep_probe(k->a, &k->hosts, k->probe, PROBE_S);
   for (uint32_t i = 0; i < k->hosts.n; i++)
     if (!k->hosts.host[i].answers) say("host %s does not answer and is left out", k->hosts.host[i].name);
   int ranks = keep_ranks(&k->hosts, k->ranks);
-  if (!ranks) say("the hosts that answer are too few for any of %s ranks", k->ranks_text);
+  if (!ranks) say("too few hosts answer for any of %s ranks", k->ranks_text);
   return ranks ? keep_on_hosts(k->a, k->command, &k->hosts, ranks) : NULL;
 }
 
-/* zkeep is to end: the command stops by itself, or is ended. */
+/* Stops the command: it saves and exits, or is killed after --grace. Returns its exit code. */
 static int stop(Keep *k, int pid, int sig) {
   char text[24];
-  int got, code = ZX_EXIT_AGAIN; /* of a command that has to be ended: it is not done */
+  int got, code = ZX_EXIT_AGAIN; /* if it has to be killed: it is not done */
   say("%s: the command gets SIGUSR1 and %s to stop", strsignal(sig), zb_duration_text(text, k->grace));
   kill(pid, SIGUSR1);
   double until = zb_now() + k->grace;
   for (KeepEvent e; (e = keep_wait(pid, until - zb_now(), &got)) != KEEP_TIME;) {
     if (e == KEEP_ENDED) {
-      say("the command has ended with code %d", code = got);
+      say("the command exited with code %d", code = got);
       break;
     }
     if (got == SIGINT) break; /* a second Ctrl-C */
@@ -152,14 +152,14 @@ static int stop(Keep *k, int pid, int sig) {
   return code;
 }
 
-/* Until the command ends, zkeep is to end, or a launcher waits for the dead. */
+/* Waits until the command ends, zkeep is told to stop, or the command is found orphaned. */
 static KeepEvent wait_for(Keep *k, int pid, int *code_or_signal) {
   KeepOrphaned orphaned = {0};
   char text[24];
   for (KeepEvent e;;) {
     if ((e = keep_wait(pid, fmin(k->orphan_timeout / 4, 10), code_or_signal)) != KEEP_TIME) return e;
     if (!keep_orphaned(&orphaned, pid, k->orphan_timeout)) continue;
-    say("all that the command started has been dead for %s, and it does not notice: it is ended",
+    say("all processes that the command started have been dead for %s: it is killed",
         zb_duration_text(text, k->orphan_timeout));
     keep_sweep(pid);
     *code_or_signal = 128 + SIGKILL;
@@ -167,12 +167,12 @@ static KeepEvent wait_for(Keep *k, int pid, int *code_or_signal) {
   }
 }
 
-/* One start: its code. *over: zkeep was told to end. */
+/* Runs the command once, and returns its exit code. *over: zkeep was told to stop. */
 static int one_start(Keep *k, bool *over) {
   ZbErr err = {0};
   int code = 0;
   char *const *command = command_now(k);
-  if (!command) return 1; /* as a run that fails: hosts may come back */
+  if (!command) return 1; /* like a failed run: hosts may come back */
   say_start(k, command);
   double from = zb_now();
   int pid = keep_start(command, &err);
@@ -185,7 +185,7 @@ static int one_start(Keep *k, bool *over) {
     return stop(k, pid, code);
   }
   char text[24];
-  say("it has ended with code %d after %s", code, zb_duration_text(text, zb_now() - from));
+  say("the command exited with code %d after %s", code, zb_duration_text(text, zb_now() - from));
   keep_sweep(pid);
   return code;
 }
@@ -200,17 +200,17 @@ static int keep(Keep *k) {
     if (over) return code;
     switch (keep_judge(&k->limits, &k->state, code, keep_newest(k->progress), &wait)) {
     case KEEP_DONE: return say("done"), 0;
-    case KEEP_MISTAKE: return say("it would end the same way again: look at what it says"), code;
-    case KEEP_ENOUGH:
-      say("%d starts in a row without a new checkpoint%s%s: that is enough", k->state.in_vain,
+    case KEEP_MISTAKE: return say("not restarted: it would fail the same way; see its messages"), code;
+    case KEEP_GIVE_UP:
+      say("%d starts in a row without a new checkpoint%s%s: giving up", k->state.stalled,
           k->progress ? " in " : "", k->progress ? k->progress : "");
       return code;
     default: break;
     }
-    if (k->state.step >= 0) say("the newest checkpoint is that of step %" PRId64, k->state.step);
-    if (wait > 0) say("another start in %s", zb_duration_text(text, wait));
+    if (k->state.step >= 0) say("the newest checkpoint is of step %" PRId64, k->state.step);
+    if (wait > 0) say("restarting in %s", zb_duration_text(text, wait));
     if (wait > 0 && keep_wait(-1, wait, &sig) == KEEP_SIGNAL)
-      return say("%s: the end", strsignal(sig)), ZX_EXIT_AGAIN;
+      return say("%s: stopped", strsignal(sig)), ZX_EXIT_AGAIN;
   }
 }
 
