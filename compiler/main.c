@@ -136,7 +136,7 @@ static int fail_with(const ZbErr *err) {
   return FAILED;
 }
 
-/* "124,439,808" */
+/* Writes 124439808 as "124,439,808". */
 static const char *grouped(ZbArena *a, uint64_t n) {
   char *s = zb_printf(a, "%llu", (unsigned long long)n);
   size_t len = strlen(s);
@@ -168,7 +168,7 @@ static void print_after(void *arg, const char *pass, const ZgGraph *g) {
   }
 }
 
-/* ---- files laid out ------------------------------------------------------------------------------------ */
+/* ---- formatting ---------------------------------------------------------------------------------------- */
 static bool is_any(const uint8_t *head, size_t n) {
   (void)head, (void)n;
   return true; /* it has been read and parsed */
@@ -183,7 +183,7 @@ static char *read_stdin(ZbArena *a, size_t *n) {
   return text;
 }
 
-/* The laid out text goes to where the file is, all of it or nothing, or from `-` to the standard output. */
+/* Replaces the file by the formatted text, all of it or nothing; for `-` prints it. */
 static int put_formatted(const char *path, bool check, const char *text, size_t n, const ZbText *t) {
   bool same = t->len == n && (n == 0 || !memcmp(t->s, text, n)), filter = !strcmp(path, "-");
   ZbErr err;
@@ -222,7 +222,7 @@ static int format_files(const ZbArgs *args, bool check) {
   return rc;
 }
 
-/* ---- the three things it does -------------------------------------------------------------------------- */
+/* ---- the other commands -------------------------------------------------------------------------------- */
 static int dump_graph(ZbArena *a, const char *path) {
   ZbErr err;
   ZgGraph *g = zg_read_file(a, path, &err);
@@ -233,7 +233,7 @@ static int dump_graph(ZbArena *a, const char *path) {
   return OK;
 }
 
-/* No file that the program uses may be the output. */
+/* Refuses an output that is one of the program's files. */
 static bool leaves_sources(const ZlProgram *p, const char *output, ZbErr *err) {
   for (uint32_t i = 0; i < p->nfiles; i++)
     if (zb_same_file(output, p->files[i]->name))
@@ -277,7 +277,7 @@ static int compile(ZbArena *a, Options *o) {
   return ok ? OK : fail_with(&err);
 }
 
-/* A file as it is, or what `use` finds under that name. */
+/* Lists a file, or the library that `use` finds under that name. */
 static int list_library(ZbArena *a, const Options *o) {
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);

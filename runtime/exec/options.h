@@ -1,4 +1,4 @@
-/* zrun's options. */
+/* zrun's options. A new one is a row of options.c, and its field here. */
 #ifndef ZUG_EXEC_OPTIONS_H
 #define ZUG_EXEC_OPTIONS_H
 
@@ -12,34 +12,34 @@ typedef enum { ZX_TRAIN, ZX_EVAL, ZX_CALIBRATE } ZxCommand;
 typedef struct {
   ZxCommand command;
   const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
-  const char *out; /* of `calibrate` */
+  const char *out; /* calibrate */
   ZbTexts include;
   int64_t steps; /* -1: not given */
   uint64_t seed;
   int threads;
   const char *device_name; /* as it was given */
   const ZxDeviceTable *device;
-  ZbErr device_note; /* `auto`: why it is not one whose driver is there */
+  ZbErr device_note; /* why `auto` is not the GPU whose driver is there */
   ZxOrder order;
   bool dry_run, times, init_partial, quiet, exact, repeatable;
-  int64_t print_every; /* steps; 0: each, but on a terminal none */
-  /* Checkpoints: their folder, or NULL; one every so many steps, or seconds (0: not by that); how many stay
-   * (0: all); bytes of tensors in a file; whether a failed one ends the run. */
+  int64_t print_every; /* steps; 0: every step, or none on a terminal */
+  /* Checkpoints: their folder, or NULL; their interval in steps, or in seconds (0: by the other); how many are kept
+   * (0: all); bytes of tensors per file; whether the run ends if one fails. */
   const char *ckpt, *resume_from;
   int64_t ckpt_steps, ckpt_keep, ckpt_file_size;
   double ckpt_seconds;
   enum { ZX_CKPT_FAIL_GO_ON, ZX_CKPT_FAIL_END } ckpt_fail;
   bool resume;
-  int64_t compare_every; /* steps after which replicas are compared; 0: never, at no checkpoint either */
+  int64_t compare_every; /* steps between comparisons of replicas; 0: never, not even at checkpoints */
   double time_limit, hang_after; /* seconds; 0: none */
   ZxOnNan on_nan;
   ZkDebug debug;
-  bool evaluates; /* `zrun eval`: `data` is held out, and nothing is trained */
+  bool evaluates; /* eval: `data` is held out, and nothing is trained */
   const char *eval;
   const char *predict;
-  const char *trace; /* a file, or NULL; of which steps: 0: of some at the beginning */
+  const char *trace; /* a file, or NULL; its steps, 0: the default ones */
   int64_t trace_from, trace_to;
-  int64_t eval_every, eval_batches; /* 0: after the last step alone; all that there are */
+  int64_t eval_every, eval_batches; /* 0: only after the last step; all batches */
 } ZxOptions;
 
 extern const ZbProgram zx_program;

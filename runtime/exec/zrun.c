@@ -1,7 +1,7 @@
-/* zrun: trains a stage graph, or evaluates it, on the ranks that mpirun started or alone. Every rank reads the
- * same files and makes the same plan, and all make sure of that before they go on (comm/same.h); what is wrong
- * with them is wrong everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone
- * is said there, and the job is aborted. */
+/* zrun: trains or evaluates a stage graph on the ranks that mpirun started, or alone. Every rank reads the same files
+ * and makes the same plan, and ranks verify that before they go on (comm/same.h). A mistake in these is the same
+ * everywhere, so rank 0 reports it and all ranks exit in order. An error of one rank is reported there, and the job is
+ * aborted. */
 #include "runtime/exec/calibrate/calibrate.h"
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/exit.h"
@@ -12,8 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* As a run would say it of its device, or of one that is as this build thinks a GPU to be. Rank 0's stands for
- * all. */
+/* Lists slow paths as a run would, for its device or for the GPU that this build assumes. Rank 0 speaks for all. */
 static bool show_ways(ZxRun *r, ZbText *t, ZbErr *err) {
   const ZxDeviceTable *d = r->o.device;
   if (!d->way || r->rank) return true;
@@ -48,7 +47,7 @@ static bool dry_run(ZxRun *r) {
   return ok;
 }
 
-/* Nothing of the options has been looked at before: another build may know others. */
+/* Compares builds before options are parsed: another build may have others. */
 static bool same_program(ZxRun *r, bool help, bool version) {
   ZxFacts f = {.a = r->a};
   zx_build_facts(&f);
@@ -106,7 +105,7 @@ static int told_alone(void) {
   return ZX_EXIT_FAILED;
 }
 
-/* What was to be said has been said, or the run is not done. */
+/* Returns the exit code: a run whose output is lost has failed. */
 static int after_output(int code, int rank) {
   bool lost = ferror(stdout);
   errno = 0;
@@ -116,9 +115,9 @@ static int after_output(int code, int rank) {
   return ZX_EXIT_FAILED;
 }
 
-enum { ADDRESSES = 192 << 20 /* what MPI and the libraries map at least */ };
+enum { ADDRESSES = 192 << 20 /* MPI and the libraries map more than this */ };
 
-/* Without them MPI dies in its first steps, and libraries for products wait for them for ever. */
+/* Checks for address space. Without it MPI crashes at its start, and BLAS libraries wait for it for ever. */
 static bool has_addresses(ZbErr *err) {
   void *probe = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED)
@@ -128,19 +127,18 @@ static bool has_addresses(ZbErr *err) {
   return true;
 }
 
-/* A process alone is a world without MPI, under a launcher or not: it starts at once, where no MPI works too,
- * and as often as a script likes that a launcher started once. */
+/* Opens MPI, or for a process alone a world without it, under a launcher or not: that starts at once, works without a
+ * working MPI, and any number of times in a script that a launcher started. */
 static ZxComm *open_world(const ZxLaunch *l, int *argc, char ***argv) {
   ZbErr err = {0};
   bool enough = has_addresses(&err);
   ZxComm *c = l->alone || !enough ? zx_comm_self() : zx_comm_mpi(argc, argv, &err);
   if (*err.text) zx_say(l->alone ? 0 : l->rank, "error: %s; %s", err.text, err.help);
-  if (!enough)
-    c->t->abort(c, ZX_EXIT_FAILED); /* in the end of a program, too, libraries wait for their threads */
+  if (!enough) c->t->abort(c, ZX_EXIT_FAILED); /* a normal exit waits for threads of libraries */
   return c;
 }
 
-/* Begins the watch: a rank that never comes to where MPI begins would hold up all others, and mpirun as well. */
+/* Starts the watchdog: a rank that never reaches MPI_Init would hold up all others, and mpirun as well. */
 static bool watched(const ZxLaunch *l, double limit) {
   ZbErr err = {0};
   int rank = l->rank > 0 ? l->rank : 0;
@@ -151,11 +149,11 @@ static bool watched(const ZxLaunch *l, double limit) {
 
 int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
-  if (!launch.alone) zb_bug_rank(launch.rank); /* ranks tell it later: others would wait for MPI to begin */
+  if (!launch.alone) zb_bug_rank(launch.rank); /* --help is for later: other ranks would wait in MPI_Init */
   else if (zb_tells(&zx_program, argc, argv)) return told_alone();
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
-  zx_stop_on_signals(); /* also while ranks wait for each other to start */
+  zx_stop_on_signals(); /* also while ranks wait for each other at the start */
   if (!watched(&launch, zx_hang_after(argc, argv))) return ZX_EXIT_FAILED;
   r.c = open_world(&launch, &argc, &argv);
   if (!r.c) return ZX_EXIT_FAILED;
@@ -177,7 +175,7 @@ int main(int argc, char **argv) {
   zb_text_free(&r.memory);
   zb_text_free(&r.plan_text);
   r.c->t->free(r.c);
-  zx_watch_close(); /* not before: MPI waits for all ranks at its end */
+  zx_watch_close(); /* not before: MPI_Finalize waits for all ranks */
   zb_arena_free(r.a);
   return code;
 }

@@ -1,20 +1,20 @@
-/* zdata: the program that makes the files that zrun trains from, and looks at them. What is in such a file is
- * the matter of exec/data (data.h, DATA.md); this room knows where it comes from.
+/* zdata: the program that makes and inspects the files that zrun trains from. Their format is defined by exec/data
+ * (data.h, DATA.md); this room knows where their contents come from.
  *
- * zdata.c     the command line; then a file a command: pack.c, import.c, tokenizer.c, records.c, table.c,
+ * zdata.c     the options; then a file per command: pack.c, import.c, tokenizer.c, records.c, table.c,
  *             decode.c, show.c, check.c
  *
- * Texts go through these, one after the other, by pieces:
+ * Texts go through these files, one after the other, in chunks:
  *
- *   inputs.c     which files: those named, and what folders hold
- *   content.c    what a named file is, by its first bytes
- *   bytes.c      what is in a file: .gz and .zst decompressed
+ *   inputs.c     which files: those given, and those in folders
+ *   content.c    the format of a given file, by its first bytes
+ *   bytes.c      the bytes of a file, .gz and .zst decompressed
  *   documents.c  a file is a document, or each line of it is, by json.c
- *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer bytes are the tokens
+ *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer, bytes are tokens
  *   sink.c       tokens into a data file, or several: split for validation, shards (folder.c)
  *
- * progress.c says how far that is, megatron.c reads the index of Megatron's files, and copy.c joins files of
- * ids or records as they are. */
+ * progress.c shows progress, megatron.c reads the index of Megatron's files, and copy.c concatenates files of ids or
+ * records. */
 #ifndef ZUG_ZDATA_H
 #define ZUG_ZDATA_H
 
@@ -38,7 +38,7 @@ typedef struct {
 } ZdOptions;
 #define ZD_NOT_GIVEN .seed = -1, .from = -1, .count = -1, .document = -1, .start_id = -1, .end_id = -1
 
-/* Each prints what it made or found; false with a message, and nothing is left of its output. */
+/* Each prints what it made or found. False with a message; then no output is left. */
 bool zd_pack(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_import(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err);
@@ -48,7 +48,7 @@ bool zd_check(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_tokenizer(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_decode(const ZdOptions *o, ZbArena *a, ZbErr *err);
 
-/* Whether the whole text is a number of at least `least`, in decimal. */
+/* Reads a text that is a decimal number of at least `least`, and nothing else. */
 bool zd_whole(const char *text, uint64_t least, uint64_t *out);
 
 /* ---- which files are read (inputs.c) ------------------------------------------------------------------ */

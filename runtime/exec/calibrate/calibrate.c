@@ -32,7 +32,7 @@ static void add_levels(ZbText *t, const ZxLinkRates level[2]) {
   add_level(t, "nodes", &level[1]);
 }
 
-/* Bytes of this rank's node that nobody has taken; 0: not known. */
+/* Returns the free bytes of this rank's node; 0: not known. */
 static double memory_of_node(void) {
   uint64_t left = 0, swap;
   ZxRoom room;
@@ -56,8 +56,7 @@ static Memory memory_of(const ZxMeasure *m) {
   return of;
 }
 
-/* On a busy machine no beginning and end may show. A cluster takes no 0, which would be a constant that it
- * lacks. */
+/* Replaces 0, which a busy machine may give, and which in a cluster means a missing constant. */
 static double least(double x) { return fmax(x, 1e-3); }
 
 static void add_peaks(ZbText *t, const ZkRates *sheet, const ZxKernelRates *k) {
@@ -111,7 +110,7 @@ static bool write_file(const ZxMeasure *m, const char *path, const ZbText *raw, 
   return ok;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------------------------------------- */
 static bool measure(const ZxMeasure *m, int threads, const char *out) {
   ZxKernelRates k;
   ZxTrials trials;

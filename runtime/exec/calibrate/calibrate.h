@@ -5,7 +5,7 @@
  * trials.c      kernels in turn, and the median of each
  * kernels.c     products over shapes, attention, passes over memory, the start of a kernel
  * links.c       collectives by size, inside nodes and between them, and what they take of computation
- * calibrate.c   the command: options, all of it in order, the file */
+ * calibrate.c   the command: everything in order, the file */
 #ifndef ZUG_EXEC_CALIBRATE_H
 #define ZUG_EXEC_CALIBRATE_H
 
