@@ -138,7 +138,7 @@ static ZxComm *open_world(const ZxLaunch *l, int *argc, char ***argv) {
   return c;
 }
 
-/* Starts the watchdog: a rank that never reaches MPI_Init would hold up all others, and mpirun as well. */
+/* Starts the watchdog: a rank that never reaches the start of MPI would hold up all others, and mpirun as well. */
 static bool watched(const ZxLaunch *l, double limit) {
   ZbErr err = {0};
   int rank = l->rank > 0 ? l->rank : 0;
@@ -149,7 +149,8 @@ static bool watched(const ZxLaunch *l, double limit) {
 
 int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
-  if (!launch.alone) zb_bug_rank(launch.rank); /* --help is for later: other ranks would wait in MPI_Init */
+  if (!launch.alone)
+    zb_bug_rank(launch.rank); /* --help is for later: other ranks would wait for MPI to start */
   else if (zb_tells(&zx_program, argc, argv)) return told_alone();
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
@@ -175,7 +176,7 @@ int main(int argc, char **argv) {
   zb_text_free(&r.memory);
   zb_text_free(&r.plan_text);
   r.c->t->free(r.c);
-  zx_watch_close(); /* not before: MPI_Finalize waits for all ranks */
+  zx_watch_close(); /* not before: MPI waits for all ranks at its end */
   zb_arena_free(r.a);
   return code;
 }

@@ -151,15 +151,15 @@ static bool bind_axes(ZbArena *a, Options *o, ZbErr *err) {
 }
 
 static bool check_options(const Options *o, ZbErr *err) {
-  if (o->all && !o->out) return zb_fail(err, "", "--all wants -o FILE, where to write the recipes");
-  if (o->command == REPORT && o->eval) return zb_fail(err, "", "report is of training, not of --eval");
+  if (o->all && !o->out) return zb_fail(err, "", "--all needs -o FILE, where the recipes are written");
+  if (o->command == REPORT && o->eval) return zb_fail(err, "", "report is for training, not for --eval");
   if (o->command != SEARCH) return true;
   if (o->eval) return zb_fail(err, "", "search is for training, not for --eval");
   if (o->recipe && o->nbind)
     return zb_fail(err, "give it, or --batch, --seq and --bind, not both", "--recipe binds the sizes");
   return o->recipe || o->batch ||
          zb_fail(err, "",
-                 "search wants --batch N, the samples per step, or --recipe FILE:NAME, which binds them");
+                 "search needs --batch N, the samples per step, or --recipe FILE:NAME, which binds them");
 }
 
 static bool parse(ZbArena *a, int argc, char **argv, Options *o, ZbErr *err) {

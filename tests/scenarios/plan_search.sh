@@ -63,7 +63,7 @@ END
 ok zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 2 --batch 16 --seq 512 --keep 1
 says '^  data 2 '
 [ "$(grep -c 'is in the table$' out.txt)" -le 1 ] || { cat out.txt; fail "several layouts are one recipe"; }
-refuses '--all wants -o FILE' zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --all
+refuses '--all needs -o FILE' zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --all
 refuses 'zplan sim takes no option --all; it belongs to search' zplan sim gpt2.zsg --recipe all.zug:best --cluster "$clusters:rtx4090" --all
 # What the formula leaves out of the event loop would not have been better.
 cp found.json few.json
@@ -241,7 +241,7 @@ refuses 'no axis of the keys. heads divides over' zplan search llama.zsg --clust
 
 # ---- what it needs ----
 refuses 'zplan search needs --cluster FILE:NAME' zplan search llama.zsg --batch 8
-refuses 'search wants --batch N' zplan search llama.zsg --cluster "$clusters:h100"
+refuses 'search needs --batch N' zplan search llama.zsg --cluster "$clusters:h100"
 refuses 'binds the sizes; give it, or --batch, --seq and --bind, not both' zplan search llama.zsg --cluster "$clusters:h100" \
   --recipe partial.zug:some --batch 16
 refuses 'takes no option --ranks; it belongs to search' zplan show llama.zsg --recipe partial.zug:whole --ranks 4
