@@ -303,7 +303,7 @@ static int run(ZbArena *a, int argc, char **argv) {
   ZbErr err = {0};
   if (zb_tells(&program, argc, argv)) return OK;
   if (!zb_parse(&program, a, argc, argv, &o, &args, &err))
-    return usage("%s%s%s", err.text, *err.help ? "; " : "", err.help);
+    return *err.help ? fprintf(stderr, "zc: %s; %s\n", err.text, err.help), USAGE : usage("%s", err.text);
   if (args.command == DUMP) return dump_graph(a, args.operand[0]);
   if (args.command == FMT) return format_files(&args, o.check);
   if (o.explain) return explain(o.explain);

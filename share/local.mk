@@ -2,7 +2,7 @@
 man1_MANS = $(bin_PROGRAMS:%=share/%.1)
 $(man1_MANS): share/%.1: %
 	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN){ ./$* --man-page && echo .SH SEE ALSO && printf '.BR %s (1)\n' $(filter-out $*,$(bin_PROGRAMS)); } >$@.tmp && mv $@.tmp $@
+	$(AM_V_GEN){ ./$* --man-page && echo .SH SEE ALSO && printf '.BR %s (1),\n' $(filter-out $*,$(bin_PROGRAMS)) | sed '$$s/,$$//'; } >$@.tmp && mv $@.tmp $@
 CLEANFILES += $(man1_MANS)
 
 # What is installed is linked a second time, as installed/NAME: for programs that may lie anywhere, with their libraries and modules
