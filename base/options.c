@@ -154,10 +154,10 @@ static void put(void *field, size_t size, int64_t n) {
 static void add_expected(const ZbOption *o, ZbText *t) {
   switch (o->kind) {
   case ZB_WHOLE:
-    if (o->most > 0) zb_text_add(t, "give a whole number from %.0f to %.0f", o->least, o->most);
-    else zb_text_add(t, "give a whole number from %.0f on", o->least);
+  case ZB_REAL:
+    zb_text_add(t, "give a %snumber from %.10g ", o->kind == ZB_WHOLE ? "whole " : "", o->least);
+    zb_text_add(t, o->most > 0 ? "to %.10g" : "on", o->most);
     break;
-  case ZB_REAL: zb_text_add(t, "give a number from %g to %g", o->least, o->most); break;
   case ZB_SIZE: zb_text_add(t, "give %.0f bytes or more, such as 500K or 4G", fmax(o->least, 1)); break;
   case ZB_SECONDS: zb_text_add(t, "give a duration, such as 90s, 10m or 3h50m"); break;
   case ZB_WORD:
