@@ -44,25 +44,11 @@ typedef struct {
 } ZlQuantity;
 
 typedef enum {
-  ZL_D_MESH,
-  ZL_D_BIND,
-  ZL_D_MICRO,
-  ZL_D_SPLIT,
-  ZL_D_SHARD,
-  ZL_D_STAGES,
-  ZL_D_SCHEDULE,
-  ZL_D_RECOMPUTE,
-  ZL_D_OFFLOAD,
-  ZL_D_PRECISION,
-  ZL_D_OPTIMIZER,
-  ZL_D_CLIP,
-  ZL_D_PAD,
-  ZL_D_LIMIT,
-  ZL_D_FREEZE,
-  ZL_D_AVERAGE,
-  ZL_D_ATTENTION,
-  ZL_D_PREFETCH,
-  ZL_D_CHUNK,
+#define DIRECTIVE(NAME, ...) ZL_D_##NAME,
+#define NUMBER DIRECTIVE
+#define CHOICE DIRECTIVE
+#define LATER DIRECTIVE
+#include "lang/directives.def"
   ZL_DIRECTIVES
 } ZlDirectiveKind;
 
@@ -83,16 +69,17 @@ typedef struct {
   ZlDirectiveKind kind;
   ZlSpan span;
   ZlQuantity *q; uint32_t nq;         /* mesh, bind, pad, limit; stages: the counts, unnamed */
-  ZlNumber num; bool has_num;         /* micro, clip, average, prefetch, chunk */
+  ZlNumber num; bool has_num;         /* micro, chunk, and those that are a number */
   ZlProd *prods; uint32_t nprods;     /* split */
   ZlNames names;                      /* split: dims; shard: levels; precision: keys */
   ZlNames maybe;                      /* split, pad: axes of these that the model may lack */
   ZlNames others;                     /* split: else; precision: element types */
-  ZlName word;                        /* schedule, optimizer, attention, chunk: name; shard, stages: dim; stages: see by */
+  ZlName word;                        /* optimizer, attention, chunk, choices: name; shard, stages: dim; stages: see by */
   ZlName by;                          /* stages over DIM by WORD; attention: over DIM, or NULL */
-  ZlPath *paths; uint32_t npaths;     /* recompute, freeze; shard: unit */
+  ZlPath *paths; uint32_t npaths;     /* recompute, freeze */
+  ZlPath unit;                        /* shard; n = 0 without */
   ZlPath *but; uint32_t nbut;         /* freeze: except */
-  ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */
+  ZlKw *kws; uint32_t nkws;           /* optimizer, choices */
   ZlClause *clauses; uint32_t nclauses; /* optimizer */
   bool keep;                          /* shard */
   /* `?` in place of what is to be chosen: of micro, recompute, stages, shard, split; of split: after `else`. */

@@ -5,9 +5,10 @@
  * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
  * format.c align.c          the same text laid out: lines and blanks; columns (format.h)
  * weights.c                 maps to foreign weights: their nodes, that, and printing
- * recipe.c optimizer.c words.c  recipes: inheritance, checked records    cluster.c unit.c  clusters,
- * quantities recipe_text.c             what these say, as text; recipe_write.c  a recipe in the language
- * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes / */
+ * directives.def            what a recipe may say                        cluster.def  what a cluster may say
+ * recipe.c optimizer.c words.c  recipes: inheritance, checked records    cluster.c unit.c  clusters, quantities
+ * recipe_text.c             what recipes and clusters say, as facts; a recipe as a text of the language
+ * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes */
 #ifndef ZUG_LANG_H
 #define ZUG_LANG_H
 
@@ -107,7 +108,6 @@ extern const char *const zl_orders[]; /* "", "contiguous", "zigzag" */
 /* open, open_else: `?` in place of the axes, of those after `else` */
 typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; bool open, open_else; ZlOrder order; ZlSpan span; } ZlSplit;
 /* clang-format on */
-enum { ZL_MOST_PREFETCH = 1000, ZL_MOST_CHUNKS = 64 };
 enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
 /* clang-format off */
 typedef struct {
@@ -163,15 +163,16 @@ typedef struct {
   ZlShard *shards; uint32_t nshards;
   ZlAttention *attention; uint32_t nattention;
   struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
-  ZlName schedule;
   ZlPath *recompute; uint32_t nrecompute;
   /* "f32", "bf16"; compute: also "tf32"; NULL: default f32. */
   struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
   ZlOptimizer optimizer;                            /* name.s NULL: none */
   ZlOptimizer *others; uint32_t nothers;            /* those with `for` */
-  double clip;     ZlSpan clip_span;    /* 0: none */
-  double average;                       /* of the parameters over the steps: its decay; 0: none */
-  int64_t prefetch; ZlSpan prefetch_span; /* iterations gathered ahead of their use; span: none said so */
+  /* prefetch: iterations gathered ahead of their use; average: of the parameters over the steps, its decay, or 0;
+   * clip: 0 without. The span is nowhere where no recipe says another number. schedule: s NULL without. */
+#define NUMBER(NAME, word, layout, type, none, ...) type word; ZlSpan word##_span;
+#define CHOICE(NAME, word, ...) ZlName word;
+#include "lang/directives.def"
   /* What has this axis is computed in n chunks; axis.s NULL: at once. */
   struct { ZlName axis; int64_t n; ZlSpan span; } chunk;
   ZlBind *pads;    uint32_t npads;
@@ -246,6 +247,8 @@ const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
  * open. `text` is the callee's during the call. */
 typedef void ZlEach(void *ctx, const char *what, const char *text);
 void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx);
+/* Says whether what is listed as `what` says how a model is spread over ranks, not what is computed. */
+bool zl_is_layout(const char *what);
 /* As a recipe of the language, which inherits from none; nothing of it is open. */
 void zl_recipe_write(const ZlRecipe *r, ZbText *out);
 void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx);

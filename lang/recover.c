@@ -21,25 +21,11 @@ static bool starts_statement(int kind) {
 }
 static bool starts_directive(int kind) {
   switch (kind) {
-  case MESH:
-  case BIND:
-  case MICRO:
-  case SPLIT:
-  case SHARD:
-  case STAGES:
-  case SCHEDULE:
-  case RECOMPUTE:
-  case OFFLOAD:
-  case PRECISION:
-  case OPTIMIZER:
-  case CLIP:
-  case PAD:
-  case LIMIT:
-  case FREEZE:
-  case AVERAGE:
-  case ATTENTION:
-  case PREFETCH:
-  case CHUNK:
+#define DIRECTIVE(NAME, ...) case NAME:
+#define LATER DIRECTIVE
+#include "lang/directives.def"
+  case NUMBERED:
+  case CHOSEN:
   case IGNORE:
   case FROM:
   case CONFIG:
@@ -126,8 +112,11 @@ static void summarise(ZlExpected *e) {
         "an element type"}},
       {"a directive",
        "mesh",
-       {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",
-        "optimizer", "clip", "pad", "limit", "freeze", "average", "attention", "prefetch", "chunk"}},
+       {
+#define DIRECTIVE(NAME, word, ...) #word,
+#define LATER DIRECTIVE
+#include "lang/directives.def"
+           "a directive and its number", "a directive and its word"}},
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",

@@ -35,6 +35,7 @@ typedef struct {
     ZlNumber number; /* NUMBER */
     ZlQuantity quantity;
     ZlElem elem;
+    ZlDirectiveKind directive; /* NUMBERED, CHOSEN */
   };
 } ZlToken;
 
@@ -97,7 +98,7 @@ void zl_add_statement(ZbArena *a, ZlStmtList *list, ZlStmt *s);
 /* The axes that a statement of a model declares, also in an `if`, into the model's. */
 void zl_collect_axes(ZbArena *a, ZlModel *m, const ZlStmt *s, const ZlCond *cond);
 const ZlCond *zl_cond(ZbArena *a, const ZlCond *outer, ZlExpr *expr, bool otherwise);
-ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span);
+ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind);
 /* ---- weights.c: nodes of maps ---- */
 ZlDim *zl_dim(ZbArena *a, ZlDimKind kind, ZlSpan span);
 ZlDim *zl_dim_add(ZbArena *a, ZlDimKind kind, ZlSpan span, ZlDim *x, ZlDim *y); /* x kind y */

@@ -1,4 +1,4 @@
-/* The tables of recipe words: schedules, ways of attention, tags of the standard library. */
+/* The tables of recipe words: directives, schedules, ways of attention, tags of the standard library. */
 #include "lang/words.h"
 
 #include <string.h>
@@ -11,6 +11,14 @@ const char *const zl_schedules[] = {
 const char *const zl_attention_ways[] = {"auto", "gather", "heads", "ring", NULL};
 const char *const zl_orders[] = {"", "contiguous", "zigzag"};
 const char *const zl_schedules_later[] = {"interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", NULL};
+
+const char *const zl_directive_words[] = {
+#define DIRECTIVE(NAME, word, ...) #word,
+#define NUMBER DIRECTIVE
+#define CHOICE DIRECTIVE
+#define LATER DIRECTIVE
+#include "lang/directives.def"
+};
 
 int zl_word_index(const char *word, const char *const *words, int n) {
   for (int i = 0; i < n; i++)
