@@ -109,24 +109,34 @@ bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZxAs a
                         uint64_t *total, ZbErr *err) {
   static const char *const names[] = {"F32", "BF16", "F16"};
   uint64_t at = 0;
-  zb_text_add(t, "{\"__metadata__\":{\"format\":\"pt\"}");
+  ZbJson j = {.text = t};
+  zb_json_object(&j, NULL);
+  zb_json_object(&j, "__metadata__");
+  zb_json_string(&j, "format", "pt");
+  zb_json_end(&j);
   for (size_t i = 0; i < n; i++) {
     const ZxTensorInfo *x = &tensors[i];
     uint64_t bytes = zx_as_bytes(as);
     ZB_ASSERT(x->nshape <= MAX_AXES);
     for (const char *s = x->path; *s; s++) ZB_ASSERT(*s > 31 && *s < 127 && *s != '"' && *s != '\\');
-    zb_text_add(t, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", x->path, names[as]);
+    zb_json_object(&j, x->path);
+    zb_json_string(&j, "dtype", names[as]);
+    zb_json_list(&j, "shape");
     for (int k = 0; k < x->nshape; k++) {
-      zb_text_add(t, "%s%" PRId64, k ? "," : "", x->shape[k]);
+      zb_json_int(&j, NULL, x->shape[k]);
       if (x->shape[k] < 0 || !zb_mul_u64(bytes, (uint64_t)x->shape[k], &bytes))
         return zb_fail(err, NULL, "tensor '%s' is too large to be written", zb_show(x->path));
     }
-    zb_text_add(t, "],\"data_offsets\":[%" PRIu64, at);
+    zb_json_end(&j);
+    zb_json_list(&j, "data_offsets");
+    zb_json_count(&j, NULL, at);
     if (!zb_add_u64(at, bytes, &at) || at > INT64_MAX / 2)
       return zb_fail(err, NULL, "tensor '%s' is too large to be written", zb_show(x->path));
-    zb_text_add(t, ",%" PRIu64 "]}", at);
+    zb_json_count(&j, NULL, at);
+    zb_json_end(&j);
+    zb_json_end(&j);
   }
-  zb_text_add(t, "}");
+  zb_json_end(&j);
   while ((t->len + 8) % align) zb_text_put(t, " ", 1);
   if (t->len > HEAD_LIMIT)
     return zb_fail(err, NULL, "the header of %zu tensors is too large for safetensors", n);

@@ -223,14 +223,19 @@ static bool write_file(const Export *x, uint32_t file) {
 static bool write_index(const Export *x) {
   ZbText t = {0};
   uint64_t n = x->done.bytes / zx_as_bytes(x->o->as);
-  zb_text_add(&t,
-              "{\n  \"metadata\": {\n    \"total_parameters\": %" PRIu64 ",\n    \"total_size\": %" PRIu64, n,
-              x->done.bytes);
-  zb_text_add(&t, "\n  },\n  \"weight_map\": {");
+  ZbJson j = {.text = &t, .indent = "  "};
+  zb_json_object(&j, NULL);
+  zb_json_object(&j, "metadata");
+  zb_json_count(&j, "total_parameters", n);
+  zb_json_count(&j, "total_size", x->done.bytes);
+  zb_json_end(&j);
+  zb_json_object(&j, "weight_map");
   for (uint32_t f = 0; f < x->nfiles; f++)
     for (uint32_t i = x->cut[f]; i < x->cut[f + 1]; i++)
-      zb_text_add(&t, "%s\n    \"%s\": \"%s\"", i ? "," : "", x->tensor[i].info.path, file_name(x, f));
-  zb_text_add(&t, "\n  }\n}\n");
+      zb_json_string(&j, x->tensor[i].info.path, file_name(x, f));
+  zb_json_end(&j);
+  zb_json_end(&j);
+  zb_text_add(&t, "\n");
   bool ok = write_text(x, index_name, t.s, t.len);
   zb_text_free(&t);
   return ok;

@@ -4,6 +4,10 @@
 
 #include "runtime/plan/plan.h"
 
+/* Put what `show` and `explain` say as JSON, the members of an object that the caller has begun. */
+void zp_json_show(ZbJson *j, const ZpPlan *p);
+void zp_json_explain(ZbJson *j, const ZpPlan *p);
+
 /* What the compute queues have, in units of time: forward takes 1, backward 2. Of plans that train. */
 typedef struct {
   ZbArena *a;    /* the caller's to free */

@@ -152,99 +152,94 @@ void zp_show_search(const ZpSearch *s, ZbText *out) {
 }
 
 /* ---- as JSON -------------------------------------------------------------------------------------------- */
-static void put(ZbText *out, const char *key, double value) {
-  zb_text_add(out, ",\"%s\":", key);
-  zb_text_number(out, value);
-}
-
-static void put_string(ZbText *out, const char *key, const char *value) {
-  zb_text_add(out, ",\"%s\":", key);
-  zb_text_json(out, value);
-}
-
-static void put_found(const ZpFound *f, ZbText *out) {
-  const ZlRecipe *r = f->recipe;
-  zb_text_add(out, "\"mesh\":{");
-  for (uint32_t i = 0; i < r->nmesh; i++) {
-    if (i) zb_text_add(out, ",");
-    zb_text_json(out, r->mesh[i].name.s);
-    zb_text_add(out, ":%lld", (long long)size_of(r, i));
-  }
-  zb_text_add(out, "},\"micro\":%lld,\"micro_batches\":%lld", (long long)r->micro, (long long)f->nmicro);
-  zb_text_add(out, ",\"zero\":%d,\"keep\":%s",
-              !r->nshards                           ? 0
-              : r->shards[0].what & ZL_SHARD_PARAMS ? 3
-              : r->shards[0].what & ZL_SHARD_GRADS  ? 2
-                                                    : 1,
-              r->nshards && r->shards[0].keep ? "true" : "false");
-  zb_text_add(out, ",\"else\":[");
-  for (uint32_t i = 0; else_of(r) && i < else_of(r)->n; i++) {
-    if (i) zb_text_add(out, ",");
-    zb_text_json(out, else_of(r)->at[i].s);
-  }
-  zb_text_add(out, "],\"recompute\":[");
+static void put_names(ZbJson *j, const ZlRecipe *r) {
+  zb_json_list(j, "else");
+  for (uint32_t i = 0; else_of(r) && i < else_of(r)->n; i++) zb_json_string(j, NULL, else_of(r)->at[i].s);
+  zb_json_end(j);
+  zb_json_list(j, "recompute");
   for (uint32_t i = 0; i < r->nrecompute; i++) {
     ZbText t = {0};
     for (uint32_t k = 0; k < r->recompute[i].n; k++)
       zb_text_add(&t, "%s%s", k ? "." : "", r->recompute[i].part[k].s);
-    if (i) zb_text_add(out, ",");
-    zb_text_json(out, t.s);
+    zb_json_string(j, NULL, t.s);
     zb_text_free(&t);
   }
-  zb_text_add(out, "],\"stages\":[");
-  for (uint32_t i = 0; i < r->stages.n; i++)
-    zb_text_add(out, "%s%lld", i ? "," : "", (long long)r->stages.counts[i]);
-  zb_text_add(out, "],\"bytes\":%llu,\"least_bytes\":%llu,\"ranked_bytes\":%llu,\"stage\":%u",
-              (unsigned long long)f->bytes, (unsigned long long)f->least, (unsigned long long)f->estimate,
-              f->stage);
+  zb_json_end(j);
+}
+
+static void put_found(ZbJson *j, const ZpFound *f) {
+  const ZlRecipe *r = f->recipe;
+  unsigned what = r->nshards ? r->shards[0].what : 0;
+  zb_json_object(j, "mesh");
+  for (uint32_t i = 0; i < r->nmesh; i++) zb_json_int(j, r->mesh[i].name.s, size_of(r, i));
+  zb_json_end(j);
+  zb_json_int(j, "micro", r->micro);
+  zb_json_int(j, "micro_batches", f->nmicro);
+  zb_json_int(j, "zero", !r->nshards ? 0 : what & ZL_SHARD_PARAMS ? 3 : what & ZL_SHARD_GRADS ? 2 : 1);
+  zb_json_bool(j, "keep", r->nshards && r->shards[0].keep);
+  put_names(j, r);
+  zb_json_list(j, "stages");
+  for (uint32_t i = 0; i < r->stages.n; i++) zb_json_int(j, NULL, r->stages.counts[i]);
+  zb_json_end(j);
+  zb_json_count(j, "bytes", f->bytes);
+  zb_json_count(j, "least_bytes", f->least);
+  zb_json_count(j, "ranked_bytes", f->estimate);
+  zb_json_count(j, "stage", f->stage);
   if (!(f->seconds > 0)) return;
-  put(out, "seconds", f->seconds);
-  put(out, "ranked_seconds", f->closed);
-  put(out, "mfu", f->utilization);
-  zb_text_add(out, ",\"parts\":{");
-  for (int k = 0; k < ZP_T_PARTS; k++) {
-    zb_text_add(out, "%s\"%s\":", k ? "," : "", zp_part_word[k]);
-    zb_text_number(out, f->part[k]);
-  }
-  zb_text_add(out, "}");
+  zb_json_number(j, "seconds", f->seconds);
+  zb_json_number(j, "ranked_seconds", f->closed);
+  zb_json_number(j, "mfu", f->utilization);
+  zb_json_object(j, "parts");
+  for (int k = 0; k < ZP_T_PARTS; k++) zb_json_number(j, zp_part_word[k], f->part[k]);
+  zb_json_end(j);
+}
+
+static void put_known(ZbJson *j, const ZpKnown *k) {
+  zb_json_object(j, NULL);
+  zb_json_string(j, "name", k->name);
+  zb_json_bool(j, "fits", k->fits);
+  zb_json_bool(j, "listed", k->listed);
+  if (k->why) zb_json_string(j, "why", k->why);
+  if (k->best) put_found(j, k->best);
+  zb_json_end(j);
 }
 
 void zp_show_search_json(const ZpSearch *s, ZbText *out) {
-  zb_text_add(out, "{\"format\":\"zug plan\",\"version\":1");
-  put_string(out, "model", s->graph->model);
-  put_string(out, "cluster", s->cluster->name);
-  zb_text_add(out,
-              ",\"ranks\":%lld,\"limit\":%llu,\"meshes\":%llu,\"recipes\":%llu,\"weighed\":%llu,\"fit\":%llu,"
-              "\"best\":[",
-              (long long)s->ranks, (unsigned long long)s->limit, (unsigned long long)s->meshes,
-              (unsigned long long)s->recipes, (unsigned long long)s->weighed, (unsigned long long)s->fit);
+  ZbJson json = {.text = out}, *j = &json;
+  zb_json_object(j, NULL);
+  zb_json_string(j, "format", "zug plan");
+  zb_json_int(j, "version", 1);
+  zb_json_string(j, "model", s->graph->model);
+  zb_json_string(j, "cluster", s->cluster->name);
+  zb_json_int(j, "ranks", s->ranks);
+  zb_json_count(j, "limit", s->limit);
+  zb_json_count(j, "meshes", s->meshes);
+  zb_json_count(j, "recipes", s->recipes);
+  zb_json_count(j, "weighed", s->weighed);
+  zb_json_count(j, "fit", s->fit);
+  zb_json_list(j, "best");
   for (uint32_t i = 0; i < s->nbest; i++) {
-    zb_text_add(out, "%s{", i ? "," : "");
-    put_found(&s->best[i], out);
-    zb_text_add(out, "}");
+    zb_json_object(j, NULL);
+    put_found(j, &s->best[i]);
+    zb_json_end(j);
   }
-  zb_text_add(out, "],\"known\":[");
-  for (uint32_t i = 0; i < s->nknown; i++) {
-    const ZpKnown *k = &s->known[i];
-    zb_text_add(out, "%s{\"name\":", i ? "," : "");
-    zb_text_json(out, k->name);
-    zb_text_add(out, ",\"fits\":%s,\"listed\":%s", k->fits ? "true" : "false", k->listed ? "true" : "false");
-    if (k->why) put_string(out, "why", k->why);
-    if (k->best) zb_text_add(out, ",");
-    if (k->best) put_found(k->best, out);
-    zb_text_add(out, "}");
-  }
-  zb_text_add(out, "]");
+  zb_json_end(j);
+  zb_json_list(j, "known");
+  for (uint32_t i = 0; i < s->nknown; i++) put_known(j, &s->known[i]);
+  zb_json_end(j);
   if (s->nearest) {
-    zb_text_add(out, ",\"nearest\":{");
-    put_found(s->nearest, out);
-    zb_text_add(out, "}");
+    zb_json_object(j, "nearest");
+    put_found(j, s->nearest);
+    zb_json_end(j);
   }
-  if (!s->nbest)
-    zb_text_add(out, ",\"fewest\":%lld,\"fewer\":%lld,\"samples\":%lld", (long long)s->fewest,
-                (long long)s->fewer, (long long)s->samples);
-  if (!s->nbest && s->refused) put_string(out, "refused", s->refused);
-  zb_text_add(out, "}\n");
+  if (!s->nbest) {
+    zb_json_int(j, "fewest", s->fewest);
+    zb_json_int(j, "fewer", s->fewer);
+    zb_json_int(j, "samples", s->samples);
+    if (s->refused) zb_json_string(j, "refused", s->refused);
+  }
+  zb_json_end(j);
+  zb_text_add(out, "\n");
 }
 
 /* ---- as a recipe ---------------------------------------------------------------------------------------- */

@@ -85,5 +85,7 @@ extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */
 void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out);
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t,
                        ZbText *out); /* output/JSON.md */
+/* Puts the same, the members of an object that the caller has begun. */
+void zp_json_time(ZbJson *j, const ZpPlan *p, const ZlCluster *c, const ZpTime *t);
 
 #endif
