@@ -246,6 +246,7 @@ void zb_text_free(ZbText *t) {
 
 static bool exactly;
 void zb_bytes_exactly(bool yes) { exactly = yes; }
+bool zb_bytes_exact(void) { return exactly; }
 
 const char *zb_bytes(char buf[24], uint64_t bytes) {
   static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};

@@ -208,6 +208,7 @@ bool zb_ends(const char *s, const char *end);
 const char *zb_bytes(char buf[24], uint64_t bytes);
 /* From now on zb_bytes says all digits: "12345678 B". For the main function of a program that was asked to. */
 void zb_bytes_exactly(bool yes);
+bool zb_bytes_exact(void); /* whether it does */
 
 /* ---- files that are read ---------------------------------------------------------------------------
  * Regular files only: what else a path may name is refused with a message that says what it is, never waited

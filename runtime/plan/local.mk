@@ -87,6 +87,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/lists.c \
   runtime/plan/output/show.c \
   runtime/plan/output/trace.c \
+  runtime/plan/output/uses.c \
   runtime/plan/output/tables.h \
   runtime/plan/schedule/draft.c \
   runtime/plan/schedule/ledger.c \
@@ -119,7 +120,11 @@ libplan_a_SOURCES = \
   runtime/plan/time/print.c \
   runtime/plan/time/time.c \
   runtime/plan/time/time.h
-
+nodist_libplan_a_SOURCES = runtime/plan/output/page.embed.c
+CLEANFILES += runtime/plan/output/page.embed.c
+runtime/plan/output/page.embed.c: runtime/plan/output/page.html base/embed.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(EMBED) -v name=zp_page -v root=$(srcdir)/runtime/plan/output/ $(filter %.html,$^) > $@
 
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c

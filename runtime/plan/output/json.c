@@ -1,6 +1,5 @@
 /* Plans as JSON: what the tables for people say, with all digits. JSON.md has the keys; they stay. */
 #include "runtime/plan/output/tables.h"
-#include "runtime/plan/text.h"
 
 #include <float.h>
 #include <math.h>

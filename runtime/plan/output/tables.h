@@ -2,11 +2,22 @@
 #ifndef ZUG_PLAN_TABLES_H
 #define ZUG_PLAN_TABLES_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 
 /* Put what `show` and `explain` say as JSON, the members of an object that the caller has begun. */
 void zp_json_show(ZbJson *j, const ZpPlan *p);
 void zp_json_explain(ZbJson *j, const ZpPlan *p);
+
+/* What of a rank's arena is in use from a moment of the step on. */
+enum { ZP_USES = 6 };
+extern const char *const zp_use_text[ZP_USES]; /* "stored", "activations", ... */
+typedef struct {
+  double at;
+  int64_t bytes[ZP_USES];
+} ZpUse;
+/* Returns n moments at which that changes, in order. spans: of the step, by instruction of the stage's program; NULL
+ * for one that was not come to. */
+ZpUse *zp_uses(ZbArena *a, const ZpStage *st, const ZpSpan *const *spans, size_t *n);
 
 /* What the compute queues have, in units of time: forward takes 1, backward 2. Of plans that train. */
 typedef struct {

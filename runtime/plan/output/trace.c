@@ -5,7 +5,7 @@
  * Chrome's format wants slices of a thread to lie within each other or apart; instructions of the transfer
  * and the collective queue may be under way together, so each of these queues has as many threads as it
  * needs. Text in it is the plan's: names of the model, without quotes. */
-#include "runtime/plan/text.h"
+#include "runtime/plan/output/tables.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -224,101 +224,19 @@ static void put_slices(Trace *t, const ZpSpan **s, uint64_t n, Lanes lanes[ZP_QU
 }
 
 /* ---- the arena ---- */
-enum { STORED, ACTIVATIONS, BOUNDARIES, GATHERED, STAGING, SCRATCH, USES };
-static const char *const use_text[USES] = {"stored",   "activations", "boundaries",
-                                           "gathered", "staging",     "scratch"};
-static int use_of(const ZpBuf *b) {
-  switch ((ZpBufKind)b->kind) {
-  case ZP_B_SLOT: return ACTIVATIONS;
-  case ZP_B_GATHER: return GATHERED;
-  case ZP_B_STAGING:
-  case ZP_B_UPDATE: return STAGING;
-  case ZP_B_SCRATCH: return SCRATCH;
-  case ZP_B_PARAM:
-  case ZP_B_GRAD:
-  case ZP_B_STATE:
-  case ZP_B_SCALARS: return STORED;
-  default: return BOUNDARIES;
-  }
-}
-
-typedef struct {
-  double at;
-  int use;
-  int64_t bytes; /* more in use from here on */
-} Change;
-typedef struct {
-  Change *list;
-  size_t n;
-} Changes;
-/* Of a buffer: contents that are in use. */
-typedef struct {
-  bool alive;
-  uint64_t tag;
-  double begin, end;
-} Life;
-
-static void end_life(Trace *t, Changes *c, const ZpBuf *b, Life *l) {
-  if (!l->alive) return;
-  int64_t bytes = (int64_t)b->bytes;
-  Change begin = {l->begin, use_of(b), bytes}, end = {l->end, use_of(b), -bytes};
-  ZB_PUSH(t->a, c->list, c->n, begin);
-  ZB_PUSH(t->a, c->list, c->n, end);
-  l->alive = false;
-}
-
-static bool reads(const ZpInstr *in, uint32_t buf) {
-  for (uint32_t i = 0; i < in->naccess; i++)
-    if (in->access[i].buf == buf && in->access[i].mode & ZP_READ) return true;
-  return false;
-}
-
-/* What is written by an instruction that does not read it begins anew, unless it is more of the same. */
-static void access(Trace *t, Changes *c, const ZpInstr *in, const ZpSpan *s, Life *lives) {
-  for (uint32_t i = 0; i < in->naccess; i++) {
-    const ZpAccess *x = &in->access[i];
-    const ZpBuf *b = &t->st->prog.bufs[x->buf];
-    Life *l = &lives[x->buf];
-    if (b->memory != ZP_DEVICE || use_of(b) == STORED) continue;
-    if (x->tag != l->tag && !reads(in, x->buf)) end_life(t, c, b, l);
-    if (b->kind == ZP_B_SCRATCH) end_life(t, c, b, l);
-    if (!l->alive) *l = (Life){true, x->tag, s->begin, s->end};
-    l->tag = x->tag; /* who only reads finds the tag that it has */
-    if (s->end > l->end) l->end = s->end;
-  }
-}
-
-static int earlier_first(const void *a, const void *b) {
-  const Change *x = a, *y = b;
-  return (x->at > y->at) - (x->at < y->at);
-}
-
-static void put_uses(Trace *t, double at, const int64_t in_use[USES]) {
+static void put_use(Trace *t, const ZpUse *u) {
   begin_event(t, "C", NULL, "arena");
   zb_json_int(&t->json, "pid", t->process);
-  put_us(t, "ts", us(t, at));
+  put_us(t, "ts", us(t, u->at));
   zb_json_object(&t->json, "args");
-  for (int u = 0; u < USES; u++) zb_json_int(&t->json, use_text[u], in_use[u]);
+  for (int i = 0; i < ZP_USES; i++) zb_json_int(&t->json, zp_use_text[i], u->bytes[i]);
   end_event(t);
 }
 
 static void put_arena(Trace *t) {
-  const ZpProgram *g = &t->st->prog;
-  Life *lives = ZB_NEWN(t->a, Life, g->nbufs);
-  Changes c = {0};
-  int64_t in_use[USES] = {0};
-  for (uint32_t i = 0; i < g->nbufs; i++)
-    if (g->bufs[i].memory == ZP_DEVICE && use_of(&g->bufs[i]) == STORED)
-      in_use[STORED] += (int64_t)g->bufs[i].bytes;
-  for (uint32_t i = 0; i < g->ninstrs; i++)
-    if (t->instr[i]) access(t, &c, &g->instrs[i], t->instr[i], lives);
-  for (uint32_t i = 0; i < g->nbufs; i++) end_life(t, &c, &g->bufs[i], &lives[i]);
-  if (c.n) qsort(c.list, c.n, sizeof *c.list, earlier_first);
-  for (size_t i = 0; i < c.n;) {
-    double at = c.list[i].at;
-    for (; i < c.n && c.list[i].at == at; i++) in_use[c.list[i].use] += c.list[i].bytes;
-    put_uses(t, at, in_use);
-  }
+  size_t n;
+  const ZpUse *uses = zp_uses(t->a, t->st, t->instr, &n);
+  for (size_t i = 0; i < n; i++) put_use(t, &uses[i]);
 }
 
 /* ---- a rank ---- */

@@ -226,7 +226,7 @@ static void put_time(const ZpPlan *p, const ZlCluster *c, ZbText *out) {
   zp_show_time(p, c, t, &text);
   zp_show_time_json(p, c, t, &text);
   zp_show_places(p, c, &text);
-  zp_show_page(&of, 1, c, &page);
+  zp_page_data(&of, 1, c, &page);
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     int64_t rank = p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, s);
     zp_trace_events(p, rank, t->stages[s].spans, t->stages[s].nspans, 0, 0, true, &trace);
