@@ -161,7 +161,7 @@ typedef struct {
   ZbText *text;
   const char *indent; /* a line for each member of an object, behind this for each level; NULL: no lines */
   bool script;        /* for an HTML page: '<' and '&' in strings are written as \u003c and \u0026 */
-  /* Of the writer: */
+  /* The writer alone: */
   uint64_t lists;   /* bit d: what is open in depth d is a list */
   int depth, line;  /* line: 1 and the blanks of a new line that is due; 0: none is */
   bool more, keyed; /* a comma is due before the next; its key is there already */
@@ -208,7 +208,7 @@ bool zb_ends(const char *s, const char *end);
 const char *zb_bytes(char buf[24], uint64_t bytes);
 /* From now on zb_bytes says all digits: "12345678 B". For the main function of a program that was asked to. */
 void zb_bytes_exactly(bool yes);
-bool zb_bytes_exact(void); /* whether it does */
+bool zb_bytes_exact(void); /* says whether it does */
 
 /* ---- files that are read ---------------------------------------------------------------------------
  * Regular files only: what else a path may name is refused with a message that says what it is, never waited

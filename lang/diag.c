@@ -191,8 +191,8 @@ typedef struct {
   char mark;
 } Mark;
 
-/* Columns that the character at s[0..n) takes on a terminal, and its bytes. What is not plain is shown as one
- * `?` a byte. */
+/* Returns the columns that the character at s[0..n) takes on a terminal, and its bytes. A character that is not
+ * plain is shown as one `?` per byte. */
 static uint32_t width_of(const char *s, uint32_t n, uint32_t *bytes) {
   static const struct {
     uint32_t from, to, width;

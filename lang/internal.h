@@ -1,5 +1,5 @@
-/* What lang's own files share and nobody else may include (tests may): sources, the embedded library, recipes
- * as written, and the parser's state. */
+/* Shared by lang's own files; nobody else may include it (tests may): sources, the embedded library, recipes as
+ * written, and the parser's state. */
 #ifndef ZUG_LANG_INTERNAL_H
 #define ZUG_LANG_INTERNAL_H
 
@@ -12,7 +12,7 @@
 /* ---- span.c ---- */
 /* Adds a file; the text (NUL after n bytes) is kept, not copied. Returns its number. */
 int32_t zl_source_add(ZlSources *s, const char *name, const char *text, size_t n);
-/* Bytes of the mark that some editors begin a UTF-8 file with: 3 or 0. It is no part of the text. */
+/* Returns the bytes of the mark with which some editors begin a UTF-8 file: 3 or 0. The mark is not part of the text. */
 uint32_t zl_bom(const char *text, size_t n);
 /* The line (1-based) of a file without its newline; NULL past the end. */
 const char *zl_source_line(const ZlSources *s, int32_t file, uint32_t line, uint32_t *len);
@@ -31,7 +31,7 @@ typedef struct {
   ZlSpan span;
 } ZlNumber;
 
-/* What a quantity measures. */
+/* The unit of a quantity. */
 typedef enum { ZL_U_BYTES, ZL_U_BYTES_S, ZL_U_FLOPS, ZL_U_SECONDS, ZL_U_NONE } ZlUnit;
 typedef struct {
   ZlName name;
@@ -124,7 +124,7 @@ const char *zl_paths_text(ZbArena *a, ZlPaths p); /* "embed, layer.attn" */
 
 /* ---- unit.c: quantities ---- */
 bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit);
-/* Whether it has this unit, and a value that times can be made from; else reports, `what` as the subject. */
+/* Says whether it has this unit and a value that times can be computed from; else reports, `what` as the subject. */
 bool zl_quantity_ok(ZlDiags *d, const ZlQuantity *q, ZlUnit unit, const char *what);
 
 /* ---- scan.l, parse.y ---- */

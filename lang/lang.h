@@ -46,7 +46,7 @@ ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Reports that a file cannot be read, as `err` says. */
 ZlDiag *zl_report_unread(ZlDiags *d, ZlCode code, ZlSpan span, const ZbErr *err);
-/* Whether the reason of any of these may pass: a file system that fails now, not a path that is wrong. */
+/* Says whether a later attempt may succeed: a file system failed, the path is not wrong. */
 bool zl_passing(const ZlDiags *d);
 /* Where something with this code was reported there already: a report that is not shown, for the caller's additions. Else NULL. */
 ZlDiag *zl_report_again(ZlDiags *d, ZlCode code, ZlSpan span);
@@ -101,8 +101,8 @@ typedef struct { ZlName name; int64_t size; } ZlMeshDim;                /* size 
 typedef struct { ZlName axis; int64_t size; double number; ZlSpan span; bool maybe; } ZlBind;
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
 /* maybe: axes among these that the model may lack, `head?`; then they are as if they were not named */
-/* Which part of an axis a rank has: the one of its number; or of twice as many chunks that one and, from the
- * end, its counterpart. AUTO: zigzag where causal attention is split so. */
+/* The part of an axis that a rank has. CONTIGUOUS: one chunk per rank, in order. ZIGZAG: of twice as many chunks the one of
+ * the rank's number and its counterpart from the end. AUTO: zigzag where causal attention is split. */
 typedef enum { ZL_ORDER_AUTO, ZL_ORDER_CONTIGUOUS, ZL_ORDER_ZIGZAG } ZlOrder;
 extern const char *const zl_orders[]; /* "", "contiguous", "zigzag" */
 /* open, open_else: `?` in place of the axes, of those after `else` */
@@ -146,7 +146,7 @@ typedef struct {
 } ZlOptimizer;
 /* clang-format on */
 
-/* Whether a name of that text is among them. */
+/* Says whether a name of that text is among them. */
 bool zl_is_named(ZlNames names, const char *s);
 
 /* A recipe with everything it inherits, its words checked, its numbers positive where they must be. What
@@ -173,7 +173,7 @@ typedef struct {
 #define NUMBER(NAME, word, layout, type, none, ...) type word; ZlSpan word##_span;
 #define CHOICE(NAME, word, ...) ZlName word;
 #include "lang/directives.def"
-  /* What has this axis is computed in n chunks; axis.s NULL: at once. */
+  /* Tensors with this axis are computed in n chunks; axis.s NULL: in one. */
   struct { ZlName axis; int64_t n; ZlSpan span; } chunk;
   ZlBind *pads;    uint32_t npads;
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
@@ -191,7 +191,7 @@ static inline const char *zl_schedule(ZlName word) { return word.s ? word.s : zl
  * name them all. */
 extern const char *const zl_std_tags[];
 
-/* What they may say, and what of it is used for what, is in cluster.def: bytes/s, 1/s, seconds; or 0. */
+/* cluster.def lists what they may say and what it is used for: bytes/s, 1/s, seconds; or 0. */
 typedef struct {
   ZlName name;
   int64_t size;

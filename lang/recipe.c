@@ -506,7 +506,7 @@ static const char *shard_words(const ZlShard *s) {
                                     : "states";
 }
 
-/* What is cut is cut over all these dimensions: a parameter's gradient has one place. */
+/* Checks that all `shard` directives shard the same parts: they are sharded over all these dimensions. */
 static void check_shards(Build *b) {
   for (uint32_t i = 1; i < b->r->nshards; i++) {
     const ZlShard *x = &b->r->shards[0], *y = &b->r->shards[i];

@@ -1,6 +1,6 @@
-/* What a checked recipe or cluster says, as text. A recipe is visited in the order of directives.def, either as
- * facts, a name and a text each, or as a recipe of the language. Two recipes with the same facts mean the same,
- * and so does what is read from the text: all that they hold is here, but for where it stands in a file. */
+/* Checked recipes and clusters as text. One walk visits a recipe in the order of directives.def and writes either
+ * facts, a name and a text each, or a recipe of the language. Recipes with the same facts mean the same, and the
+ * written recipe reads as the same record: everything is here except for places in a file. */
 #include "lang/words.h"
 
 #include <inttypes.h>

@@ -253,7 +253,7 @@ static bool get_facts(const Reader *r, const cJSON *root, ZxManifest *m) {
   return true;
 }
 
-/* Of a run that evaluates nothing there is none. */
+/* Reads the best evaluation; a run that evaluates nothing has none. */
 static bool get_best(const Reader *r, const cJSON *root, ZxBest *out) {
   const cJSON *x = member(root, "evaluation"), *loss = member(x, "best_loss");
   if (!x) return true;
@@ -273,7 +273,7 @@ static bool plain(const char *s) {
 typedef struct {
   uint64_t of[1 + ZX_MAX_STATES];
 } Digests;
-/* Which of the states a parameter has: those that it lists, in their order; without a list all. */
+/* Reads which of the states a parameter has: those that it lists, in their order; without a list all. */
 static bool get_own_states(const cJSON *x, const char *const *state, uint32_t nstates, uint32_t *has) {
   const cJSON *list = member(x, "states"), *k = list ? list->child : NULL;
   *has = list ? 0 : (1u << nstates) - 1;

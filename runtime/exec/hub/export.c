@@ -16,7 +16,7 @@
 enum { WINDOW = 1 << 24 /* elements */, COPY = 1 << 20, CONFIG_LIMIT = 1 << 26 /* bytes */ };
 static const char config_name[] = "config.json", index_name[] = "model.safetensors.index.json";
 
-/* What a tokenizer is made of, and how text is made with the model. */
+/* The files of a tokenizer, and of how text is made with the model. */
 static const char *const copied[] = {"tokenizer.json",
                                      "tokenizer_config.json",
                                      "special_tokens_map.json",

@@ -76,7 +76,7 @@ static int64_t step_of(const char *line, size_t n) {
   return whole && sscanf(line, "{\"step\":%lld,", &step) == 1 ? step : INT64_MAX;
 }
 
-/* Of a run that goes on: cuts off the lines of steps that are made again. */
+/* Cuts off the lines of steps that a resumed run repeats. */
 static bool cut_old(const ZxMetricsFile *l, ZbErr *err) {
   struct stat st;
   if (stat(l->path, &st) < 0 || !S_ISREG(st.st_mode)) return true;
@@ -114,7 +114,7 @@ static bool put_text(ZxMetricsFile *l, ZbErr *err) {
   return zb_append(&l->to, l->name, l->line.s, l->line.len, err) && begun;
 }
 
-/* A loss that is NaN or infinite is null. */
+/* Puts a loss, say; NaN and infinity are null. */
 static void put_number(ZbJson *j, const char *prefix, const char *key, double x) {
   zb_json_key(j, "%s%s", prefix, key);
   zb_json_rounded(j, NULL, 9, x);

@@ -1,6 +1,6 @@
 /* The page of `zplan report`: page.html, with its data in the place that it has for them. They are what `show`,
  * `explain` and `sim` say as JSON, and what is drawn besides: passes and transfers over the step, what of the arena is in
- * use over the step, what a segment costs. What would be too narrow to be seen is left out. */
+ * use over the step, what a segment costs. Boxes that would be too narrow to be seen are left out. */
 #include "runtime/plan/output/page.h"
 #include "runtime/plan/output/tables.h"
 

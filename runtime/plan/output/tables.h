@@ -1,4 +1,4 @@
-/* What tables of a plan are made of: as text (show.c, explain.c) and as JSON (json.c, JSON.md). */
+/* The numbers behind tables of a plan: as text (show.c, explain.c) and as JSON (json.c, JSON.md). */
 #ifndef ZUG_PLAN_TABLES_H
 #define ZUG_PLAN_TABLES_H
 
@@ -8,7 +8,7 @@
 void zp_json_show(ZbJson *j, const ZpPlan *p);
 void zp_json_explain(ZbJson *j, const ZpPlan *p);
 
-/* What of a rank's arena is in use from a moment of the step on. */
+/* The bytes of a rank's arena that are in use from a moment of the step on, by use. */
 enum { ZP_USES = 6 };
 extern const char *const zp_use_text[ZP_USES]; /* "stored", "activations", ... */
 typedef struct {
@@ -16,10 +16,10 @@ typedef struct {
   int64_t bytes[ZP_USES];
 } ZpUse;
 /* Returns n moments at which that changes, in order. spans: of the step, by instruction of the stage's program; NULL
- * for one that was not come to. */
+ * for one that was not reached. */
 ZpUse *zp_uses(ZbArena *a, const ZpStage *st, const ZpSpan *const *spans, size_t *n);
 
-/* What the compute queues have, in units of time: forward takes 1, backward 2. Of plans that train. */
+/* The work of the compute queues in units of time: forward takes 1, backward 2. For plans that train. */
 typedef struct {
   ZbArena *a;    /* the caller's to free */
   ZpWork **work; /* per stage: micro-batches in the order of its queue, 2M */
@@ -29,7 +29,7 @@ typedef struct {
 ZpTimeline zp_timeline(const ZpPlan *p);
 /* The part of its time that a stage does nothing, by the schedule alone. */
 double zp_idle(const ZpPlan *p, const ZpTimeline *t);
-/* What stages cost, each as a part of their mean; 0 if nothing does. */
+/* Returns the cost of a stage as a share of the mean; 0 if nothing costs. */
 double zp_stage_cost(const ZpPlan *p, uint32_t stage);
 
 /* Counts the elements of a group of parameters, of all ranks and without padding; says whether a parameter
@@ -40,8 +40,8 @@ bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group);
 /* Instances of a stage that are iterations of one repeat, one after the other: st->insts[from .. from + n). */
 uint32_t zp_run_of(const ZpStage *st, uint32_t from);
 
-/* What a rank of the stage holds for values in p->programs.kept, in all micro-batches that are live; what its calls read
- * and write less for it in a step. */
+/* Returns the bytes that a rank of the stage holds for values in p->programs.kept, in all live micro-batches; and those
+ * that its calls read and write less for it per step. */
 uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage);
 uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage);
 

@@ -1,6 +1,5 @@
-/* What a rank does, or is predicted to do, as a trace of Chrome's and Perfetto's JSON format: a process a
- * rank, queues as its threads, instructions as slices, arrows from sends to receives, and what of the arena
- * is in use.
+/* Traces in Chrome's and Perfetto's JSON format of what ranks do, or are predicted to do: a process per rank, its
+ * queues as threads, instructions as slices, arrows from sends to receives, and the arena's bytes in use.
  *
  * Chrome's format wants slices of a thread to lie within each other or apart; instructions of the transfer
  * and the collective queue may be under way together, so each of these queues has as many threads as it
@@ -91,7 +90,7 @@ static void put_thread(Trace *t, ZpQueue q, uint32_t lane) {
 }
 
 /* ---- slices ---- */
-/* Which of those that it waited for was complete last; NULL: it waited for none. */
+/* Returns the instruction that was complete last among those that it waited for; NULL: it waited for none. */
 static const ZpInstr *waited_for(const Trace *t, const ZpInstr *in) {
   const ZpSpan *last = NULL;
   for (uint32_t i = 0; i < in->nwait; i++) {

@@ -1,5 +1,5 @@
-/* What of a rank's arena is in use over a step: a buffer from the instruction that writes it anew to the last that
- * reads it, what is stored all the time. */
+/* Bytes of a rank's arena that are in use over a step: a buffer counts from the instruction that writes it anew to the
+ * last one that reads it, and parameters, gradients and states count all the time. */
 #include "runtime/plan/output/tables.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What was found, for people and for programs. */
+/* Results of a search, for people and for programs. */
 #include "runtime/plan/search/search.h"
 
 #include <math.h>
@@ -258,7 +258,7 @@ static const ZlBind *bind_of(const ZlRecipe *r, const char *axis) {
   return NULL;
 }
 
-/* What the mesh's dims of experts and of sequences are for, and what it would be without. */
+/* Adds what the mesh's dims of experts and of sequences are for, and the step without them. */
 static void add_choice(const ZpSearch *s, const ZpChoice *c, ZbText *out) {
   const ZlRecipe *r = s->best[0].recipe;
   long long size = 1;
