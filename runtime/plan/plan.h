@@ -223,13 +223,13 @@ void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
 ZkElem zp_reduce_elem(const ZpPlan *p, const ZpBucket *k);
 /* How many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
-/* Whether those of its optimizer are codes of 8 bits: ZK_BLOCK8 elements, from a multiple of that on, have
+/* Whether those of its optimizer are codes of 8 bits: ZK_DYN8_BLOCK elements, from a multiple of that on, have
  * one scale each. Then parameters and shards begin at such a multiple. */
 static inline bool zp_is_coded(const ZpPlan *p, const ZpBucket *k) {
   return !k->frozen && p->asked.ngroups && p->asked.optimizers[k->optimizer].bits == 8;
 }
 /* Bytes of the codes and scales of one state of n elements. */
-static inline uint64_t zp_coded_bytes(uint64_t n) { return n + n / ZK_BLOCK8 * 4; }
+static inline uint64_t zp_coded_bytes(uint64_t n) { return n + n / ZK_DYN8_BLOCK * 4; }
 /* The parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
 /* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
@@ -318,6 +318,7 @@ bool zp_alike_odd(const ZpPlan *p, const ZpAlike *k, const uint64_t *said, uint3
  * states, by their number. */
 enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
 int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
+ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);
 /* Lists what a rank of a stage holds alike in groups of kind `which`, by parameter and part, in one order on
  * all members. Returns how many there are; out may be NULL. */
 typedef struct {

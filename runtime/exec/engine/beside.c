@@ -58,7 +58,7 @@ bool zx_engine_publish(ZxEngine *x, ZbErr *err) {
   for (uint32_t i = 0; e && i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     const ZpBucket *k = &e->p->programs.buckets[h->bucket];
-    uint64_t from, to, each = zk_elem_bytes(e->p->asked.compute);
+    uint64_t from, to, each = zk_plain_bytes((ZkElem)e->p->asked.compute);
     char *params = zx_stored(e, ZP_B_PARAM, h);
     if (!k->republishes) continue;
     zx_owned_shard(e, h, &from, &to);

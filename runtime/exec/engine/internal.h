@@ -412,10 +412,10 @@ float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
 /* its bf16 values, whether there are f32 ones or not; NULL: it has none. */
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
-/* its f32 values number `state`, of those that the optimizer has of each value. */
+/* its state number `state` from 0 on, which is f32. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
-/* or that state as codes; false: it is f32. */
-bool zx_codes(const ZxEngine *e, const ZpStageBucket *h, int state, ZkCodes *out);
+/* Returns a part of the owned shard in its format: ZP_PART_ROUNDED, ZP_PART_VALUES, or a state from 1 on. */
+ZkFlat zx_part(const ZxEngine *e, const ZpStageBucket *h, int part);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
 /* Of the owned shard, the part that this rank writes into checkpoints: every element of the model is in that
  * of exactly one rank. False: it has none. */

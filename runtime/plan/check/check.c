@@ -377,7 +377,7 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->programs.buckets[p->programs.stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
-  uint64_t params = b->elems * zk_elem_bytes(p->asked.compute);
+  uint64_t params = b->elems * zk_plain_bytes((ZkElem)p->asked.compute);
   uint64_t own = b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard) * summed_bytes(c, b);
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);

@@ -8,7 +8,9 @@
 #include <string.h>
 
 /* Slices and shards start at 64 bytes in f32; or with a block of states that have one scale. */
-static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) { return zp_is_coded(p, k) ? ZK_BLOCK8 : 16; }
+static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) {
+  return zp_is_coded(p, k) ? ZK_DYN8_BLOCK : 16;
+}
 
 /* Segments that use a parameter, ascending. */
 typedef struct {
@@ -152,7 +154,7 @@ static int by_place(const void *at, const void *slice) {
 }
 
 static uint64_t elem_bytes(const ZpPlan *p, int place) {
-  return place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->asked.compute);
+  return place == ZP_AT_GRAD ? 4 : zk_plain_bytes((ZkElem)p->asked.compute);
 }
 
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place) {
@@ -191,7 +193,7 @@ static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool shard, uint6
   return zb_round_up(k->elems / parts * each, 64);
 }
 uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, p->programs.buckets[b].gathers, zk_elem_bytes(p->asked.compute));
+  return bucket_bytes(p, b, p->programs.buckets[b].gathers, zk_plain_bytes((ZkElem)p->asked.compute));
 }
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
   bool none = p->asked.compute == ZK_F32 || p->asked.forward_only || p->programs.buckets[b].frozen;

@@ -12,9 +12,9 @@
 static uint64_t value_bytes(const ZpPlan *p, const ZgType *t) {
   ZpState state[ZP_MAX_DIMS];
   zp_layout(p, t, state);
-  uint64_t n = zk_elem_bytes(zp_store_elem(p, t));
+  uint64_t n = 1;
   for (int i = 0; i < t->naxes; i++) n *= (uint64_t)zp_local_size(p, t->axis[i], state);
-  return n;
+  return zk_bytes(zp_store_elem(p, t), n);
 }
 
 /* Offset of position k in a carried tuple; of position n: its size. `has`: of the positions that it has;

@@ -18,6 +18,12 @@ static void count_uses(const ZpList *l, uint32_t *uses) {
     for (int k = 0; k < l->nodes[i].call.nin; k++) uses[l->nodes[i].in[k]]++;
 }
 
+/* Makes a value f32, in which gradients are added up. */
+static void widen(ZpValue *v) {
+  v->bytes = zk_bytes(ZK_F32, v->bytes / zk_plain_bytes((ZkElem)v->elem));
+  v->elem = ZK_F32;
+}
+
 /* param_grad sinks: the op that makes the gradient adds it in place where it can (products, sums, scattered
  * rows); otherwise the sum becomes an elementwise node, to be fused with what makes the gradient. */
 void zp_lower_param_grads(ZpLocal *c) {
@@ -45,15 +51,13 @@ void zp_lower_param_grads(ZpLocal *c) {
         uses[v] == 1) {
       l->nodes[m].call.accumulate = true;
       s->values[v].at = at;
-      s->values[v].elem = ZK_F32;
-      s->values[v].bytes = s->values[v].bytes / zk_elem_bytes(zp_store_elem(c->p, &s->values[v].type)) * 4;
+      widen(&s->values[v]);
       declared(c->p, &s->values[v], node.sink);
       continue;
     }
     ZpValue old = s->values[v];
     old.at = at;
-    old.bytes = old.bytes / zk_elem_bytes(old.elem) * 4;
-    old.elem = ZK_F32;
+    widen(&old);
     old.type.elem = ZG_F32;
     declared(c->p, &old, node.sink);
     ZpNode add = {

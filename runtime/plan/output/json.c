@@ -279,7 +279,7 @@ static void put_value(cJSON *list, const ZpPlan *p, uint32_t segment, uint32_t v
   cJSON *x = add_object(list);
   zp_value_text(p, segment, value, &name);
   cJSON_AddStringToObject(x, "name", name.s);
-  cJSON_AddStringToObject(x, "type", zp_elem_text(v));
+  cJSON_AddStringToObject(x, "type", zk_elem_info[v->elem].text);
   cJSON_AddNumberToObject(x, "tensors", v->nmembers ? v->nmembers : 1);
   cJSON *axes = cJSON_AddArrayToObject(x, "axes");
   for (int i = 0; i < v->type.naxes; i++) {

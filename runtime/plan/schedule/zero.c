@@ -11,7 +11,7 @@
 static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
   return (uint64_t)zp_group_size(&p->layout.mesh, p->programs.buckets[bucket].shard);
 }
-static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->asked.compute); }
+static uint64_t compute_bytes(const ZpPlan *p) { return zk_plain_bytes((ZkElem)p->asked.compute); }
 
 /* ---- who uses what ------------------------------------------------------------------------------------- */
 typedef struct {
@@ -149,7 +149,7 @@ static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
   ZpInstr *in = &g->d[id].in;
   in->dims = b->shard & b->partial;
   in->coll = in->dims == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE;
-  in->bytes = in->dims ? b->elems * zk_elem_bytes(zp_reduce_elem(g->p, b)) : 0;
+  in->bytes = in->dims ? zk_bytes(zp_reduce_elem(g->p, b), b->elems) : 0;
 }
 
 /* Whether x and the next use y are backwards of one micro-batch that add to one gradient. */
@@ -170,7 +170,7 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
            turn = 0;
   uint32_t *emptied = ZB_NEWN(g->a, uint32_t, nbufs);
   memset(emptied, 0xff, nbufs * sizeof *emptied);
-  uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(b->elems * 4, 64));
+  uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(zk_bytes(ZK_F32, b->elems), 64));
   for (uint32_t i = 0; i < n; i++) {
     uint32_t pos = list[i].pos, held = list[i].held;
     const ZpInstr *bwd = &g->d[g->comp[pos]].in;
@@ -213,8 +213,8 @@ static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
   ZpInstr *in = &g->d[id].in;
   in->dims = dims;
   in->coll = ZG_OP_ALL_REDUCE;
-  in->bytes = g->p->programs.buckets[t].elems / shards(g->p, t) *
-              zk_elem_bytes(zp_reduce_elem(g->p, &g->p->programs.buckets[t]));
+  in->bytes = zk_bytes(zp_reduce_elem(g->p, &g->p->programs.buckets[t]),
+                       g->p->programs.buckets[t].elems / shards(g->p, t));
   reduces(g, id, held);
 }
 

@@ -24,7 +24,7 @@ static uint64_t at_once(const Space *x, uint64_t n) {
 
 static uint64_t of_bucket(const Space *x, const Candidate *c, const Layout *l, const BucketNeeds *k,
                           uint32_t n) {
-  uint64_t elem = zk_elem_bytes(l->compute), bytes = 0;
+  uint64_t elem = zk_plain_bytes((ZkElem)l->compute), bytes = 0;
   int64_t shards = space_shards(x, c, k->alike);
   bool cut = shards > 1, gathers = cut && c->zero == 3, stages = cut && c->zero >= 2 && !k->frozen;
   if (k->frozen && c->zero < 3) cut = false;

@@ -69,7 +69,7 @@ typedef struct {
 
 static BucketTime time_of(const Step *t, const BucketNeeds *k) {
   const Candidate *c = t->c;
-  double elem = (double)zk_elem_bytes(t->l->compute), elems = (double)k->elems;
+  double elem = (double)zk_plain_bytes((ZkElem)t->l->compute), elems = (double)k->elems;
   unsigned over_which = c->zero ? t->x->zero & k->alike : 0;
   int64_t shards = space_shards(t->x, c, k->alike);
   BucketTime b = {.cut = shards > 1, .staged = shards > 1 && c->zero >= 2};

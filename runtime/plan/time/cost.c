@@ -242,7 +242,7 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
   double average = p->asked.average > 0, states = zp_states(p, k); /* in f32 */
   if (zp_is_muon(p, k)) states = average;                          /* its momentum was before */
-  if (zp_is_coded(p, k)) states = average + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
+  if (zp_is_coded(p, k)) states = average + 2 * (1 + 4.0 / ZK_DYN8_BLOCK) / 4;
   return elems * (4 + 8 * states + 8 + (p->asked.compute == ZK_BF16 ? 2 : 0));
 }
 

@@ -83,7 +83,7 @@ Test(cpu, divisors) {
 
 /* A step of each optimizer; of a parameter that is not finite afterwards it is said, unless there is no
  * update. */
-enum { N = ZK_BLOCK8 };
+enum { N = ZK_DYN8_BLOCK };
 static void update(int which, const ZxScalars *s, const float *g, float *w) {
   static const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};
   const ZxDeviceTable *d = &zx_device_cpu;
@@ -92,7 +92,8 @@ static void update(int which, const ZxScalars *s, const float *g, float *w) {
   switch (which) {
   case 0: d->adamw(&env, &adamw, s, N, g, w, m, v, NULL); break;
   case 1:
-    d->adamw8(&env, &adamw, s, N, g, w, (ZkCodes){code[0], scale}, (ZkCodes){code[1], scale + 1}, NULL);
+    d->adamw8(&env, &adamw, s, N, g, w, (ZkFlat){ZK_DYN8, code[0], scale},
+              (ZkFlat){ZK_UDYN8, code[1], scale + 1}, NULL);
     break;
   case 2: d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, s, N, g, w, NULL, NULL); break;
   case 3: d->lion(&env, &(ZkLion){.lr = 1, .times = 1}, s, N, g, w, m, NULL); break;
@@ -135,7 +136,7 @@ Test(cpu, every_optimizer_clips) {
     }
     for (int k = 0; k < 2; k++) {
       float *w = x[k][0], *m = x[k][1], *v = x[k][2], *u = x[k][3];
-      const ZkCodes mc = {code[k][0], m}, vc = {code[k][1], v}; /* their scales: one each */
+      const ZkFlat mc = {ZK_DYN8, code[k][0], m}, vc = {ZK_UDYN8, code[k][1], v}; /* their scales: one each */
       ZkAdamW a = adamw;
       ZkSgd sg = sgd;
       ZkLion l = lion;

@@ -6,7 +6,9 @@
 #include "base/base.h"
 #include "tests/unit/kernels/conform.h"
 
-enum { B = ZK_BLOCK8 };
+enum { B = ZK_DYN8_BLOCK };
+static const ZkElem formats[] = {ZK_UDYN8, ZK_DYN8}; /* without sign, with it */
+static const ZkEnv alone;
 
 static ZkPool *pool[2];
 static void start(void) {
@@ -35,8 +37,8 @@ Test(adamw8, codes) {
   uint8_t code[N], code2[N];
   for (int sign = 0; sign < 2; sign++) {
     fill(N, 1, sign, x);
-    zk_cpu_encode8(N, sign, x, (ZkCodes){code, scale});
-    zk_cpu_decode8(0, N, sign, (ZkCodes){code, scale}, y);
+    zk_cpu_encode(&alone, N, x, (ZkFlat){formats[sign], code, scale});
+    zk_cpu_decode(&alone, (ZkFlat){formats[sign], code, scale}, 0, N, y);
     for (int i = 0; i < N; i++) {
       double most = fabs((double)scale[i / B]), share = most > 0 ? fabs((double)x[i]) / most : 0;
       /* Half a part of the decade that it is in; the lowest has one part, or two. */
@@ -49,11 +51,11 @@ Test(adamw8, codes) {
     for (int b = 0; b < 7; b++)
       cr_assert(scale[b] == x[b * B + 77] && y[b * B + 77] == x[b * B + 77], "block %d", b);
     cr_assert(scale[7] == 0 && y[N - 1] == 0);
-    zk_cpu_encode8(N, sign, y, (ZkCodes){code2, scale2});
-    zk_cpu_decode8(0, N, sign, (ZkCodes){code2, scale2}, again);
+    zk_cpu_encode(&alone, N, y, (ZkFlat){formats[sign], code2, scale2});
+    zk_cpu_decode(&alone, (ZkFlat){formats[sign], code2, scale2}, 0, N, again);
     cr_assert(!memcmp(code, code2, sizeof code) && !memcmp(scale, scale2, sizeof scale), "sign %d", sign);
     cr_assert(!memcmp(y, again, sizeof y));
-    zk_cpu_decode8(200, 300, sign, (ZkCodes){code, scale}, some);
+    zk_cpu_decode(&alone, (ZkFlat){formats[sign], code, scale}, 200, 300, some);
     cr_assert(!memcmp(some, y + 200, sizeof some));
   }
 }
@@ -64,10 +66,10 @@ Test(adamw8, each_code) {
     float scale = 3e-5f, x[B], y[B], found;
     uint8_t code[B], back[B];
     for (int i = 0; i < B; i++) code[i] = (uint8_t)i;
-    zk_cpu_decode8(0, B, sign, (ZkCodes){code, &scale}, x);
+    zk_cpu_decode(&alone, (ZkFlat){formats[sign], code, &scale}, 0, B, x);
     for (int i = 1; i < B; i++) EACH_ASSERT(x[i] > x[i - 1], "code %d", i);
-    zk_cpu_encode8(B, sign, x, (ZkCodes){back, &found});
-    zk_cpu_decode8(0, B, sign, (ZkCodes){back, &found}, y);
+    zk_cpu_encode(&alone, B, x, (ZkFlat){formats[sign], back, &found});
+    zk_cpu_decode(&alone, (ZkFlat){formats[sign], back, &found}, 0, B, y);
     cr_assert(found == scale && !memcmp(code, back, sizeof code) && !memcmp(x, y, sizeof x));
   }
 }
@@ -88,16 +90,16 @@ Test(adamw8, step) {
     fill(n, 2, true, g), fill(n, 3, true, w), fill(n, 4, true, m), fill(n, 5, false, v);
     memcpy(w2, w, (size_t)n * sizeof *w);
     w2[n] = 7, w16[n] = 77, code[0][n] = code[1][n] = 3;
-    ZkCodes mc = {code[0], scale[0]}, vc = {code[1], scale[1]};
-    zk_cpu_encode8(n, true, m, mc), zk_cpu_encode8(n, false, v, vc);
-    zk_cpu_decode8(0, n, true, mc, m), zk_cpu_decode8(0, n, false, vc, v);
+    ZkFlat mc = {ZK_DYN8, code[0], scale[0]}, vc = {ZK_UDYN8, code[1], scale[1]};
+    zk_cpu_encode(&env, n, m, mc), zk_cpu_encode(&env, n, v, vc);
+    zk_cpu_decode(&env, mc, 0, n, m), zk_cpu_decode(&env, vc, 0, n, v);
     ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.5f, .step = 7};
     cr_assert(zk_cpu_adamw(&env, &p, n, g, w, m, v, half));
     cr_assert(zk_cpu_adamw8(&env, &p, n, g, w2, mc, vc, k & 2 ? w16 : NULL));
     cr_assert(!memcmp(w, w2, (size_t)n * sizeof *w));
     cr_assert(!(k & 2) || !memcmp(w16, half, (size_t)n * sizeof *half));
     for (int s = 0; s < 2; s++) { /* states as they are after it, in codes */
-      zk_cpu_encode8(n, !s, s ? v : m, (ZkCodes){want, said});
+      zk_cpu_encode(&env, n, s ? v : m, (ZkFlat){formats[!s], want, said});
       cr_assert(!memcmp(want, code[s], (size_t)n) && !memcmp(said, scale[s], (size_t)(n / B) * sizeof *said));
     }
     cr_assert(w2[n] == 7 && w16[n] == 77 && code[0][n] == 3 && code[1][n] == 3);

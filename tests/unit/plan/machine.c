@@ -88,7 +88,7 @@ static uint64_t bytes_of(const Machine *m, const ZpStageBucket *h, bool shard, u
   const ZpBucket *k = bucket(m, h);
   return k->elems * each / (shard ? (uint64_t)zp_group_size(&m->p->layout.mesh, k->shard) : 1);
 }
-static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->asked.compute); }
+static uint64_t width(const Machine *m) { return zk_plain_bytes((ZkElem)m->p->asked.compute); }
 /* What the stage stores of held bucket h, from byte `at` of it on. */
 static Part stored(Machine *m, uint32_t s, ZpBufKind kind, const ZpStageBucket *h, uint64_t at,
                    uint64_t bytes) {

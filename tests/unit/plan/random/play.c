@@ -322,7 +322,7 @@ static void take_piece(ZkView *w, const Gap *gap, bool behind) {
     if (w->axis[a] != gap->axis || w->size[a] != gap->size) continue;
     w->size[a] = behind ? gap->size - gap->n : gap->n;
     if (!behind) continue;
-    w->data = (char *)w->data + gap->n * w->stride[a] * (int64_t)zk_elem_bytes((ZkElem)w->elem);
+    w->data = zk_at(w, gap->n * w->stride[a]);
     w->start[a] = gap->to;
   }
 }
