@@ -78,15 +78,15 @@ bool zx_spoken_part(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, u
 bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h) { return bucket_of(e, h)->frozen; }
 
 bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  return e->p->asked.compute != ZK_F32 && (e->p->asked.forward_only || zx_is_frozen(e, h));
+  return zp_lacks_master(e->p, bucket_of(e, h));
 }
 
 /* The parameters lie in front, in the format that computes; if that is not f32, the f32 values behind them. */
 static char *params_at(const ZxEngine *e, const ZpStageBucket *h, int part, uint64_t from) {
   const ZpBucket *k = bucket_of(e, h);
   char *at = zx_stored(e, ZP_B_PARAM, h);
-  if (part == ZP_PART_VALUES && e->p->asked.compute != ZK_F32) return at + zp_param_bytes(e->p, h->bucket);
-  return at + (k->gathers ? 0 : zk_bytes((ZkElem)e->p->asked.compute, from));
+  if (part == ZP_PART_VALUES && k->elem != ZK_F32) return at + zp_param_bytes(e->p, h->bucket);
+  return at + (k->gathers ? 0 : zk_bytes((ZkElem)k->elem, from));
 }
 
 ZkFlat zx_part(const ZxEngine *e, const ZpStageBucket *h, int part) {
@@ -108,7 +108,7 @@ static float *f32(ZkFlat x) {
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h) { return f32(zx_part(e, h, ZP_PART_VALUES)); }
 
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  return e->p->asked.compute == ZK_F32 ? NULL : zx_part(e, h, ZP_PART_ROUNDED).at;
+  return bucket_of(e, h)->elem == ZK_F32 ? NULL : zx_part(e, h, ZP_PART_ROUNDED).at;
 }
 
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {

@@ -10,15 +10,15 @@ static uint64_t shard_index(const ZxEngine *e, const ZpBucket *k) {
 }
 
 /* ---- buckets ---- */
-static ZxRequest gather(ZxEngine *e, const ZpInstr *in, uint64_t elems, const char *shard, char *all) {
-  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == elems * zk_plain_bytes((ZkElem)e->p->asked.compute));
+static ZxRequest gather(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, const char *shard, char *all) {
+  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == zk_bytes((ZkElem)k->elem, k->elems));
   uint64_t members = (uint64_t)zp_group_size(&e->p->layout.mesh, in->dims);
   return e->c->t->all_gather(e->c, e->group[in->dims], shard, in->bytes / members, all);
 }
 
 /* What is summed over ranks, made narrow if it travels so. */
 static ZkElem pack(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *grads, uint64_t elems) {
-  ZkElem elem = zx_travels_narrow(e, in, k) ? ZK_BF16 : ZK_F32;
+  ZkElem elem = zx_travels_narrow(in, k) ? (ZkElem)k->reduce : ZK_F32;
   ZB_ASSERT(in->bytes == (in->dims ? zk_bytes(elem, elems) : 0));
   if (elem == ZK_BF16) zx_narrow(e, grads, elems);
   return elem;
@@ -66,9 +66,8 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   switch (in->op) {
-  case ZP_I_GATHER_PARAMS: return gather(e, in, k->elems, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
-  case ZP_I_PUBLISH_PARAMS:
-    return gather(e, in, k->elems, params + from * zk_plain_bytes((ZkElem)e->p->asked.compute), params);
+  case ZP_I_GATHER_PARAMS: return gather(e, in, k, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
+  case ZP_I_PUBLISH_PARAMS: return gather(e, in, k, params + zk_bytes((ZkElem)k->elem, from), params);
   case ZP_I_SCATTER_GRADS:
     return scatter(e, in, k,
                    (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
@@ -139,7 +138,7 @@ static void finish_scatter(ZxEngine *e, const ZpInstr *in) {
   uint64_t n = shard_elems(e, k), at = shard_index(e, k) * n;
   float *all = (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
                                               : zx_need_buf(e, in, ZP_B_STAGING, h->bucket));
-  if (zx_travels_narrow(e, in, k)) zx_widen(e, (const uint16_t *)(const void *)all + at, all + at, n);
+  if (zx_travels_narrow(in, k)) zx_widen(e, (const uint16_t *)(const void *)all + at, all + at, n);
   if (!in->in_place) e->dev->axpy(e->env, (int64_t)n, 1, all + at, zx_grads(e, h));
 }
 
@@ -148,7 +147,7 @@ static void finish_reduction(ZxEngine *e, const ZpInstr *in) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   float *x = zx_grads(e, h);
-  if (zx_travels_narrow(e, in, &e->p->programs.buckets[h->bucket]))
+  if (zx_travels_narrow(in, &e->p->programs.buckets[h->bucket]))
     zx_widen(e, (const uint16_t *)(const void *)x, x, to - from);
 }
 

@@ -378,7 +378,7 @@ void zx_finish_exchange(ZxEngine *e, const ZpInstr *in);
 
 /* ---- narrow.c ---- */
 /* Whether the instruction sums gradients of the bucket in bf16. */
-bool zx_travels_narrow(const ZxEngine *e, const ZpInstr *in, const ZpBucket *k);
+bool zx_travels_narrow(const ZpInstr *in, const ZpBucket *k);
 /* n elements of f32 to bf16, from the same byte on. */
 void zx_narrow(ZxEngine *e, float *x, uint64_t n);
 /* And back: to x, which begins where they do, or behind them. */

@@ -10,7 +10,8 @@
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(ZxRun *r) {
   r->c->t->barrier(r->c);
-  double peak = r->own.flops = r->o.device->measure_flops(&r->env, (ZkElem)r->plan->asked.compute, 40);
+  double peak = r->own.flops =
+      r->o.device->measure_flops(&r->env, zp_precision_elem(r->plan->asked.recipe->precision.compute), 40);
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZK_F64, ZX_SUM));
   return peak;
 }

@@ -60,7 +60,7 @@ static void publish(ZxEngine *e, const ZpStageBucket *h) {
   if (rounded && !zx_only_rounded(e, h)) /* else slices.c has rounded them */
     e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
   if (!k->republishes) return;
-  uint64_t bytes = (to - from) * zk_plain_bytes((ZkElem)e->p->asked.compute);
+  uint64_t bytes = zk_bytes((ZkElem)k->elem, to - from);
   zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, bytes, zx_stored(e, ZP_B_PARAM, h)));
 }
 

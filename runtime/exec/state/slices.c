@@ -188,7 +188,8 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
     through |= zx_only_rounded(e, &e->st->held[i]);
-    through |= w->state && zp_is_coded(e->p, &e->p->programs.buckets[e->st->held[i].bucket]);
+    through |=
+        w->state && zp_part_elem(e->p, &e->p->programs.buckets[e->st->held[i].bucket], w->state) != ZK_F32;
   }
   if (through && !(w->values = e->dev->pinned(e->env, most * sizeof *w->values, w->err)))
     return w->err->passing = true, false;

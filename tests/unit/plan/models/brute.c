@@ -305,7 +305,7 @@ static void check_place(Brute *b, uint32_t v) {
   NEED(b, x->at.offset + x->bytes <= room(b, x->at.space), "value %u is outside its space", v);
   if (x->at.space == ZP_AT_PARAM || x->at.space == ZP_AT_GRAD) {
     const ZpBucket *k = &b->p->programs.buckets[b->s->buckets[x->at.index]];
-    uint64_t e = x->at.space == ZP_AT_GRAD ? 4 : zk_plain_bytes((ZkElem)b->p->asked.compute);
+    uint64_t e = zk_plain_bytes(x->at.space == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem);
     for (uint32_t i = 0; i < k->nslices; i++) {
       const ZpSlice *q = &k->slices[i];
       if (q->at * e != x->at.offset) continue;
