@@ -43,25 +43,13 @@ static inline size_t zk_plain_bytes(ZkElem e) {
   return zk_elem_info[e].bits / 8;
 }
 
-/* Returns the bytes of n elements without scales and zeros. */
-static inline uint64_t zk_code_bytes(ZkElem e, uint64_t n) {
-  uint64_t bits = zk_elem_info[e].bits;
-  return bits % 8 == 0 ? n * (bits / 8) : (n * bits + 7) / 8;
-}
-
-/* Returns the bytes of the scales and zeros of the blocks that n elements take. */
-static inline uint64_t zk_scale_bytes(ZkElem e, uint64_t n) {
-  const ZkElemInfo *x = &zk_elem_info[e];
-  if (x->block == 1) return 0;
-  uint64_t blocks = (n + x->block - 1) / x->block;
-  uint64_t zero = x->zero == ZK_ZERO_POINT ? x->bits : x->zero == ZK_ZERO_OFFSET ? 16 : 0;
-  return blocks * zk_plain_bytes((ZkElem)x->scale) + (blocks * zero + 7) / 8;
-}
-
-/* Returns the bytes of n elements, rounded up to whole blocks, with their scales and zeros. */
+/* Returns the bytes of n elements, rounded up to whole blocks. */
 static inline uint64_t zk_bytes(ZkElem e, uint64_t n) {
-  uint64_t block = zk_elem_info[e].block;
-  return zk_code_bytes(e, block == 1 ? n : (n + block - 1) / block * block) + zk_scale_bytes(e, n);
+  const ZkElemInfo *x = &zk_elem_info[e];
+  if (x->block == 1) return n * zk_plain_bytes(e);
+  uint64_t zero = x->zero == ZK_ZERO_POINT ? x->bits : x->zero == ZK_ZERO_OFFSET ? 16 : 0;
+  uint64_t bytes = (uint64_t)(x->block * x->bits + 7) / 8 + zk_plain_bytes((ZkElem)x->scale) + (zero + 7) / 8;
+  return (n + x->block - 1) / x->block * bytes;
 }
 
 /* Returns the bytes of an element with its part of what its block shares: for estimates. */
@@ -69,24 +57,16 @@ static inline double zk_mean_bytes(ZkElem e) {
   return (double)zk_bytes(e, zk_elem_info[e].block) / zk_elem_info[e].block;
 }
 
-/* Elements of a format in a flat buffer. scale: those of its blocks; NULL in a plain format. */
+/* Elements of a format in a flat buffer. */
 typedef struct {
   ZkElem elem;
-  void *at, *scale;
+  void *at;
 } ZkFlat;
 
-/* Returns where n elements are that lie `at`, whole blocks; and where those from `first` on are, which begins a
- * block. */
-static inline ZkFlat zk_flat(ZkElem e, void *at, uint64_t n) {
-  ZB_ASSERT(n % zk_elem_info[e].block == 0);
-  return (ZkFlat){e, at, zk_elem_info[e].block == 1 ? NULL : (char *)at + zk_code_bytes(e, n)};
-}
+/* Returns those from `first` on, which begins a block. */
 static inline ZkFlat zk_flat_from(ZkFlat x, uint64_t first) {
-  const ZkElemInfo *e = &zk_elem_info[x.elem];
-  ZB_ASSERT(first % e->block == 0);
-  x.at = (char *)x.at + zk_code_bytes(x.elem, first);
-  if (x.scale) x.scale = (char *)x.scale + first / e->block * zk_plain_bytes((ZkElem)e->scale);
-  return x;
+  ZB_ASSERT(first % zk_elem_info[x.elem].block == 0);
+  return (ZkFlat){x.elem, (char *)x.at + zk_bytes(x.elem, first)};
 }
 
 /* Returns the format of that name in tables and commands, or ZK_NONE. */

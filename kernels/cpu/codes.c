@@ -81,13 +81,18 @@ void zk_encode_block(const float *x, ZkFlat to) {
   float most = 0, at = 0;
   for (int i = 0; i < BLOCK; i++)
     if (fabsf(x[i]) > most) most = fabsf(x[i]), at = x[i];
-  *(float *)to.scale = most >= TINY ? at : 0;
+  float scale = most >= TINY ? at : 0;
   encode(map_of(to.elem), x, most >= TINY ? 1 / at : 0, to.elem == ZK_DYN8 ? 0 : 1, to.at);
+  memcpy((uint8_t *)to.at + BLOCK, &scale, sizeof scale);
 }
 
-void zk_decode_block(ZkFlat from, float *x) {
-  decode(BLOCK, map_of(from.elem), from.at, *(const float *)from.scale, x);
+static void decode_some(ZkFlat from, int64_t first, int64_t n, float *x) {
+  float scale;
+  memcpy(&scale, (const uint8_t *)from.at + BLOCK, sizeof scale);
+  decode(n, map_of(from.elem), (const uint8_t *)from.at + first, scale, x);
 }
+
+void zk_decode_block(ZkFlat from, float *x) { decode_some(from, 0, BLOCK, x); }
 
 /* ---- any number of them ---- */
 typedef struct {
@@ -104,8 +109,7 @@ static void decode_blocks(void *arg, int64_t from, int64_t to, int part) {
   if (i < r->first) i = r->first;
   for (int64_t step; i < end; i += step) {
     step = zk_min(BLOCK - i % BLOCK, end - i);
-    decode(step, map_of(r->codes.elem), (const uint8_t *)r->codes.at + i,
-           ((const float *)r->codes.scale)[i / BLOCK], r->x + (i - r->first));
+    decode_some(zk_flat_from(r->codes, (uint64_t)(i - i % BLOCK)), i % BLOCK, step, r->x + (i - r->first));
   }
 }
 

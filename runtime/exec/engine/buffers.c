@@ -97,7 +97,7 @@ ZkFlat zx_part(const ZxEngine *e, const ZpStageBucket *h, int part) {
   zx_owned_shard(e, h, &from, &to);
   char *at = part > 0 ? zx_stored(e, ZP_B_STATE, h) : params_at(e, h, part, from);
   for (int i = 1; i < part; i++) at += zk_bytes(zp_part_elem(e->p, k, i), to - from);
-  return zk_flat(zp_part_elem(e->p, k, part), at, to - from);
+  return (ZkFlat){zp_part_elem(e->p, k, part), at};
 }
 
 static float *f32(ZkFlat x) {

@@ -48,8 +48,7 @@ static void add_part(ZxEngine *e, const ZpStageBucket *h, int part, uint64_t fro
   uint64_t own, end, n = to - from;
   zx_owned_shard(e, h, &own, &end);
   ZkFlat x = zk_flat_from(zx_part(e, h, part), from - own);
-  e->dev->digest(e->env, x.at, zk_code_bytes(x.elem, n), salt, sum);
-  if (x.scale) e->dev->digest(e->env, x.scale, zk_scale_bytes(x.elem, n), ~salt, sum);
+  e->dev->digest(e->env, x.at, zk_bytes(x.elem, n), salt, sum);
 }
 
 /* Gathers the first n slots of all ranks: x->all[rank * n + slot]. */

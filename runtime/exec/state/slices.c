@@ -117,26 +117,22 @@ enum { PIECE = 1 << 20 }; /* elements on their way between the host and a device
  * piece. Whole blocks travel. */
 static bool move_pieces(ZxEngine *e, ZkFlat dev, uint64_t first, uint64_t n, float *x, bool fetch,
                         ZbErr *err) {
-  const ZkElemInfo *info = &zk_elem_info[dev.elem];
-  void *room = e->dev->pinned(e->env, zk_bytes(dev.elem, PIECE), err);
-  bool ok = room;
-  if (!room) err->passing = true;
+  uint64_t block = zk_elem_info[dev.elem].block;
+  ZkFlat here = {dev.elem, e->dev->pinned(e->env, zk_bytes(dev.elem, PIECE), err)};
+  bool ok = here.at;
+  if (!ok) err->passing = true;
   for (uint64_t at = first, m; ok && at < first + n; at += m) {
-    uint64_t lo = at / info->block * info->block;
+    uint64_t lo = at / block * block;
     m = lo + PIECE - at < first + n - at ? lo + PIECE - at : first + n - at;
-    uint64_t some = zb_round_up(at + m - lo, info->block);
-    ZkFlat there = zk_flat_from(dev, lo), here = zk_flat(dev.elem, room, some);
+    char *there = zk_flat_from(dev, lo).at;
+    uint64_t bytes = zk_bytes(dev.elem, at + m - lo);
     if (!fetch) zk_cpu_encode(e->env, (int64_t)m, x + (at - first), here);
-    for (int part = 0; part < (here.scale ? 2 : 1); part++) {
-      void *d = part ? there.scale : there.at, *h = part ? here.scale : here.at;
-      uint64_t bytes = part ? zk_scale_bytes(dev.elem, some) : zk_code_bytes(dev.elem, some);
-      if (fetch) e->dev->download(e->env, h, d, bytes);
-      else e->dev->upload(e->env, d, h, bytes);
-    }
+    if (fetch) e->dev->download(e->env, here.at, there, bytes);
+    else e->dev->upload(e->env, there, here.at, bytes);
     ok = zx_finish(e, err);
     if (ok && fetch) zk_cpu_decode(e->env, here, (int64_t)(at - lo), (int64_t)m, x + (at - first));
   }
-  if (room) e->dev->unpin(e->env, room);
+  if (here.at) e->dev->unpin(e->env, here.at);
   return ok;
 }
 
@@ -168,8 +164,7 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   zx_owned_shard(e, h, &from, &to);
   if (lacks(e, h, w)) return true;
   int values_part = zx_only_rounded(e, h) ? ZP_PART_ROUNDED : ZP_PART_VALUES;
-  ZkFlat own = w->grads ? zk_flat(ZK_F32, zx_grads(e, h), to - from)
-                        : zx_part(e, h, w->state ? w->state : values_part);
+  ZkFlat own = w->grads ? (ZkFlat){ZK_F32, zx_grads(e, h)} : zx_part(e, h, w->state ? w->state : values_part);
   if (!w->values) return walk_held(e, h, from, to, own.at, w);
   if (w->fetch) {
     if (!zx_fetch_values(e, own, 0, to - from, w->values, w->err) || !zx_finish(e, w->err)) return false;

@@ -29,9 +29,7 @@ Test(elem, blocks) {
     cr_expect_eq(zk_bytes(e, 257), 520);
     cr_expect_eq(zk_mean_bytes(e), 260.0 / 256);
     char at[520];
-    ZkFlat all = zk_flat(e, at, 512), second = zk_flat_from(all, 256);
-    cr_expect(all.at == at && all.scale == at + 512);
-    cr_expect(second.at == at + 256 && second.scale == at + 516);
+    cr_expect(zk_flat_from((ZkFlat){e, at}, 256).at == at + 260);
   }
 }
 
@@ -44,7 +42,7 @@ Test(elem, plain_values) {
   for (int i = 0; i < N; i++) x[i] = (float)i / 8;
   for (int k = 0; k < 2; k++) {
     float copy[N];
-    ZkFlat to = k ? zk_flat(ZK_BF16, half, N) : zk_flat(ZK_F32, copy, N);
+    ZkFlat to = k ? (ZkFlat){ZK_BF16, half} : (ZkFlat){ZK_F32, copy};
     zk_cpu_encode(&env, N, x, to);
     zk_cpu_decode(&env, to, 3, N - 3, y);
     cr_expect_arr_eq(y, x + 3, (N - 3) * sizeof *y);

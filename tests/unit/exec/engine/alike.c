@@ -50,8 +50,7 @@ static bool place(const ZpPlan *p, int64_t rank, const ZpAlikeItem *i, uint64_t 
 }
 
 static void flip(ZxEngine *e, const ZpAlikeItem *i, uint64_t at) {
-  ZkFlat part = zx_part(e, i->held, i->part);
-  ((char *)part.at)[zk_code_bytes(part.elem, at)] ^= 1;
+  *(char *)zk_flat_from(zx_part(e, i->held, i->part), at).at ^= 1;
 }
 
 static const char *part_name(const ZpPlan *p, const ZpAlikeItem *i) {
