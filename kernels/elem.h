@@ -52,6 +52,12 @@ static inline uint64_t zk_bytes(ZkElem e, uint64_t n) {
   return (n + x->block - 1) / x->block * bytes;
 }
 
+/* Returns how many elements have that many bytes, which are whole blocks. */
+static inline uint64_t zk_elems(ZkElem e, uint64_t bytes) {
+  uint64_t block = zk_elem_info[e].block;
+  return bytes / zk_bytes(e, block) * block;
+}
+
 /* Returns the bytes of an element with its part of what its block shares: for estimates. */
 static inline double zk_mean_bytes(ZkElem e) {
   return (double)zk_bytes(e, zk_elem_info[e].block) / zk_elem_info[e].block;

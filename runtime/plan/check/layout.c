@@ -9,7 +9,7 @@ static bool fail(const Local *l, uint32_t v, const char *text) {
 
 static uint64_t lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-static uint64_t elements(const ZpValue *v) { return v->bytes / zk_plain_bytes((ZkElem)v->elem); }
+static uint64_t elements(const ZpValue *v) { return zk_elems((ZkElem)v->elem, v->bytes); }
 
 static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
   return t->elem == ZG_REAL                         ? zp_precision_elem(p->asked.recipe->precision.compute)
@@ -121,13 +121,19 @@ static bool block_fits(const Local *l, const ZpValue *v) {
 }
 
 /* ---- values -------------------------------------------------------------------------------------------- */
+/* A parameter has the format of its bucket (arena.c), a gradient is f32; all else has that of its type. */
+static uint8_t stored_elem(const Local *l, const ZpValue *v) {
+  if (v->at.space == ZP_AT_GRAD) return ZK_F32;
+  bool param = v->at.space == ZP_AT_PARAM && v->at.index < l->s->nbuckets;
+  return param ? l->c->p->programs.buckets[l->s->buckets[v->at.index]].elem : elem_of(l->c->p, &v->type);
+}
+
 bool zp_value_fits(const Local *l, uint32_t index) {
   const ZpPlan *p = l->c->p;
   if (index >= l->s->nvalues) return fail(l, index, "does not exist");
   const ZpValue *v = &l->s->values[index];
   uint64_t n = 1, cut = 0;
-  if (v->elem != (v->at.space == ZP_AT_GRAD ? ZK_F32 : elem_of(p, &v->type)))
-    return fail(l, index, "is not of its type's elements");
+  if (v->elem != stored_elem(l, v)) return fail(l, index, "is not of its type's elements");
   for (int a = 0; a < v->type.naxes; a++) {
     int64_t parts = 1, found = 0;
     for (int i = 0; i < v->type.naxes; i++) found += v->type.axis[i] == v->axis[a];

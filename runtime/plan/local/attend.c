@@ -182,7 +182,7 @@ void zp_ring_steps(const ZpShard *h, ZpNode *n) {
   n->nsteps = nsteps;
 }
 
-static uint64_t elements(const ZpValue *v) { return v->bytes / zk_plain_bytes((ZkElem)v->elem); }
+static uint64_t elements(const ZpValue *v) { return zk_elems((ZkElem)v->elem, v->bytes); }
 
 ZpRing zp_ring(const ZpSegment *s, const ZpNode *n) {
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;

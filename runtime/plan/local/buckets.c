@@ -130,7 +130,7 @@ void zp_buckets(ZpBuild *b) {
     ZpBucket like = {.segment = g->params[i].segment, .frozen = p->asked.frozen && p->asked.frozen[i]};
     if (!like.frozen && p->asked.ngroups) like.optimizer = p->asked.groups[p->asked.group[i]].optimizer;
     like.users = users[i].list, like.nusers = users[i].n;
-    like.elem = zp_store_elem(p, &g->params[i].type), like.reduce = reduce_elem(p, &like);
+    like.elem = zp_param_elem(p, i), like.reduce = reduce_elem(p, &like);
     for (int d = 0; d < p->layout.mesh.ndims; d++)
       if (d != p->layout.mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
     like.partial = like.frozen ? 0 : b->grad_partial[i] & like.replicas;

@@ -103,7 +103,7 @@ static void place_carried(ZpLocal *c, ZpPhase phase) {
       copy.axis[a] = copy.type.axis[a];
       copy.size[a] = zp_local_size(c->p, copy.axis[a], copy.state);
     }
-    copy.elem = zp_store_elem(c->p, &copy.type);
+    zp_give_elem(&copy, zp_store_elem(c->p, &copy.type));
     copy.at = at;
     k->call.op = ZG_OP_COPY;
     k->call.nin = k->call.nout = 1;

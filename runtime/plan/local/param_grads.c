@@ -18,12 +18,6 @@ static void count_uses(const ZpList *l, uint32_t *uses) {
     for (int k = 0; k < l->nodes[i].call.nin; k++) uses[l->nodes[i].in[k]]++;
 }
 
-/* Makes a value f32, in which gradients are added up. */
-static void widen(ZpValue *v) {
-  v->bytes = zk_bytes(ZK_F32, v->bytes / zk_plain_bytes((ZkElem)v->elem));
-  v->elem = ZK_F32;
-}
-
 /* param_grad sinks: the op that makes the gradient adds it in place where it can (products, sums, scattered
  * rows); otherwise the sum becomes an elementwise node, to be fused with what makes the gradient. */
 void zp_lower_param_grads(ZpLocal *c) {
@@ -51,13 +45,13 @@ void zp_lower_param_grads(ZpLocal *c) {
         uses[v] == 1) {
       l->nodes[m].call.accumulate = true;
       s->values[v].at = at;
-      widen(&s->values[v]);
+      zp_give_elem(&s->values[v], ZK_F32); /* in which gradients are added up */
       declared(c->p, &s->values[v], node.sink);
       continue;
     }
     ZpValue old = s->values[v];
     old.at = at;
-    widen(&old);
+    zp_give_elem(&old, ZK_F32);
     old.type.elem = ZG_F32;
     declared(c->p, &old, node.sink);
     ZpNode add = {

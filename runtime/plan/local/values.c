@@ -60,6 +60,15 @@ ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
   }
 }
 
+ZkElem zp_param_elem(const ZpPlan *p, uint32_t param) {
+  return zp_store_elem(p, &p->graph->params[param].type);
+}
+
+void zp_give_elem(ZpValue *v, ZkElem elem) {
+  v->bytes = zk_bytes(elem, zk_elems((ZkElem)v->elem, v->bytes));
+  v->elem = (uint8_t)elem;
+}
+
 void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size) {
   const ZgParam *q = &p->graph->params[param];
   for (int i = 0; i < q->type.naxes; i++) {

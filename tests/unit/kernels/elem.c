@@ -27,6 +27,7 @@ Test(elem, blocks) {
     cr_expect_eq(zk_bytes(e, 1), 260);
     cr_expect_eq(zk_bytes(e, 256), 260);
     cr_expect_eq(zk_bytes(e, 257), 520);
+    cr_expect_eq(zk_elems(e, 520), 512);
     cr_expect_eq(zk_mean_bytes(e), 260.0 / 256);
     char at[520];
     cr_expect(zk_flat_from((ZkFlat){e, at}, 256).at == at + 260);
