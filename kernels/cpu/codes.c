@@ -5,10 +5,10 @@
 #include "kernels/cpu/cpu.h"
 
 /* ---- the dynamic map ---- */
-/* What the 256 codes of DYN8 and UDYN8 stand for, ascending: the dynamic map of Dettmers et al. (2021). A decade
- * of [0.1, 1], [0.01, 0.1], ... is cut into equal parts, twice as many as the one below, and a code is the
- * middle of its part; the lowest of seven decades has one part, or two where there is no sign. 0 and 1 are
- * codes of their own.
+/* The values of the 256 codes of DYN8 and UDYN8, ascending: the dynamic map of Dettmers et al. (2021). Each
+ * decade of [0.1, 1], [0.01, 0.1], ... is cut into equal parts, twice as many as the one below, and a code is
+ * the middle of its part; the lowest of seven decades has one part, or two where there is no sign. 0 and 1
+ * are codes of their own.
  *
  * A code is a share of the block's largest element, which is the scale. Unlike in the paper a scale has the
  * sign of that element, so that its own share is 1 and decoded values have the same codes; and a value without

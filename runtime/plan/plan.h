@@ -222,8 +222,8 @@ int zp_states(const ZpPlan *p, const ZpBucket *k);
 static inline bool zp_lacks_master(const ZpPlan *p, const ZpBucket *k) {
   return k->elem != ZK_F32 && (k->frozen || p->asked.forward_only);
 }
-/* The parts in which a bucket's elements are stored. Returns the end of those that it has, from *first on; and
- * the format of one. Parts above 0 are states, by their number. */
+/* The parts in which a bucket's elements are stored. Returns the end of those that it has, from *first on;
+ * and the format of one. Parts above 0 are states, by their number. */
 enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
 int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
 ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);

@@ -27,8 +27,8 @@
  * then. Collectives of one group must be started in the same order by all its members; the plan guarantees
  * it.
  *
- * What is moved is what is handed over: f32, f64 and bf16 can be reduced, bf16 by exchanging bf16. It is summed in f32, in the order
- * of ranks, and rounded once; but by NCCL, which rounds where it adds. */
+ * What is moved is what is handed over. f32, f64 and bf16 can be reduced; bf16 is reduced by exchanging bf16.
+ * It is summed in f32, in the order of ranks, and rounded once; but by NCCL, which rounds where it adds. */
 typedef struct ZxComm ZxComm;
 typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
 typedef int32_t ZxRequest; /* index into the communicator's table of requests; -1: complete */

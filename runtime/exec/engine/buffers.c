@@ -77,11 +77,11 @@ bool zx_spoken_part(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, u
 
 bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h) { return bucket_of(e, h)->frozen; }
 
-bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h) {
+bool zx_lacks_master(const ZxEngine *e, const ZpStageBucket *h) {
   return zp_lacks_master(e->p, bucket_of(e, h));
 }
 
-/* The parameters lie in front, in the format that computes; if that is not f32, the f32 values behind them. */
+/* Parameters lie in front, in the format that computes; if that is not f32, their f32 values lie behind. */
 static char *params_at(const ZxEngine *e, const ZpStageBucket *h, int part, uint64_t from) {
   const ZpBucket *k = bucket_of(e, h);
   char *at = zx_stored(e, ZP_B_PARAM, h);

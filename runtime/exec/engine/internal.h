@@ -405,8 +405,8 @@ char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h);
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 /* whether it is frozen: of its values there are those that are computed with alone, */
 bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h);
-/* whether these are bf16, so that it has no f32 values, */
-bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h);
+/* whether these are in another format than f32, and there are no f32 values, */
+bool zx_lacks_master(const ZxEngine *e, const ZpStageBucket *h);
 /* its f32 values, its gradients, and whether this rank speaks for it. */
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);

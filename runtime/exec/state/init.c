@@ -57,7 +57,7 @@ static void publish(ZxEngine *e, const ZpStageBucket *h) {
   zx_owned_shard(e, h, &from, &to);
   uint16_t *rounded = zx_rounded(e, h);
   const void *own = rounded ? (void *)rounded : zx_master(e, h);
-  if (rounded && !zx_only_rounded(e, h)) /* else slices.c has rounded them */
+  if (rounded && !zx_lacks_master(e, h)) /* else slices.c has rounded them */
     e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
   if (!k->republishes) return;
   uint64_t bytes = zk_bytes((ZkElem)k->elem, to - from);

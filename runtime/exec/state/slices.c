@@ -113,8 +113,8 @@ static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64
 /* ---- formats ---- */
 enum { PIECE = 1 << 20 }; /* elements on their way between the host and a device, whole blocks */
 
-/* Moves elements first .. first + n of a format other than f32 between a device and values on its host, piece by
- * piece. Whole blocks travel. */
+/* Moves elements first .. first + n, in a format other than f32, between a device and f32 values on its host,
+ * piece by piece. Whole blocks travel. */
 static bool move_pieces(ZxEngine *e, ZkFlat dev, uint64_t first, uint64_t n, float *x, bool fetch,
                         ZbErr *err) {
   uint64_t block = zk_elem_info[dev.elem].block;
@@ -163,7 +163,7 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   if (lacks(e, h, w)) return true;
-  int values_part = zx_only_rounded(e, h) ? ZP_PART_ROUNDED : ZP_PART_VALUES;
+  int values_part = zx_lacks_master(e, h) ? ZP_PART_ROUNDED : ZP_PART_VALUES;
   ZkFlat own = w->grads ? (ZkFlat){ZK_F32, zx_grads(e, h)} : zx_part(e, h, w->state ? w->state : values_part);
   if (!w->values) return walk_held(e, h, from, to, own.at, w);
   if (w->fetch) {
@@ -182,7 +182,7 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
     uint64_t from, to;
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
-    through |= zx_only_rounded(e, &e->st->held[i]);
+    through |= zx_lacks_master(e, &e->st->held[i]);
     through |=
         w->state && zp_part_elem(e->p, &e->p->programs.buckets[e->st->held[i].bucket], w->state) != ZK_F32;
   }

@@ -101,8 +101,8 @@ void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out) {
   if (out->npieces) qsort(out->piece, out->npieces, sizeof *out->piece, by_tensor);
 }
 
-/* Copies values and states of a held bucket as f32. What is frozen was copied before the first checkpoint, and
- * stays there. */
+/* Copies values and states of all buckets, as f32. Frozen ones are copied before the first checkpoint, and
+ * stay there. */
 bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
   float *at = s->memory;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
@@ -113,7 +113,7 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
     int states = zp_states(e->p, &e->p->programs.buckets[h->bucket]);
     bool there = zx_is_frozen(e, h) && s->has_frozen;
     for (int k = 0; k <= states; k++, at += to - from)
-      if (!there && !zx_fetch_values(e, zx_part(e, h, k || !zx_only_rounded(e, h) ? k : ZP_PART_ROUNDED),
+      if (!there && !zx_fetch_values(e, zx_part(e, h, k || !zx_lacks_master(e, h) ? k : ZP_PART_ROUNDED),
                                      from - own, to - from, at, err))
         return false;
   }

@@ -129,8 +129,8 @@ static uint64_t line_of(const ZpPlan *p, const ZpBucket *k) {
   return line;
 }
 
-/* Slices follow each other, each from a whole line or block on, and so does every rank's part; there is nothing
- * else. */
+/* Slices follow each other, each from a whole line or block on, and so does every rank's part; there is
+ * nothing else. */
 static bool slices_fit(const Check *c, const ZpBucket *k) {
   const uint64_t line = line_of(c->p, k), cut = line * shards(c->p, k);
   uint64_t end = 0;
