@@ -125,8 +125,7 @@ static void open_all(Replay *r, ZbArena *a) {
   r->choice = ZB_NEWN(a, int, r->all.n);
   for (uint32_t i = 0; i < r->all.n; i++) {
     const Shape *s = &r->all.p[i].shape;
-    for (int k = 0; k < 3; k++)
-      r->bytes[i][k] = (uint64_t)replay_elems(s, k) * zk_elem_bytes((ZkElem)s->elem[k]);
+    for (int k = 0; k < 3; k++) r->bytes[i][k] = zk_bytes((ZkElem)s->elem[k], (uint64_t)replay_elems(s, k));
     r->choice[i] = -1;
   }
   for (int k = 0; k < r->nlibs; k++) {

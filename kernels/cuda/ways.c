@@ -5,7 +5,7 @@ static double bytes_of(const ZkCall *c) {
   double bytes = 0;
   for (int i = 0; i < c->nin + c->nout; i++) {
     const ZkView *v = i < c->nin ? &c->in[i] : &c->out[i - c->nin];
-    bytes += (double)zkc_count(v) * (double)zk_elem_bytes((ZkElem)v->elem);
+    bytes += (double)zk_bytes((ZkElem)v->elem, (uint64_t)zkc_count(v));
   }
   return bytes;
 }

@@ -55,11 +55,11 @@ typedef struct {
   ZpOptimizerKind kind;
   ZpRate rate;
   double b1, b2, eps, momentum; /* ADAMW: the first three; LION: two; SGD, MUON: the last */
-  int states;                   /* f32 values that it keeps of each element */
+  int states;                   /* values that it keeps of each element */
   bool nesterov;                /* MUON: what is orthogonalised is the gradient and the momentum after it */
   bool rms;                     /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
   int iterations;               /* MUON: of Newton and Schulz */
-  int bits;                     /* of a state of an element: 32, or 8 and a scale for each block (AdamW) */
+  uint8_t state_elem[2];        /* ZkElem of each of these: f32, or for AdamW one with blocks */
 } ZpOptimizer;
 /* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by
  * this. */
@@ -95,8 +95,6 @@ typedef struct {
   bool outputs;              /* forward_only: FWD makes the model's outputs, each a sink `output` */
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples per step; micro-batches per step (M) */
-  uint8_t compute;           /* ZK_F32, ZK_BF16 */
-  uint8_t reduce;            /* in which type gradients are summed over ranks: the same */
   bool tf32;                 /* f32, and a device may round the operands of products to 11 bits */
   bool pins, checkpoints, repeatable; /* as ZpOptions has them, */
   size_t (*scratch)(const ZkCall *call, int threads); int threads; /* and these */
@@ -218,18 +216,19 @@ ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->asked.zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
-/* In which type what is added up of a bucket travels: the recipe's, but f32 of states' measures. Ranks, and
- * micro-batches, add to what is f32. */
-ZkElem zp_reduce_elem(const ZpPlan *p, const ZpBucket *k);
 /* How many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
-/* Whether those of its optimizer are codes of 8 bits: ZK_BLOCK8 elements, from a multiple of that on, have
- * one scale each. Then parameters and shards begin at such a multiple. */
-static inline bool zp_is_coded(const ZpPlan *p, const ZpBucket *k) {
-  return !k->frozen && p->asked.ngroups && p->asked.optimizers[k->optimizer].bits == 8;
+/* Returns whether its parameters are stored in their own format alone, without an f32 master. */
+static inline bool zp_lacks_master(const ZpPlan *p, const ZpBucket *k) {
+  return k->elem != ZK_F32 && (k->frozen || p->asked.forward_only);
 }
-/* Bytes of the codes and scales of one state of n elements. */
-static inline uint64_t zp_coded_bytes(uint64_t n) { return n + n / ZK_BLOCK8 * 4; }
+/* The parts in which a bucket's elements are stored. Returns the end of those that it has, from *first on;
+ * and the format of one. Parts above 0 are states, by their number. */
+enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
+int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
+ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);
+/* Returns the format that a word of the recipe's `precision` names; f32 for NULL, and for tf32. */
+ZkElem zp_precision_elem(const char *word);
 /* The parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
 /* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
@@ -314,10 +313,6 @@ int64_t zp_alike_member(const ZpPlan *p, const ZpAlike *k, int64_t rank, int64_t
  * may be NULL): a rank differs from more than half of its group, or there is no such half. */
 typedef enum { ZP_EVEN, ZP_ODD_OR_NOT, ZP_ODD } ZpOdd;
 bool zp_alike_odd(const ZpPlan *p, const ZpAlike *k, const uint64_t *said, uint32_t stride, ZpOdd *odd);
-/* Returns the end of the parts of which a bucket's elements are stored, from *first on. Parts above 0 are
- * states, by their number. */
-enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
-int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
 /* Lists what a rank of a stage holds alike in groups of kind `which`, by parameter and part, in one order on
  * all members. Returns how many there are; out may be NULL. */
 typedef struct {

@@ -221,7 +221,9 @@ typedef struct {
   uint32_t segment;          /* the repeat whose iterations each have one, or ZP_NONE: one in all */
   uint32_t *users; uint32_t nusers; /* segments that use it, ascending */
   ZpSlice *slices; uint32_t nslices;
-  uint64_t elems;            /* full, padded to a multiple of 16 x shards */
+  uint64_t elems;            /* full, padded to a multiple of 16 x shards, or of its longest block x shards */
+  uint8_t elem;              /* ZkElem of its parameters as segments read them; not f32: their master is */
+  uint8_t reduce;            /* ZkElem in which its gradients, which are f32, are summed over ranks */
   ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */
   ZpDims partial;            /* dims along which gradients arrive partial */
   uint32_t optimizer;        /* of p->asked.optimizers: what updates it, unless it is frozen */

@@ -32,7 +32,7 @@ static const ZbOption options[] = {
    .help = "which `weights MAP for` the model"},
   {"graph", 0, ZB_TEXT, FIELD(graph), "G.zsg", ON(EXPORT),
    .help = "the model (default: the one that the checkpoint's run names)"},
-  {"dtype", 0, ZB_WORD, FIELD(as), "f32|bf16|f16", ON(EXPORT), .usual = "f32", .least = ZX_AS_F32,
+  {"dtype", 0, ZB_WORD, FIELD(dtype), "f32|bf16|f16", ON(EXPORT), .usual = "f32",
    .help = "type of the values"},
   {"like", 0, ZB_TEXT, FIELD(like), "SRC", ON(EXPORT),
    .help = "copy the rest of SRC's config.json, and its tokenizer's files"},

@@ -13,7 +13,7 @@ typedef struct {
   bool average; /* weights: the averages over steps */
   /* export */
   const char *names, *graph, *like;
-  ZxAs as;
+  int dtype;          /* of zx_file_elems */
   int64_t shard_size; /* bytes */
   bool force;
 } ZsOptions;

@@ -243,12 +243,12 @@ static Group *begin(ZxComm *c, ZxGroup gi, const char *what, size_t bytes) {
   return spoilt(nccl(c)) ? NULL : g;
 }
 
-static ncclDataType_t type_of(ZxCommElem e) {
+static ncclDataType_t type_of(ZkElem e) {
   switch (e) {
-  case ZX_F32: return ncclFloat32;
-  case ZX_F64: return ncclFloat64;
-  case ZX_BF16: return ncclBfloat16;
-  case ZX_BYTES: break;
+  case ZK_F32: return ncclFloat32;
+  case ZK_F64: return ncclFloat64;
+  case ZK_BF16: return ncclBfloat16;
+  default: break;
   }
   ZB_BUG("a reduction of bytes");
 }
@@ -291,8 +291,8 @@ static ZxRequest nccl_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) 
   return g ? end(c, g, ncclRecv(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
-static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
-  const Group *g = begin(c, gi, "all-reduce", n * zx_elem_bytes(e));
+static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZkElem e, ZxReduce op) {
+  const Group *g = begin(c, gi, "all-reduce", zk_bytes(e, n));
   return g ? end(c, g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)))
            : -1;
 }
@@ -303,9 +303,9 @@ static ZxRequest nccl_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t
            : -1;
 }
 
-static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
+static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZkElem e, ZxReduce op,
                                      void *out) {
-  const Group *g = begin(c, gi, "reduce-scatter", n * zx_elem_bytes(e));
+  const Group *g = begin(c, gi, "reduce-scatter", zk_bytes(e, n));
   return g ? end(c, g,
                  ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)))
            : -1;

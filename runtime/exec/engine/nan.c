@@ -21,9 +21,9 @@ static bool chunk_has(const void *p, uint64_t n, ZkElem elem) {
 }
 
 static bool has_nan(ZxEngine *e, const ZpValue *v, const char *data) {
-  uint64_t size = zk_elem_bytes((ZkElem)v->elem), n = v->bytes / size, most = CHUNK / size;
-  ZbErr none;
   if (v->elem != ZK_F32 && v->elem != ZK_BF16) return false;
+  uint64_t size = zk_plain_bytes((ZkElem)v->elem), n = v->bytes / size, most = CHUNK / size;
+  ZbErr none;
   for (uint64_t i = 0, m; i < n; i += m) {
     const char *at = data + i * size;
     m = n - i < most ? n - i : most;

@@ -122,11 +122,7 @@ void zx_profile_norm(ZxEngine *e) {
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = &e->p->programs.buckets[h->bucket];
-  double states = zp_states(e->p, k); /* in f32 */
-  if (zp_is_muon(e->p, k)) states = e->p->asked.average > 0;
-  if (zp_is_coded(e->p, k)) states = (e->p->asked.average > 0) + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
-  double each = 4 + 8 + 8 * states + (e->p->asked.compute != ZK_F32 ? 2 : 0);
-  add_pass(e, each * own_elems(e, h));
+  add_pass(e, zp_optimizer_bytes(e->p, k, own_elems(e, h)));
 }
 
 /* Momentum is read and written, gradients read and updates written; then updates are read and written once

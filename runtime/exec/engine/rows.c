@@ -287,7 +287,7 @@ void zx_exchange_rows(ZxEngine *e, const ZpNode *node, const ZkCall *c) {
   bool home = c->op == ZG_OP_COMBINE;
   const Tables *t = &r->tables[home];
   const ZkView *slots = home ? &c->in[0] : &c->out[0], *place = &c->in[1];
-  size_t row = zk_elem_bytes((ZkElem)slots->elem);
+  size_t row = zk_plain_bytes((ZkElem)slots->elem);
   uint64_t n = count_of(place), each = (uint64_t)r->each;
   for (int i = 2; i < slots->rank; i++) row *= (size_t)slots->size[i];
   char *own = c->scratch, *others = own + zb_round_up(n * row, 64); /* rows of this rank; of a round */

@@ -106,7 +106,7 @@ static bool list_tensors(Export *x) {
 
 /* Files as full as the limit allows; a larger tensor has one of its own. */
 static void cut_files(Export *x) {
-  uint64_t bytes = 0, each = zx_as_bytes(x->o->as);
+  uint64_t bytes = 0, each = zk_plain_bytes(x->o->as);
   ZB_PUSH(x->a, x->cut, x->nfiles, 0);
   for (uint32_t i = 0; i < x->ntensors; i++) {
     uint64_t n = each * x->tensor[i].n;
@@ -173,8 +173,8 @@ static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *p
     if (bad >= 0)
       return zb_fail(x->err, "take another --dtype",
                      "tensor '%s' has the value %g, which is too large for %s", t->info.path,
-                     (double)x->window[bad], x->o->as == ZX_AS_F16 ? "f16" : "bf16");
-    if (!zb_write(fd, path, x->rounded, n * zx_as_bytes(x->o->as), x->err)) return false;
+                     (double)x->window[bad], zk_elem_info[x->o->as].text);
+    if (!zb_write(fd, path, x->rounded, zk_bytes(x->o->as, n), x->err)) return false;
   }
   return true;
 }
@@ -222,7 +222,7 @@ static bool write_file(const Export *x, uint32_t file) {
 
 static bool write_index(const Export *x) {
   ZbText t = {0};
-  uint64_t n = x->done.bytes / zx_as_bytes(x->o->as);
+  uint64_t n = x->done.bytes / zk_plain_bytes(x->o->as);
   ZbJson j = {.text = &t, .indent = "  "};
   zb_json_object(&j, NULL);
   zb_json_object(&j, "metadata");

@@ -420,8 +420,6 @@ bool zp_bind(ZpBuild *b) {
   p->asked.threads = b->o->threads;
   p->asked.checkpoints = b->o->checkpoints;
   p->asked.repeatable = b->o->repeatable;
-  p->asked.compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
-  p->asked.reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;
   check_prefetch(b);
   zp_warn_wide(b);
   p->asked.tf32 = r->precision.compute && !strcmp(r->precision.compute, "tf32");

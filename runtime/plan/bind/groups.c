@@ -60,8 +60,8 @@ static ZpOptimizer optimizer_of(const ZpPlan *p, const ZlOptimizer *o) {
   while (strcmp(zp_optimizer_text[x.kind], o->name.s)) x.kind++;
   if (x.kind == ZP_SGD || x.kind == ZP_MUON) x.momentum = number(o, "momentum");
   else x.b1 = number(o, "b1"), x.b2 = number(o, "b2");
-  x.bits = 32;
-  if (x.kind == ZP_ADAMW) x.eps = number(o, "eps"), x.bits = (int)number(o, "bits");
+  if (x.kind == ZP_ADAMW) x.eps = number(o, "eps");
+  if (x.kind == ZP_ADAMW && number(o, "bits") == 8) x.state_elem[0] = ZK_DYN8, x.state_elem[1] = ZK_UDYN8;
   if (x.kind == ZP_MUON) {
     x.nesterov = !strcmp(zl_kw(o->kws, o->n, "nesterov")->word, "on");
     x.rms = !strcmp(zl_kw(o->kws, o->n, "scale")->word, "rms");
@@ -178,7 +178,7 @@ void zp_bind_groups(ZpBuild *b) {
     p->asked.group[i] = find_group(p, &g);
   }
   for (uint32_t i = 0; i < n && p->asked.pins; i++)
-    if (p->asked.optimizers[i].bits == 8) {
+    if (p->asked.optimizers[i].state_elem[0] != ZK_F32) {
       ZlDiag *e =
           zl_report(b->d, ZL_Z0808, w[i].o->span, "states of 8 bits are not kept on GPUs in this version");
       zl_help(e, "leave `bits = 8` out, or train on `cpu`");

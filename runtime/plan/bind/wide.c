@@ -120,7 +120,8 @@ static void warn(const Search *c, const Spread *s) {
 
 void zp_warn_wide(ZpBuild *b) {
   Search c = {.b = b, .g = b->g, .carried = ZB_NEW(b->p->arena, Wide)};
-  if (b->p->asked.compute != ZK_BF16 || b->p->asked.batch == ZP_NONE) return;
+  if (zp_precision_elem(b->p->asked.recipe->precision.compute) == ZK_F32 || b->p->asked.batch == ZP_NONE)
+    return;
   for (uint32_t i = 0; i < b->g->nsegments; i++) search_segment(&c, &b->g->segments[i]);
   for (uint32_t i = 0; i < c.nspread; i++) warn(&c, &c.spread[i]);
 }

@@ -16,10 +16,8 @@ static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
   return n;
 }
 
-static bool is_half(const ZpPlan *p) { return p->asked.compute == ZK_BF16; }
-
 static bool has_master(const ZpPlan *p, const ZpBucket *k) {
-  return is_half(p) && !p->asked.forward_only && !k->frozen;
+  return k->elem != ZK_F32 && !p->asked.forward_only && !k->frozen;
 }
 
 /* What is frozen has no states; what is not has those of its optimizer, and an average. */
@@ -30,23 +28,25 @@ static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / (k->gathers ? shards(p, k) : 1) * (is_half(p) ? 2 : 4));
+  return lines(zk_bytes((ZkElem)k->elem, k->elems / (k->gathers ? shards(p, k) : 1)));
 }
 static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return has_master(p, k) ? lines(k->elems / shards(p, k) * 4) : 0;
+  return has_master(p, k) ? lines(zk_bytes(ZK_F32, k->elems / shards(p, k))) : 0;
 }
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / (zp_stages_grads(k) ? shards(p, k) : 1) * 4);
+  return lines(zk_bytes(ZK_F32, k->elems / (zp_stages_grads(k) ? shards(p, k) : 1)));
 }
-/* Two states of AdamW may be a byte of each element, and four of each 256. */
-static bool has_codes(const ZpPlan *p, const ZpBucket *k) {
-  return !k->frozen && p->asked.ngroups && p->asked.optimizers[k->optimizer].kind == ZP_ADAMW &&
-         p->asked.optimizers[k->optimizer].bits == 8;
+/* The two states of AdamW may be in formats with blocks. */
+static const ZpOptimizer *block_states(const ZpPlan *p, const ZpBucket *k) {
+  const ZpOptimizer *o = k->frozen || !p->asked.ngroups ? NULL : &p->asked.optimizers[k->optimizer];
+  return o && o->kind == ZP_ADAMW && o->state_elem[0] != ZK_F32 ? o : NULL;
 }
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   uint64_t n = k->elems / shards(p, k), all = states(p, k);
-  if (!has_codes(p, k) || !all) return lines(n * 4 * all);
-  return lines(2 * (n + n / 256 * 4) + (p->asked.average != 0) * n * 4);
+  const ZpOptimizer *o = block_states(p, k);
+  if (!o || !all) return lines(zk_bytes(ZK_F32, n) * all);
+  uint64_t average = p->asked.average != 0 ? zk_bytes(ZK_F32, n) : 0;
+  return lines(zk_bytes((ZkElem)o->state_elem[0], n) + zk_bytes((ZkElem)o->state_elem[1], n) + average);
 }
 
 /* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
@@ -58,7 +58,7 @@ static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
     uint64_t own = k->elems / shards(p, k), same = 1;
     for (int d = 0; d < p->layout.mesh.ndims; d++)
       if ((k->replicas & ~k->shard) >> d & 1) same *= (uint64_t)p->layout.mesh.dim[d].size;
-    if (st->held[h].norm_owner) bytes += (own / same + (own % same > 0)) * 4 * (1 + states(p, k));
+    if (st->held[h].norm_owner) bytes += zk_bytes(ZK_F32, own / same + (own % same > 0)) * (1 + states(p, k));
   }
   return bytes;
 }
@@ -89,10 +89,17 @@ static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
 
 /* What is gathered of an update: every part of every one of the ranks that have a part of a matrix. */
 uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
-  uint64_t bytes = k->elems * 4;
+  uint64_t bytes = zk_bytes(ZK_F32, k->elems);
   for (int d = 0; d < p->layout.mesh.ndims; d++)
     if ((k->matrices & ~k->shard) >> d & 1) bytes *= (uint64_t)p->layout.mesh.dim[d].size;
   return bytes;
+}
+
+/* The recipe says in which formats parameters are read and gradients summed; a state's measure is f32. */
+static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
+  bool measure = !k->frozen && p->asked.noptimizers && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
+  return k->elem == zp_precision_elem(p->asked.recipe->precision.compute) &&
+         k->reduce == (measure ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce));
 }
 
 /* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
@@ -106,15 +113,26 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
   if (k->frozen) scatters = ZP_SCATTER_NEVER;
   if (k->shard == cut && k->gathers == params && k->keeps == (params && z->keep) && k->scatters == scatters &&
       k->republishes == (cut && !params) && k->reduces == (k->partial & ~cut) &&
-      k->matrices == cutting_dims(c->p, k))
+      k->matrices == cutting_dims(c->p, k) && formats_fit(c->p, k))
     return true;
   return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
 }
 
-/* Slices follow each other, each from a whole line in f32 on, or from a whole block of codes, and so does
- * every rank's part; there is nothing else. */
+/* Elements of a line in f32, or of the longest block of its formats. */
+static uint64_t line_of(const ZpPlan *p, const ZpBucket *k) {
+  const ZpOptimizer *o = block_states(p, k);
+  uint64_t line = LINE / 4, block = zk_elem_info[k->elem].block;
+  for (int i = -1; i < (o ? 2 : 0); i++) {
+    if (i >= 0) block = zk_elem_info[o->state_elem[i]].block;
+    if (block > line) line = block;
+  }
+  return line;
+}
+
+/* Slices follow each other, each from a whole line or block on, and so does every rank's part; there is
+ * nothing else. */
 static bool slices_fit(const Check *c, const ZpBucket *k) {
-  const uint64_t line = has_codes(c->p, k) ? 256 : LINE / 4, cut = line * shards(c->p, k);
+  const uint64_t line = line_of(c->p, k), cut = line * shards(c->p, k);
   uint64_t end = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
@@ -232,8 +250,8 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_SEND_ACT: return next ? next->carry_bytes : 0;
   case ZP_B_RECV_GRAD: return next ? next->dcarry_bytes : 0;
   case ZP_B_SEND_GRAD: return s ? segment_at(p, st, 0)->dcarry_bytes : 0;
-  case ZP_B_GATHER: return k->elems * (is_half(p) ? 2 : 4);
-  case ZP_B_STAGING: return k->elems * 4;
+  case ZP_B_GATHER: return zk_bytes((ZkElem)k->elem, k->elems);
+  case ZP_B_STAGING: return zk_bytes(ZK_F32, k->elems);
   case ZP_B_UPDATE: return update_bytes(p, st);
   case ZP_B_PARAM: return param_bytes(p, k) + master_bytes(p, k);
   case ZP_B_GRAD: return grad_bytes(p, k);

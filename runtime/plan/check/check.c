@@ -348,19 +348,11 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
   return true;
 }
 
-/* Of an element of a gradient that is on its way: half of what is kept of it, where the recipe says so and it
- * is no measure of a state. */
-static uint64_t summed_bytes(const Check *c, const ZpBucket *b) {
-  bool measure =
-      !b->frozen && c->p->asked.noptimizers && c->p->asked.optimizers[b->optimizer].kind == ZP_UPDATE;
-  return c->p->asked.reduce == ZK_BF16 && !measure ? 2 : 4;
-}
-
 /* A full gradient can go to its owners by one reduce-scatter if each of these ranks has a part of the sum. */
 static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
   ZpDims sums = b->shard & b->partial;
   return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums,
-               b->elems * summed_bytes(c, b));
+               zk_bytes((ZkElem)b->reduce, b->elems));
 }
 
 static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
@@ -377,8 +369,8 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->programs.buckets[p->programs.stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
-  uint64_t params = b->elems * zk_elem_bytes(p->asked.compute);
-  uint64_t own = b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard) * summed_bytes(c, b);
+  uint64_t params = zk_bytes((ZkElem)b->elem, b->elems);
+  uint64_t own = zk_bytes((ZkElem)b->reduce, b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard));
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
   case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->reduces, own);

@@ -54,7 +54,7 @@ static uint32_t heads_of(const ZpShard *h, const ZgNode *n, const ZgType *in, in
 /* Returns the bytes of a rank's part of a value. */
 static double part_of(const ZpPlan *p, const ZgType *t) {
   ZpState state[ZP_MAX_DIMS];
-  double bytes = (double)zk_elem_bytes(zp_store_elem(p, t));
+  double bytes = zk_mean_bytes(zp_store_elem(p, t));
   zp_layout(p, t, state);
   for (int i = 0; i < t->naxes; i++) bytes *= (double)zp_local_size(p, t->axis[i], state);
   return bytes;
@@ -182,18 +182,18 @@ void zp_ring_steps(const ZpShard *h, ZpNode *n) {
   n->nsteps = nsteps;
 }
 
-static uint64_t elements(const ZpValue *v) { return v->bytes / zk_elem_bytes((ZkElem)v->elem); }
+static uint64_t elements(const ZpValue *v) { return zk_elems((ZkElem)v->elem, v->bytes); }
 
 ZpRing zp_ring(const ZpSegment *s, const ZpNode *n) {
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;
   const ZpValue *k = &s->values[n->in[back ? 4 : 1]], *v = &s->values[n->in[back ? 5 : 2]];
   const ZpValue *made = &s->values[n->out[0]];
-  ZpRing r = {.v = zb_round_up(k->bytes, 64), .dv = zb_round_up(4 * elements(k), 64)};
-  uint64_t sums = r.dv + zb_round_up(4 * elements(v), 64);
+  ZpRing r = {.v = zb_round_up(k->bytes, 64), .dv = zb_round_up(zk_bytes(ZK_F32, elements(k)), 64)};
+  uint64_t sums = r.dv + zb_round_up(zk_bytes(ZK_F32, elements(v)), 64);
   for (int i = 0; i < 2; i++) r.chunk[i] = r.bytes, r.bytes += r.v + zb_round_up(v->bytes, 64);
   for (int i = 0; back && i < 2; i++) r.sums[i] = r.bytes, r.bytes += sums;
   r.queries = r.bytes;
-  if (made->elem != ZK_F32) r.bytes += zb_round_up(4 * elements(made), 64);
+  if (made->elem != ZK_F32) r.bytes += zb_round_up(zk_bytes(ZK_F32, elements(made)), 64);
   r.kernel = r.bytes;
   return r;
 }
@@ -210,6 +210,6 @@ uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n) {
     hops += steps - 1;
     home += steps > 1;
   }
-  uint64_t sums = back ? (hops + home) * 4 * (elements(k) + elements(v)) : 0;
+  uint64_t sums = back ? (hops + home) * zk_bytes(ZK_F32, elements(k) + elements(v)) : 0;
   return (hops * (k->bytes + v->bytes) + sums) / chunks;
 }

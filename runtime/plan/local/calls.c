@@ -112,6 +112,6 @@ void zp_count_work(ZpLocal *c, ZpPhase phase) {
     c->s->model_flops += share * k->flops * (double)zp_group_size(&c->p->layout.mesh, k->split);
     for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
       c->s->cost +=
-          20.0 * (double)c->s->values[k->out[j]].bytes / (double)zk_elem_bytes(c->s->values[k->out[j]].elem);
+          20.0 * (double)c->s->values[k->out[j]].bytes / zk_mean_bytes((ZkElem)c->s->values[k->out[j]].elem);
   }
 }

@@ -37,7 +37,7 @@ void zp_make_halo(ZpShard *h, const ZgNode *n, ZpNode *m, const uint32_t *x) {
 ZpHalo zp_halo(const ZpNode *n) {
   const ZkView *v = &n->call.in[0];
   int a = 0;
-  uint64_t each = zk_elem_bytes((ZkElem)v->elem);
+  uint64_t each = zk_plain_bytes((ZkElem)v->elem);
   while (v->axis[a] != n->axis) a++;
   for (int i = 0; i < v->rank; i++) each *= i == a ? 1 : (uint64_t)v->size[i];
   int64_t own = v->size[a], ranks = v->whole[a] / own, by = n->call.opt[0];

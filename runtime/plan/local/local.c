@@ -44,7 +44,7 @@ static bool check_amount(ZpBuild *b) {
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
     for (uint32_t v = 0; v < p->programs.segments[i].nvalues; v++) {
       const ZpValue *x = &p->programs.segments[i].values[v];
-      double bytes = (double)zk_elem_bytes(x->elem) * p->graph->segments[i].trip * (double)p->asked.nmicro;
+      double bytes = zk_mean_bytes((ZkElem)x->elem) * p->graph->segments[i].trip * (double)p->asked.nmicro;
       for (int a = 0; a < x->type.naxes; a++) bytes *= (double)x->size[a];
       total += bytes;
     }

@@ -80,7 +80,12 @@ int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
 /* The axes of an activation as they lie in memory, slowest first: in the order of the type, but that rows of
  * experts begin with the experts and their slots. */
 void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis);
+/* Returns the format in which values of a type are stored, and that in which segments read a parameter: the
+ * recipe's `precision compute` is read here. */
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
+ZkElem zp_param_elem(const ZpPlan *p, uint32_t param);
+/* Gives a value another format, and the bytes that it has in that. */
+void zp_give_elem(ZpValue *v, ZkElem elem);
 /* Axes of a parameter in the order in which it was declared, slowest first, and their local sizes. */
 void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size);
 /* A value as a kernel sees it, without pointer; all those of a node's call. */

@@ -12,9 +12,9 @@
 static uint64_t value_bytes(const ZpPlan *p, const ZgType *t) {
   ZpState state[ZP_MAX_DIMS];
   zp_layout(p, t, state);
-  uint64_t n = zk_elem_bytes(zp_store_elem(p, t));
+  uint64_t n = 1;
   for (int i = 0; i < t->naxes; i++) n *= (uint64_t)zp_local_size(p, t->axis[i], state);
-  return n;
+  return zk_bytes(zp_store_elem(p, t), n);
 }
 
 /* Offset of position k in a carried tuple; of position n: its size. `has`: of the positions that it has;
@@ -103,7 +103,7 @@ static void place_carried(ZpLocal *c, ZpPhase phase) {
       copy.axis[a] = copy.type.axis[a];
       copy.size[a] = zp_local_size(c->p, copy.axis[a], copy.state);
     }
-    copy.elem = zp_store_elem(c->p, &copy.type);
+    zp_give_elem(&copy, zp_store_elem(c->p, &copy.type));
     copy.at = at;
     k->call.op = ZG_OP_COPY;
     k->call.nin = k->call.nout = 1;

@@ -240,7 +240,7 @@ static double bytes_of(const Remat *r, uint32_t v) {
   const ZgType *t = &r->s->values[v].type;
   ZpState state[ZP_MAX_DIMS];
   zp_layout(r->b->p, t, state);
-  double n = (double)zk_elem_bytes(zp_store_elem(r->b->p, t));
+  double n = zk_mean_bytes(zp_store_elem(r->b->p, t));
   for (int i = 0; i < t->naxes; i++) n *= (double)zp_local_size(r->b->p, t->axis[i], state);
   return n;
 }

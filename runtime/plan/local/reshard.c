@@ -24,12 +24,13 @@ bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b) {
 uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state) {
   ZpValue v = {.type = *t, .elem = zp_store_elem(h->p, t), .param = ZP_NONE};
   memcpy(v.state, state, sizeof v.state);
-  v.bytes = zk_elem_bytes(v.elem);
+  uint64_t n = 1;
   zp_memory_order(h->p, t, v.axis);
   for (int i = 0; i < t->naxes; i++) {
     v.size[i] = zp_local_size(h->p, v.axis[i], state);
-    v.bytes *= (uint64_t)v.size[i];
+    n *= (uint64_t)v.size[i];
   }
+  v.bytes = zk_bytes((ZkElem)v.elem, n);
   ZB_PUSH(h->p->arena, h->out->values, h->out->nvalues, v);
   return h->out->nvalues - 1;
 }

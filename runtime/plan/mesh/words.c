@@ -19,6 +19,11 @@ const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion", "m
 
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
 
+ZkElem zp_precision_elem(const char *word) {
+  ZkElem e = word ? zk_elem_named(word) : ZK_F32;
+  return e == ZK_NONE ? ZK_F32 : e;
+}
+
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out) {
   const char *name = p->programs.buckets[bucket].name, *star = strchr(name, '*');
   if (star) zb_text_add(out, "%.*s%u%s", (int)(star - name), name, iter, star + 1);

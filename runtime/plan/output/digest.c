@@ -47,9 +47,10 @@ static void add_update(Hash *h, const ZgUpdate *u) {
 }
 
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
+  uint64_t bits = o->kind == ZP_UPDATE ? 0 : zk_elem_info[o->state_elem[0]].bits; /* of a state's element */
   ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
   add_double(h, o->rate.lr), add_double(h, o->rate.final);
-  ADD(h, o->nesterov, o->rms, U(o->iterations), U(o->bits));
+  ADD(h, o->nesterov, o->rms, U(o->iterations), bits);
   add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps), add_double(h, o->momentum);
 }
 
@@ -58,9 +59,10 @@ static Hash sizes(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->graph->naxes; i++)
     ADD(&h, U(p->layout.axis_size[i]), U(p->layout.axis_valid[i]), p->layout.experts[i],
         p->layout.lies ? p->layout.lies[i] : i);
-  ADD(&h, p->asked.batch, U(p->asked.global_batch), U(p->asked.nmicro), p->asked.compute, p->asked.tf32,
-      p->asked.reduce, p->asked.noptimizers, p->asked.ngroups, p->asked.pins, p->asked.checkpoints,
-      p->asked.forward_only, p->asked.outputs);
+  ADD(&h, p->asked.batch, U(p->asked.global_batch), U(p->asked.nmicro),
+      zp_precision_elem(p->asked.recipe->precision.compute), p->asked.tf32,
+      zp_precision_elem(p->asked.recipe->precision.reduce), p->asked.noptimizers, p->asked.ngroups,
+      p->asked.pins, p->asked.checkpoints, p->asked.forward_only, p->asked.outputs);
   add_text(&h, p->asked.schedule);
   for (uint32_t i = 0; i < p->asked.noptimizers; i++) add_optimizer(&h, &p->asked.optimizers[i]);
   for (uint32_t i = 0; i < p->asked.ngroups; i++) {

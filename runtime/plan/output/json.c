@@ -322,7 +322,7 @@ static void begin_value(ZbJson *j, const ZpPlan *p, uint32_t segment, uint32_t v
   zp_value_text(p, segment, value, &name);
   zb_json_object(j, NULL);
   zb_json_string(j, "name", name.s);
-  zb_json_string(j, "type", zp_elem_text(v));
+  zb_json_string(j, "type", zk_elem_info[v->elem].text);
   zb_json_count(j, "tensors", v->nmembers ? v->nmembers : 1);
   zb_json_list(j, "axes");
   for (int i = 0; i < v->type.naxes; i++) {

@@ -55,11 +55,6 @@ const char *zp_space_text(const ZpValue *v) {
   return text[v->at.space];
 }
 
-const char *zp_elem_text(const ZpValue *v) {
-  static const char *const text[] = {"f32", "bf16", "i32", "f64"}; /* ZkElem */
-  return text[v->elem];
-}
-
 /* An input as the model calls it, a parameter by its path; others by their number in the segment. */
 static void put_name(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *out) {
   const ZpSegment *s = &p->programs.segments[segment];
@@ -101,7 +96,7 @@ ZpDims zp_value_partial(const ZpPlan *p, const ZpValue *v) {
 /* "bf16[batch 2, head 6 of 12]", of a group "3 x bf16[...]". */
 static void put_type(const ZpPlan *p, const ZpValue *v, ZbText *out) {
   if (v->nmembers) zb_text_add(out, "%u x ", v->nmembers);
-  zb_text_add(out, "%s[", zp_elem_text(v));
+  zb_text_add(out, "%s[", zk_elem_info[v->elem].text);
   for (int i = 0; i < v->type.naxes; i++) {
     zb_text_add(out, "%s%s %lld", i ? ", " : "", p->graph->axes[v->axis[i]].name, (long long)v->size[i]);
     if (zp_value_cut(p, v, i)) zb_text_add(out, " of %lld", (long long)p->layout.axis_size[v->axis[i]]);

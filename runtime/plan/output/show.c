@@ -29,7 +29,7 @@ double zp_idle(const ZpPlan *p, const ZpTimeline *t) {
 }
 
 const char *zp_compute_text(const ZpPlan *p) {
-  return p->asked.compute == ZK_BF16 ? "bf16" : p->asked.tf32 ? "tf32" : "f32";
+  return p->asked.recipe->precision.compute ? p->asked.recipe->precision.compute : zk_elem_info[ZK_F32].text;
 }
 
 static void show_mesh(const ZpPlan *p, ZbText *out) {

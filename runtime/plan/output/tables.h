@@ -86,7 +86,6 @@ typedef struct {
 ZpRow zp_row(const ZpPlan *p, uint32_t segment, ZpPhase phase, uint32_t i);
 bool zp_row_adds_to(const ZpPlan *p, uint32_t segment, const ZpRow *r, int i);
 const char *zp_space_text(const ZpValue *v); /* where it lies: "activations", "gradient" */
-const char *zp_elem_text(const ZpValue *v);
 /* "layer.*.attn.wq" of a parameter and of its gradient, "tokens" of an input, "%7" of others. */
 void zp_value_text(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *out);
 bool zp_value_cut(const ZpPlan *p, const ZpValue *v, int i); /* whether ranks have parts of its axis i */

@@ -11,7 +11,7 @@
 static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
   return (uint64_t)zp_group_size(&p->layout.mesh, p->programs.buckets[bucket].shard);
 }
-static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->asked.compute); }
+static uint64_t param_bytes(const ZpBucket *k) { return zk_bytes((ZkElem)k->elem, k->elems); }
 
 /* ---- who uses what ------------------------------------------------------------------------------------- */
 typedef struct {
@@ -67,7 +67,7 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
   d->in.held = held;
   d->in.dims = g->p->programs.buckets[t].shard;
   d->in.coll = ZG_OP_ALL_GATHER;
-  d->in.bytes = g->p->programs.buckets[t].elems * compute_bytes(g->p);
+  d->in.bytes = param_bytes(&g->p->programs.buckets[t]);
   d->after_pos = after_pos;
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
@@ -96,7 +96,7 @@ static uint32_t oldest(const Resident *r, uint32_t n) {
 static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
   const ZpBucket *b = &g->p->programs.buckets[t];
   uint32_t nbufs = b->keeps ? nheld : buffers_for(g, nheld), full = 0;
-  uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(b->elems * compute_bytes(g->p), 64));
+  uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(param_bytes(b), 64));
   Resident *r = ZB_NEWN(g->a, Resident, nbufs);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t held = list[i].held, k = where[held], after = ZP_NONE; /* k: the buffer that had it last */
@@ -124,7 +124,7 @@ static void plan_publishing(Gen *g, const Entry *list, uint32_t n, uint32_t *whe
       in->held = held;
       in->dims = g->p->programs.buckets[t].shard;
       in->coll = ZG_OP_ALL_GATHER;
-      in->bytes = g->p->programs.buckets[t].elems * compute_bytes(g->p);
+      in->bytes = param_bytes(&g->p->programs.buckets[t]);
       in->naccess = 2;
       in->access = ZB_NEWN(g->p->arena, ZpAccess, 2);
       in->access[0] = (ZpAccess){buf, ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, held, 1)};
@@ -149,7 +149,7 @@ static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
   ZpInstr *in = &g->d[id].in;
   in->dims = b->shard & b->partial;
   in->coll = in->dims == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE;
-  in->bytes = in->dims ? b->elems * zk_elem_bytes(zp_reduce_elem(g->p, b)) : 0;
+  in->bytes = in->dims ? zk_bytes((ZkElem)b->reduce, b->elems) : 0;
 }
 
 /* Whether x and the next use y are backwards of one micro-batch that add to one gradient. */
@@ -170,7 +170,7 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
            turn = 0;
   uint32_t *emptied = ZB_NEWN(g->a, uint32_t, nbufs);
   memset(emptied, 0xff, nbufs * sizeof *emptied);
-  uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(b->elems * 4, 64));
+  uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(zk_bytes(ZK_F32, b->elems), 64));
   for (uint32_t i = 0; i < n; i++) {
     uint32_t pos = list[i].pos, held = list[i].held;
     const ZpInstr *bwd = &g->d[g->comp[pos]].in;
@@ -213,8 +213,8 @@ static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
   ZpInstr *in = &g->d[id].in;
   in->dims = dims;
   in->coll = ZG_OP_ALL_REDUCE;
-  in->bytes = g->p->programs.buckets[t].elems / shards(g->p, t) *
-              zk_elem_bytes(zp_reduce_elem(g->p, &g->p->programs.buckets[t]));
+  in->bytes =
+      zk_bytes((ZkElem)g->p->programs.buckets[t].reduce, g->p->programs.buckets[t].elems / shards(g->p, t));
   reduces(g, id, held);
 }
 

@@ -240,10 +240,11 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 
 /* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
-  double average = p->asked.average > 0, states = zp_states(p, k); /* in f32 */
-  if (zp_is_muon(p, k)) states = average;                          /* its momentum was before */
-  if (zp_is_coded(p, k)) states = average + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
-  return elems * (4 + 8 * states + 8 + (p->asked.compute == ZK_BF16 ? 2 : 0));
+  int n = zp_states(p, k);
+  double states = 0, rounded = k->elem == ZK_F32 ? 0 : zk_mean_bytes((ZkElem)k->elem);
+  for (int i = zp_is_muon(p, k) ? 1 : 0; i < n; i++) /* Muon's momentum was before */
+    states += zk_mean_bytes(zp_part_elem(p, k, 1 + i));
+  return elems * (4 + 2 * states + 8 + rounded);
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {

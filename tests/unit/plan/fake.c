@@ -39,6 +39,7 @@ static void fill_graph(ZpPlan *p, const Fake *f) {
 static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segment) {
   ZpDims partial = (f->alone ? 0 : 1u << REPLICA) | 1u << DATA;
   ZpBucket b = {.name = name, .segment = segment, .elems = 1024, .partial = partial, .replicas = partial};
+  b.elem = (uint8_t)zp_precision_elem(p->asked.recipe->precision.compute);
   b.nslices = 1;
   b.slices = ZB_NEW(p->arena, ZpSlice);
   *b.slices = (ZpSlice){.n = 1024, .naxes = 1, .size = {1024}};
@@ -126,7 +127,9 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->arena = a;
   p->asked.schedule = f.schedule ? f.schedule : zl_schedules[0];
   p->asked.nmicro = f.nmicro;
-  p->asked.compute = f.bf16 ? ZK_BF16 : ZK_F32;
+  ZlRecipe *r = ZB_NEW(a, ZlRecipe);
+  r->precision.compute = f.bf16 ? "bf16" : "f32";
+  p->asked.recipe = r;
   p->asked.noptimizers = 1;
   p->asked.optimizers = ZB_NEW(a, ZpOptimizer);
   p->asked.optimizers->states = f.forward_only ? 0 : 2;

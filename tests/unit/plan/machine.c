@@ -84,11 +84,13 @@ static const ZpBucket *bucket(const Machine *m, const ZpStageBucket *h) {
   return &m->p->programs.buckets[h->bucket];
 }
 /* Bytes of a bucket, of all of it or of a shard. */
-static uint64_t bytes_of(const Machine *m, const ZpStageBucket *h, bool shard, uint64_t each) {
+static uint64_t bytes_of(const Machine *m, const ZpStageBucket *h, bool shard, ZkElem elem) {
   const ZpBucket *k = bucket(m, h);
-  return k->elems * each / (shard ? (uint64_t)zp_group_size(&m->p->layout.mesh, k->shard) : 1);
+  return zk_bytes(elem, k->elems / (shard ? (uint64_t)zp_group_size(&m->p->layout.mesh, k->shard) : 1));
 }
-static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->asked.compute); }
+static ZkElem elem(const Machine *m, const ZpStageBucket *h) { return (ZkElem)bucket(m, h)->elem; }
+/* Bytes of a bucket's parameters, all of them. */
+static uint64_t whole(const Machine *m, const ZpStageBucket *h) { return bytes_of(m, h, false, elem(m, h)); }
 /* What the stage stores of held bucket h, from byte `at` of it on. */
 static Part stored(Machine *m, uint32_t s, ZpBufKind kind, const ZpStageBucket *h, uint64_t at,
                    uint64_t bytes) {
@@ -100,21 +102,23 @@ static Part stored(Machine *m, uint32_t s, ZpBufKind kind, const ZpStageBucket *
   return (Part){NULL, 0};
 }
 static Part params(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, bucket(m, h)->gathers, width(m)));
+  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, bucket(m, h)->gathers, elem(m, h)));
 }
 static Part grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, zp_stages_grads(bucket(m, h)), 4));
+  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, zp_stages_grads(bucket(m, h)), ZK_F32));
 }
 static Part own_grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, true, 4));
+  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, true, ZK_F32));
 }
 
 static Part own_params(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, true, width(m)));
+  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, true, elem(m, h)));
 }
 static Part states(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  uint64_t each = 4 * (uint64_t)zp_states(m->p, bucket(m, h));
-  return each ? stored(m, s, ZP_B_STATE, h, 0, bytes_of(m, h, true, each)) : (Part){NULL, 0};
+  uint64_t bytes = 0;
+  for (int i = 1; i <= zp_states(m->p, bucket(m, h)); i++)
+    bytes += bytes_of(m, h, true, zp_part_elem(m->p, bucket(m, h), i));
+  return bytes ? stored(m, s, ZP_B_STATE, h, 0, bytes) : (Part){NULL, 0};
 }
 
 /* ---- compute ------------------------------------------------------------------------------------------- */
@@ -146,7 +150,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
     const ZpStageBucket *held = &st->held[x->held[i]];
     bool gathered = bucket(m, held)->gathers;
     if (back && bucket(m, held)->frozen && !g->list[ZP_BWD].n) continue; /* it has no place for it */
-    h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, bucket(m, held)->elems * width(m))
+    h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, whole(m, held))
                              : params(m, s, held)));
   }
   Part scratch = part_of(m, s, in, ZP_B_SCRATCH, ZP_NONE, g->list[zp_phase(in->op)].temp);
@@ -181,8 +185,8 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
 
 static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
   Part own = own_params(m, s, h), state = states(m, s, h), master = {NULL, 0};
-  if (m->p->asked.compute == ZK_BF16)
-    master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, 4));
+  if (elem(m, h) != ZK_F32)
+    master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, ZK_F32));
   uint64_t x = mix(read(own), read(own_grads(m, s, h)));
   x = mix(mix(x, read(state)), mix(read(master), read(scalars(m, s, ZP_SCALARS_SUMS))));
   write(own, x), write(state, x + 1), write(master, x + 2);
@@ -227,7 +231,7 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
   uint64_t bytes = bucket(m, h)->elems * 4;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_GATHER_PARAMS:
-    write(part_of(m, s, in, ZP_B_GATHER, h->bucket, bucket(m, h)->elems * width(m)), read(params(m, s, h)));
+    write(part_of(m, s, in, ZP_B_GATHER, h->bucket, whole(m, h)), read(params(m, s, h)));
     break;
   case ZP_I_PUBLISH_PARAMS: write(params(m, s, h), read(own_params(m, s, h))); break;
   case ZP_I_SCATTER_GRADS: {

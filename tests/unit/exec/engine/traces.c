@@ -61,7 +61,7 @@ static uint64_t expect_nodes(const ZxEngine *e, int64_t step, uint32_t instr, ui
     if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE) {
       const ZpValue *slots = &s->values[n->call.op == ZG_OP_DISPATCH ? n->out[0] : n->in[0]],
                     *place = &s->values[n->in[1]];
-      uint64_t row = zk_elem_bytes((ZkElem)slots->elem);
+      uint64_t row = zk_plain_bytes((ZkElem)slots->elem);
       for (int k = 2; k < slots->type.naxes; k++) row *= (uint64_t)slots->size[k];
       cr_expect_eq(bytes, place->bytes / 4 * row, "rows of all tokens, %d B of %d", (int)bytes,
                    (int)(place->bytes / 4 * row));

@@ -39,7 +39,7 @@ static bool meet(uint64_t a, uint64_t b, uint64_t c, uint64_t d) { return a < d 
 /* ---- shapes ---- */
 static void check_value(Brute *b, uint32_t v) {
   const ZpValue *x = value(b, v);
-  uint64_t bytes = zk_elem_bytes(x->elem);
+  uint64_t bytes = zk_plain_bytes(x->elem);
   for (int i = 0; i < x->type.naxes; i++) {
     int64_t parts = 1;
     for (int d = 0; d < b->p->layout.mesh.ndims; d++)
@@ -237,7 +237,7 @@ static void check_ring(Brute *b, const ZpNode *k) {
   }
   for (int i = 1; i < 3; i++) {
     const ZpValue *x = value(b, k->in[(back ? 3 : 0) + i]);
-    room += 2 * x->bytes + (back ? 2 * 4 * x->bytes / zk_elem_bytes((ZkElem)x->elem) : 0);
+    room += 2 * x->bytes + (back ? 2 * 4 * x->bytes / zk_plain_bytes((ZkElem)x->elem) : 0);
   }
   NEED(b, k->scratch_bytes >= room, "has %llu bytes to go round with", (unsigned long long)k->scratch_bytes);
   NEED(b, k->nsteps >= 1 && k->steps[0] == 0, "begins with others' keys");
@@ -305,7 +305,7 @@ static void check_place(Brute *b, uint32_t v) {
   NEED(b, x->at.offset + x->bytes <= room(b, x->at.space), "value %u is outside its space", v);
   if (x->at.space == ZP_AT_PARAM || x->at.space == ZP_AT_GRAD) {
     const ZpBucket *k = &b->p->programs.buckets[b->s->buckets[x->at.index]];
-    uint64_t e = x->at.space == ZP_AT_GRAD ? 4 : zk_elem_bytes(b->p->asked.compute);
+    uint64_t e = zk_plain_bytes(x->at.space == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem);
     for (uint32_t i = 0; i < k->nslices; i++) {
       const ZpSlice *q = &k->slices[i];
       if (q->at * e != x->at.offset) continue;

@@ -70,7 +70,14 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->layout.axis_valid[0]);
   CHANGE("sizes", p->asked.global_batch);
   CHANGE("sizes", p->asked.nmicro);
-  CHANGE("sizes", p->asked.compute);
+  ZlRecipe other = *p->asked.recipe;
+  const ZlRecipe *own = p->asked.recipe;
+  p->asked.recipe = &other;
+  other.precision.compute = "bf16";
+  cr_expect(!same(p, &before));
+  other.precision.compute = NULL, other.precision.reduce = "bf16";
+  cr_expect(!same(p, &before));
+  p->asked.recipe = own;
   CHANGE("sizes", p->asked.schedule);
   CHANGE("sizes", p->asked.clip);
   CHANGE("sizes", p->asked.average);
@@ -82,7 +89,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->asked.optimizers[0].nesterov);
   CHANGE("sizes", p->asked.optimizers[0].rms);
   CHANGE("sizes", p->asked.optimizers[0].iterations);
-  CHANGE("sizes", p->asked.optimizers[0].bits);
+  CHANGE("sizes", p->asked.optimizers[0].state_elem[0]);
   CHANGE("sizes", p->asked.groups[0].decay);
   CHANGE("sizes", p->asked.groups[0].rate);
   CHANGE("sizes", p->asked.optimizers[0].states);
@@ -98,7 +105,6 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->asked.zero.what);
   CHANGE("sizes", p->asked.zero.keep);
   CHANGE("sizes", p->asked.zero.ahead);
-  CHANGE("sizes", p->asked.reduce);
   CHANGE("sizes", p->layout.chunk.classes);
   CHANGE("sizes", p->layout.chunk.rows);
   CHANGE("sizes", p->layout.chunk.up);

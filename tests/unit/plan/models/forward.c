@@ -163,7 +163,10 @@ static void other_bucket(ZpPlan *p) {
 static void other_precision(ZpPlan *p) {
   ZpPlan *q = ZB_NEW(p->arena, ZpPlan);
   *q = *p->asked.eval_of;
-  q->asked.compute = ZK_F32;
+  q->programs.buckets = ZB_NEWN(p->arena, ZpBucket, q->programs.nbuckets);
+  memcpy(q->programs.buckets, p->asked.eval_of->programs.buckets,
+         q->programs.nbuckets * sizeof *q->programs.buckets);
+  for (uint32_t i = 0; i < q->programs.nbuckets; i++) q->programs.buckets[i].elem = ZK_F32;
   p->asked.eval_of = q;
 }
 

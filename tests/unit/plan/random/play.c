@@ -322,7 +322,7 @@ static void take_piece(ZkView *w, const Gap *gap, bool behind) {
     if (w->axis[a] != gap->axis || w->size[a] != gap->size) continue;
     w->size[a] = behind ? gap->size - gap->n : gap->n;
     if (!behind) continue;
-    w->data = (char *)w->data + gap->n * w->stride[a] * (int64_t)zk_elem_bytes((ZkElem)w->elem);
+    w->data = zk_at(w, gap->n * w->stride[a]);
     w->start[a] = gap->to;
   }
 }
@@ -545,8 +545,8 @@ static void many_with(const char *more, int m, uint32_t push, bool (*supports)(c
     zb_text_add(&t, "%s", more);
     Plan q = plan_try(x.g, t.s);
     const ZpPlan *p = q.p;
-    if (p && p->asked.compute == ZK_F32 && p->layout.mesh.nranks > 1 && p->layout.mesh.nranks <= 8 &&
-        p->asked.global_batch <= 64) {
+    if (p && zp_precision_elem(p->asked.recipe->precision.compute) == ZK_F32 && p->layout.mesh.nranks > 1 &&
+        p->layout.mesh.nranks <= 8 && p->asked.global_batch <= 64) {
       const char *seq = "";
       if (m != MLP)
         seq = zb_printf(q.a, ", seq = %lld", (long long)p->layout.axis_valid[zg_axis_find(x.g, "seq")]);
