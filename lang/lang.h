@@ -185,6 +185,15 @@ typedef struct {
 /* The pipeline schedules there are, the default first; ends with NULL (schedules.def). */
 extern const char *const zl_schedules[];
 static inline const char *zl_schedule(ZlName word) { return word.s ? word.s : zl_schedules[0]; }
+/* The ranks of a pipeline own a model's virtual stages in turn; once the last one has one, it goes on with the
+ * first (LOOP) or with the last again (VEE). */
+typedef enum { ZL_LOOP, ZL_VEE } ZlPlacement;
+typedef struct {
+  ZlPlacement placement;
+  uint32_t vstages; /* of a rank */
+  bool halves;      /* backward is two items: gradients of inputs, gradients of weights */
+} ZlSchedule;
+const ZlSchedule *zl_schedule_info(const char *name); /* NULL: there is no such schedule */
 /* clang-format on */
 
 /* Tags that parameters of the standard library carry; NULL ends the list. A recipe for several models may

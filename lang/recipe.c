@@ -484,9 +484,11 @@ static void check_stages(Build *b) {
   check_dim(b, r->stages.dim);
   const ZlMeshDim *m = dim_named(b, r->stages.dim.s);
   bool listed = !r->stages.by_cost && r->open.stages.file < 0;
-  if (m && m->size && listed && r->stages.n != (uint64_t)m->size) {
-    ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld",
-                    r->stages.n, m->name.s, (long long)m->size);
+  uint32_t each = zl_schedule_info(zl_schedule(r->schedule))->vstages;
+  if (m && m->size && listed && r->stages.n != (uint64_t)m->size * each) {
+    ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld%s",
+                    r->stages.n, m->name.s, (long long)m->size,
+                    each > 1 ? zb_printf(b->arena, ", with %u virtual stages each", each) : "");
     zl_also(g, m->name.span, "here");
   }
   for (uint32_t i = 0; i < r->nsplits + r->nshards; i++) {

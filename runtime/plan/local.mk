@@ -25,6 +25,7 @@ libplan_a_SOURCES = \
   runtime/plan/bind/chunk.c \
   runtime/plan/bind/slots.c \
   runtime/plan/bind/wide.c \
+  runtime/plan/mesh/vstages.c \
   runtime/plan/mesh/words.c \
   runtime/plan/bind/zigzag.c \
   runtime/plan/check/arena.c \

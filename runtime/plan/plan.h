@@ -98,7 +98,7 @@ typedef struct {
   bool tf32;                 /* f32, and a device may round the operands of products to 11 bits */
   bool pins, checkpoints, repeatable; /* as ZpOptions has them, */
   size_t (*scratch)(const ZkCall *call, int threads); int threads; /* and these */
-  const char *schedule;      /* "1f1b": one that zp_order knows */
+  const char *schedule;      /* "1f1b": of lang/schedules.def */
   ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
   ZpGroup *groups; uint32_t ngroups;
   uint32_t *group;           /* per parameter: of `groups` */
@@ -130,6 +130,7 @@ typedef struct {
   ZpInputUse *inputs; uint32_t ninputs; /* data inputs in every state they are used in */
   ZpTied *tied; uint32_t ntied;
   const ZpKeep *kept; uint32_t nkept; /* the best first */
+  ZpVirtualStage *vstages; uint32_t nvstages; /* by number: in the order of the model */
   ZpStage *stages; uint32_t nstages;
 } ZpPrograms;
 /* What tables and messages say about a plan; nothing that runs depends on it. */
@@ -151,6 +152,19 @@ typedef struct ZpPlan {
   ZpNotes notes;
 } ZpPlan;
 /* clang-format on */
+
+/* ---- mesh/vstages.c ------------------------------------------------------------------------------------ */
+/* The virtual stages of so many ranks in a pipeline, by number, with their owners and nothing else. */
+ZpVirtualStage *zp_place_vstages(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t *n);
+/* The neighbour before or after a virtual stage; ZP_NONE: there is none. */
+uint32_t zp_vstage_before(const ZpPlan *p, uint32_t v);
+uint32_t zp_vstage_after(const ZpPlan *p, uint32_t v);
+/* The stage whose ranks own a virtual stage; ZP_NONE of ZP_NONE. */
+uint32_t zp_owner(const ZpPlan *p, uint32_t v);
+/* The virtual stage with an instance of a stage. */
+const ZpVirtualStage *zp_vstage_of(const ZpPlan *p, const ZpStage *st, uint32_t inst);
+/* Whether some virtual stage of these ranks reads data inputs: bytes of them per micro-batch, else 0. */
+uint64_t zp_input_bytes(const ZpPlan *p, const ZpStage *st);
 
 /* The stage whose ranks have the largest arena, the first of several; NULL: there are no stages yet. */
 static inline const ZpStage *zp_fullest(const ZpPlan *p) {
@@ -213,6 +227,12 @@ typedef struct {
 } ZpRounds;
 ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 
+/* ---- schedule/simulate.c ------------------------------------------------------------------------------- */
+/* Says when every item of all stages' orders starts and ends, in units, if nothing else takes time: forward waits for
+ * that of the virtual stage before, backward for that of the one after. Needs of the plan its virtual stages, with
+ * their owners, and the number of micro-batches. Returns the end of the last item. */
+uint64_t zp_order_clock(const ZpPlan *p, ZbArena *a, ZpOrder *order);
+
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->asked.zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
@@ -233,8 +253,7 @@ ZkElem zp_precision_elem(const char *word);
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
 /* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);
-/* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets
- * and the schedule. */
+/* Fills the program of every stage from virtual stages, instances, held buckets and the schedule. */
 void zp_program(ZpPlan *p);
 /* Bytes that a rank stores for one held bucket of a template, each a multiple of 64. The PARAM buffer holds
  * parameters, then master (if there is one). */

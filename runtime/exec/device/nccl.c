@@ -72,8 +72,8 @@ typedef struct {
   int rank, size, ctas;
   ncclComm_t root; /* does not block, and is there to be split */
   Group transfers;
-  int peer[2], npeers; /* of transfers */
-  char *room;          /* on the device, for the first transfer with each */
+  int *peer, npeers; /* of transfers */
+  char *room;        /* on the device, for the first transfer with each: a byte to send, one from each */
   Group *group;
   int ngroups;
   Split *split; /* all of them, to be made again */
@@ -214,10 +214,11 @@ static void connect_transfers(Nccl *n) {
 
 static void nccl_connect(ZxComm *c, const int *peer, int npeers) {
   Nccl *n = nccl(c);
-  ZB_ASSERT(!n->room && npeers <= 2);
+  ZB_ASSERT(!n->room);
+  n->peer = zx_need(malloc(zb_array_bytes((size_t)npeers + 1, sizeof *peer)));
   for (int i = 0; i < npeers; i++) n->peer[i] = peer[i];
   n->npeers = npeers;
-  cudaError_t status = cudaMalloc((void **)&n->room, 4);
+  cudaError_t status = cudaMalloc((void **)&n->room, (size_t)npeers + 1);
   if (status != cudaSuccess) {
     zx_say(n->rank, "error: CUDA: no memory to connect ranks: %s", cudaGetErrorString(status));
     n->inner->t->abort(n->inner, 1);
@@ -400,6 +401,7 @@ static void nccl_free(ZxComm *c) {
   for (int i = n->ngroups - 1; i >= 0; i--) drop(n, n->group[i].comm);
   drop(n, n->root);
   cudaFree(n->room);
+  free(n->peer);
   free(n->split);
   free(n->group);
   free(n);

@@ -40,7 +40,8 @@ static bool has_nan(ZxEngine *e, const ZpValue *v, const char *data) {
 void zx_look_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, ZpPhase phase,
                   const ZxFrame *f) {
   bool backward = phase == ZP_BWD;
-  int64_t order = backward ? e->p->programs.nstages - 1 - e->stage : e->stage;
+  uint32_t v = e->st->prog.instrs[e->at].vstage;
+  int64_t order = backward ? e->p->programs.nvstages - 1 - v : v;
   int64_t key = (((((int64_t)backward << 20) + f->mb) << 10) + order) << 20 | (e->at & 0xfffff);
   if (phase == ZP_COUNT || (e->look->key >= 0 && e->look->key <= key)) return;
   for (int i = 0; i < c->nout; i++) {

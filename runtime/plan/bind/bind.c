@@ -429,7 +429,8 @@ bool zp_bind(ZpBuild *b) {
   p->asked.schedule = zl_schedule(r->schedule);
   ZB_ASSERT(p->asked.schedule);
   if (p->layout.mesh.pipe >= 0 && !r->stages.by_cost) {
-    ZB_ASSERT(r->stages.n == p->layout.mesh.dim[p->layout.mesh.pipe].size);
+    ZB_ASSERT(r->stages.n ==
+              p->layout.mesh.dim[p->layout.mesh.pipe].size * zl_schedule_info(p->asked.schedule)->vstages);
     b->stage_items = r->stages.counts;
   }
   b->limit = r->limit.memory;

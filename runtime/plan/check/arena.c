@@ -162,16 +162,28 @@ static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t 
   return &p->programs.segments[st->insts[i].segment];
 }
 
-/* The segment that takes in what leaves stage s; NULL: nothing leaves it. */
-static const ZpSegment *next_segment(const Check *c, uint32_t s) {
-  return s + 1 < c->p->programs.nstages ? segment_at(c->p, &c->p->programs.stages[s + 1], 0) : NULL;
+static bool is_first(const ZpPlan *p, const ZpStage *st, uint32_t i) {
+  for (uint32_t k = 0; k < st->nvstages; k++)
+    if (p->programs.vstages[st->vstages[k]].first == i) return true;
+  return false;
 }
 
-/* Between instance i - 1 and i of one stage. The tuple is in the slot if backward reads it. */
+/* Bytes that go from virtual stage v to the next, forward or back; 0: there is none, or, of what is sent, it is on the
+ * same stage. */
+static uint64_t bytes_after(const Check *c, uint32_t v, bool back, bool sent) {
+  const ZpPrograms *g = &c->p->programs;
+  if (v + 1 >= g->nvstages || (sent && g->vstages[v].stage == g->vstages[v + 1].stage)) return 0;
+  const ZpVirtualStage *next = &g->vstages[v + 1];
+  const ZpSegment *s = segment_at(c->p, &g->stages[next->stage], next->first);
+  return back ? s->dcarry_bytes : s->carry_bytes;
+}
+
+/* Between instance i - 1 and i of one virtual stage. The tuple is in the slot if backward reads it. */
 static uint64_t boundary_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t i = 1; i < st->ninsts; i++) {
     const ZpSegment *g = segment_at(p, st, i);
+    if (is_first(p, st, i)) continue;
     if (!g->saves_carry && g->carry_bytes > most) most = g->carry_bytes;
     if (g->dcarry_bytes > most) most = g->dcarry_bytes;
   }
@@ -211,12 +223,22 @@ static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
 /* Behind what instance i saves: the tuple that it takes in. */
 static uint64_t saved_bytes(const ZpPlan *p, const ZpStage *st, uint32_t i) {
   const ZpSegment *g = segment_at(p, st, i);
-  return g->saved_bytes + (i && g->saves_carry ? g->carry_bytes : 0);
+  return g->saved_bytes + (!is_first(p, st, i) && g->saves_carry ? g->carry_bytes : 0);
 }
 
-static uint64_t slot_bytes(const ZpPlan *p, const ZpStage *st) {
-  uint32_t last = st->ninsts - 1;
+static uint64_t slot_bytes(const ZpPlan *p, const ZpStage *st, const ZpVirtualStage *v) {
+  uint32_t last = v->first + v->ninsts - 1;
   return st->saved_at[last] + saved_bytes(p, st, last);
+}
+
+/* A stage's largest. */
+static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint64_t most = 0;
+  for (uint32_t k = 0; k < st->nvstages; k++) {
+    uint64_t bytes = p->programs.vstages[st->vstages[k]].input_bytes;
+    if (bytes > most) most = bytes;
+  }
+  return most;
 }
 
 /* Of the engine's two blocks: the sums of a step, and denominators with their reciprocals and what a step
@@ -240,16 +262,16 @@ static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
 static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   const ZpPlan *p = c->p;
   const ZpStage *st = &p->programs.stages[s];
-  const ZpSegment *next = next_segment(c, s);
   const ZpBucket *k = NULL;
+  uint32_t v = zp_is_of_vstage(b->kind) ? st->vstages[b->pool] : 0, before = v - 1; /* of none: no bytes */
   if (b->kind == ZP_B_GATHER || b->kind == ZP_B_STAGING) k = &p->programs.buckets[b->pool];
   if (zp_is_stored(b->kind)) k = &p->programs.buckets[st->held[b->pool].bucket];
   switch ((ZpBufKind)b->kind) {
-  case ZP_B_SLOT: return slot_bytes(p, st);
-  case ZP_B_RECV_ACT: return s ? segment_at(p, st, 0)->carry_bytes : 0;
-  case ZP_B_SEND_ACT: return next ? next->carry_bytes : 0;
-  case ZP_B_RECV_GRAD: return next ? next->dcarry_bytes : 0;
-  case ZP_B_SEND_GRAD: return s ? segment_at(p, st, 0)->dcarry_bytes : 0;
+  case ZP_B_SLOT: return slot_bytes(p, st, &p->programs.vstages[v]);
+  case ZP_B_RECV_ACT: return v ? bytes_after(c, before, false, false) : 0;
+  case ZP_B_SEND_ACT: return bytes_after(c, v, false, true);
+  case ZP_B_RECV_GRAD: return bytes_after(c, v, true, false);
+  case ZP_B_SEND_GRAD: return v ? bytes_after(c, before, true, true) : 0;
   case ZP_B_GATHER: return zk_bytes((ZkElem)k->elem, k->elems);
   case ZP_B_STAGING: return zk_bytes(ZK_F32, k->elems);
   case ZP_B_UPDATE: return update_bytes(p, st);
@@ -260,7 +282,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_SCRATCH: return scratch_bytes(p, st);
   case ZP_B_SCALARS:
   case ZP_B_PINNED_SCALARS: return scalars_bytes(p);
-  case ZP_B_PINNED_INPUTS: return st->input_bytes;
+  case ZP_B_PINNED_INPUTS: return input_bytes(p, st);
   case ZP_B_SNAPSHOT: return snapshot_bytes(p, st);
   case ZP_B_KINDS: break;
   }
@@ -270,13 +292,16 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
 /* What lies inside a slot: inputs, then instance by instance what it saves. */
 static bool blocks_fit(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->programs.stages[s];
-  uint64_t end = st->input_bytes;
-  for (uint32_t i = 0; i < st->ninsts; i++) {
-    bool fit = st->saved_at[i] >= end && st->saved_at[i] % LINE == 0 &&
-               zb_add_u64(st->saved_at[i], saved_bytes(c->p, st, i), &end);
-    if (!fit)
-      return zb_fail(c->err, NULL, "stage %u: what %s saves overlaps what lies before it in the slot", s,
-                     zp_say_inst(c, st->insts[i].segment, st->insts[i].iter));
+  for (uint32_t k = 0; k < st->nvstages; k++) {
+    const ZpVirtualStage *v = &c->p->programs.vstages[st->vstages[k]];
+    uint64_t end = v->input_bytes;
+    for (uint32_t i = v->first; i < v->first + v->ninsts; i++) {
+      bool fit = st->saved_at[i] >= end && st->saved_at[i] % LINE == 0 &&
+                 zb_add_u64(st->saved_at[i], saved_bytes(c->p, st, i), &end);
+      if (!fit)
+        return zb_fail(c->err, NULL, "stage %u: what %s saves overlaps what lies before it in the slot", s,
+                       zp_say_inst(c, st->insts[i].segment, st->insts[i].iter));
+    }
   }
   if (st->scratch_bytes || !scratch_bytes(c->p, st)) return true;
   return zb_fail(c->err, NULL, "stage %u has temporaries, but no scratch", s);
@@ -324,7 +349,7 @@ static bool pinned_fit(const Check *c, uint32_t s) {
   }
   if (snapshots != c->p->asked.checkpoints)
     return zb_fail(c->err, NULL, "stage %u has room for %u snapshots", s, snapshots);
-  bool any = c->p->asked.pins && st->input_bytes;
+  bool any = c->p->asked.pins && input_bytes(c->p, st);
   if (inputs == st->prog.npinned && any == (inputs > 0) && scalars == (c->p->asked.pins ? 2 : 0)) return true;
   return zb_fail(c->err, NULL, "stage %u pins %u blocks of inputs (its plan says %u) and %u of scalars", s,
                  inputs, st->prog.npinned, scalars);

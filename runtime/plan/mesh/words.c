@@ -56,7 +56,11 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
   case ZP_I_SEND_ACT:
   case ZP_I_RECV_ACT:
   case ZP_I_SEND_GRAD:
-  case ZP_I_RECV_GRAD: zb_text_add(out, "(mb %u)", in->mb); break;
+  case ZP_I_RECV_GRAD:
+    zb_text_add(out, "(");
+    if (p->programs.nvstages > p->programs.nstages) zb_text_add(out, "virtual stage %u, ", in->vstage);
+    zb_text_add(out, "mb %u)", in->mb);
+    break;
   case ZP_I_OPT_STEP:
   case ZP_I_MOMENTUM:
   case ZP_I_ORTHOGONALIZE:

@@ -213,7 +213,7 @@ static Hash instructions(const ZpProgram *g) {
   return h;
 }
 
-static Hash memory(const ZpStage *s) {
+static Hash memory(const ZpPlan *p, const ZpStage *s) {
   Hash h = 0;
   add(&h, s->prog.nbufs);
   for (uint32_t i = 0; i < s->prog.nbufs; i++) {
@@ -222,8 +222,11 @@ static Hash memory(const ZpStage *s) {
   }
   for (int i = 0; i < ZP_LEDGER_LINES; i++) add(&h, s->ledger.bytes[i]);
   for (int i = 0; i < ZP_MEMORIES; i++) add(&h, s->ledger.total[i]);
-  ADD(&h, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes, s->send_bytes,
-      s->recv_grad_bytes, s->send_grad_bytes);
+  for (uint32_t i = 0; i < s->nvstages; i++) {
+    const ZpVirtualStage *v = &p->programs.vstages[s->vstages[i]];
+    ADD(&h, v->input_bytes, v->slot_bytes, s->scratch_bytes, s->boundary_bytes, v->carry_bytes,
+        v->carry_out_bytes, v->dcarry_out_bytes, v->dcarry_bytes);
+  }
   return h;
 }
 
@@ -256,6 +259,6 @@ void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx) {
   for (uint32_t i = 0; i < p->programs.nstages; i++) {
     each(ctx, zb_printf(a, "stage %u's parts", i), instances(&p->programs.stages[i]));
     each(ctx, zb_printf(a, "stage %u's instructions", i), instructions(&p->programs.stages[i].prog));
-    each(ctx, zb_printf(a, "stage %u's memory", i), memory(&p->programs.stages[i]));
+    each(ctx, zb_printf(a, "stage %u's memory", i), memory(p, &p->programs.stages[i]));
   }
 }

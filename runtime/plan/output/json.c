@@ -82,7 +82,7 @@ static void put_batch(ZbJson *j, const ZpPlan *p) {
 static void put_schedule(ZbJson *j, const ZpPlan *p, const ZpTimeline *t) {
   zb_json_object(j, "schedule");
   zb_json_string(j, "name", p->asked.schedule);
-  put_real(j, "idle", zp_idle(p, t));
+  put_real(j, "idle", zp_idle(t));
   zb_json_count(j, "units", t->span);
   zb_json_end(j);
 }
@@ -114,12 +114,14 @@ static void put_memory(ZbJson *j, const char *key, const char *total, const ZpPl
 }
 
 static void put_timeline(ZbJson *j, const ZpPlan *p, const ZpTimeline *t, uint32_t stage) {
+  const ZpOrder *o = &t->order[stage];
   zb_json_list(j, "timeline");
-  for (uint32_t i = 0; i < 2 * (uint32_t)p->asked.nmicro; i++) {
+  for (uint32_t i = 0; i < o->n; i++) {
     zb_json_object(j, NULL);
-    zb_json_string(j, "pass", t->work[stage][i].backward ? "backward" : "forward");
-    zb_json_count(j, "micro_batch", t->work[stage][i].mb);
-    zb_json_count(j, "start", t->start[stage][i]);
+    zb_json_string(j, "pass", zp_item_info[o->item[i].kind].text);
+    zb_json_count(j, "micro_batch", o->item[i].mb);
+    if (p->programs.nvstages > p->programs.nstages) zb_json_count(j, "virtual_stage", o->item[i].vstage);
+    zb_json_count(j, "start", o->start[i]);
     zb_json_end(j);
   }
   zb_json_end(j);

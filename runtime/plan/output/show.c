@@ -5,27 +5,29 @@
 /* ---- the timeline ---- */
 ZpTimeline zp_timeline(const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
-  uint32_t P = p->programs.nstages, M = (uint32_t)p->asked.nmicro;
-  ZpTimeline t = {a, ZB_NEWN(a, ZpWork *, P), ZB_NEWN(a, uint64_t *, P), 0};
-  for (uint32_t s = 0; s < P; s++) {
+  ZpTimeline t = {a, ZB_NEWN(a, ZpOrder, p->programs.nstages), 0};
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     const ZpStage *st = &p->programs.stages[s];
-    uint32_t n = 0;
-    t.work[s] = ZB_NEWN(a, ZpWork, 2 * (size_t)M);
-    t.start[s] = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
+    ZpOrder *o = &t.order[s];
     for (uint32_t k = 0; k < st->prog.nqueue[ZP_Q_COMPUTE]; k++) {
       const ZpInstr *in = &st->prog.instrs[st->prog.queue[ZP_Q_COMPUTE][k]];
-      bool forward = in->op == ZP_I_FWD && in->inst == 0,
-           backward = in->op == ZP_I_BWD && in->inst + 1 == st->ninsts;
-      if (forward || backward) t.work[s][n++] = (ZpWork){backward, in->mb};
+      const ZpVirtualStage *v = in->vstage == ZP_NONE ? NULL : &p->programs.vstages[in->vstage];
+      bool forward = in->op == ZP_I_FWD && in->inst == v->first,
+           backward = in->op == ZP_I_BWD && in->inst + 1 == v->first + v->ninsts;
+      ZpScheduleItem x = {forward ? ZP_FORWARD : ZP_BACKWARD, in->vstage, in->mb};
+      if (forward || backward) ZB_PUSH(a, o->item, o->n, x);
     }
-    ZB_ASSERT(n == 2 * M);
+    o->start = ZB_NEWN(a, uint64_t, o->n);
+    o->end = ZB_NEWN(a, uint64_t, o->n);
   }
-  t.span = zp_order_times(a, t.work, P, M, t.start);
+  t.span = zp_order_clock(p, a, t.order);
   return t;
 }
 
-double zp_idle(const ZpPlan *p, const ZpTimeline *t) {
-  return 1 - 3 * (double)p->asked.nmicro / (double)t->span;
+double zp_idle(const ZpTimeline *t) {
+  uint64_t busy = 0;
+  for (uint32_t i = 0; i < t->order->n; i++) busy += zp_item_info[t->order->item[i].kind].units;
+  return 1 - (double)busy / (double)t->span;
 }
 
 const char *zp_compute_text(const ZpPlan *p) {
@@ -59,7 +61,7 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
   if (p->programs.nstages > 1 && !p->asked.forward_only) {
     ZpTimeline t = zp_timeline(p);
     zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->asked.schedule,
-                100 * zp_idle(p, &t));
+                100 * zp_idle(&t));
     zb_arena_free(t.a);
   }
 }
@@ -254,9 +256,20 @@ void zp_show(const ZpPlan *p, ZbText *out) {
   show_groups(p, out);
 }
 
-/* A row a stage, four columns a unit of time. */
+/* "F3", "B3": of which micro-batch; "F3.1": and of which of the stage's virtual stages, if it has several. */
+static void put_item(const ZpPlan *p, const ZpScheduleItem *x, int columns, ZbText *out) {
+  const ZpItemInfo *info = &zp_item_info[x->kind];
+  char text[40];
+  int n = snprintf(text, sizeof text, " %s%u", info->letter, x->mb);
+  if (p->programs.nvstages > p->programs.nstages)
+    snprintf(text + n, sizeof text - (size_t)n, ".%u", p->programs.vstages[x->vstage].index);
+  zb_text_add(out, "%-*s", columns * (int)info->units, text);
+}
+
+/* A row a stage, four columns a unit of time; more, if it has several virtual stages. */
 void zp_show_schedule(const ZpPlan *p, ZbText *out) {
   uint32_t M = (uint32_t)p->asked.nmicro;
+  int columns = p->programs.nvstages > p->programs.nstages ? 6 : 4;
   if (p->asked.forward_only) return; /* one forward after the other */
   if (M > 64) {
     zb_text_add(
@@ -267,13 +280,12 @@ void zp_show_schedule(const ZpPlan *p, ZbText *out) {
   zb_text_add(out, "\nschedule %s, %u stages, %u micro-batches: %llu units of time (F 1, B 2)\n",
               p->asked.schedule, p->programs.nstages, M, (unsigned long long)t.span);
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpOrder *o = &t.order[s];
     zb_text_add(out, "%5u ", s);
-    uint64_t now = 0;
-    for (uint32_t i = 0; i < 2 * M; i++) {
-      ZpWork x = t.work[s][i];
-      for (; now < t.start[s][i]; now++) zb_text_add(out, "    ");
-      zb_text_add(out, x.backward ? " B%-6u" : " F%-2u", x.mb);
-      now += x.backward ? 2 : 1;
+    for (uint32_t i = 0; i < o->n; i++) {
+      uint64_t idle = o->start[i] - (i ? o->end[i - 1] : 0);
+      zb_text_add(out, "%*s", columns * (int)idle, "");
+      put_item(p, &o->item[i], columns, out);
     }
     zb_text_add(out, "\n");
   }

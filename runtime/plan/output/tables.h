@@ -19,16 +19,15 @@ typedef struct {
  * for one that was not reached. */
 ZpUse *zp_uses(ZbArena *a, const ZpStage *st, const ZpSpan *const *spans, size_t *n);
 
-/* The work of the compute queues in units of time: forward takes 1, backward 2. For plans that train. */
+/* The items of the compute queues of a plan that trains, in units of time (zp_item_info). */
 typedef struct {
-  ZbArena *a;    /* the caller's to free */
-  ZpWork **work; /* per stage: micro-batches in the order of its queue, 2M */
-  uint64_t **start;
+  ZbArena *a;     /* the caller's to free */
+  ZpOrder *order; /* per stage: its items in the order of its queue, with their times */
   uint64_t span;
 } ZpTimeline;
 ZpTimeline zp_timeline(const ZpPlan *p);
 /* The part of its time that a stage does nothing, by the schedule alone. */
-double zp_idle(const ZpPlan *p, const ZpTimeline *t);
+double zp_idle(const ZpTimeline *t);
 /* Returns the cost of a stage as a share of the mean; 0 if nothing costs. */
 double zp_stage_cost(const ZpPlan *p, uint32_t stage);
 
@@ -61,7 +60,7 @@ typedef struct {
   uint64_t most; /* count, if one rank's experts have all rows: ZpRounds */
   const char *over, *what, *why;
   const ZpTied *tied; /* over its stages, and not over dims; else NULL */
-  bool back;          /* a send: to the stage before */
+  uint32_t hops;      /* a send: to the stage so much further, in a circle */
 } ZpSent;
 enum { ZP_SEND = ZG_OP_COUNT }; /* beside collectives */
 typedef struct {

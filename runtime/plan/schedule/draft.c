@@ -15,7 +15,7 @@ uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32
       .when = 2 * time, .rank = rank, .need = need, .pos = ZP_NONE, .after_pos = ZP_NONE, .after = ZP_NONE};
   d.in.op = (uint8_t)op;
   d.in.queue = (uint8_t)zp_instr_info[op].queue;
-  d.in.pair = d.in.tied = d.in.inst = d.in.held = d.in.peer = ZP_NONE;
+  d.in.pair = d.in.tied = d.in.inst = d.in.held = d.in.peer = d.in.vstage = ZP_NONE;
   ZB_PUSH(g->a, g->d, g->nd, d);
   return g->nd - 1;
 }

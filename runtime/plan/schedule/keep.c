@@ -74,10 +74,20 @@ static int best_first(const void *a, const void *b) {
 
 static uint64_t lines(uint64_t bytes) { return zb_round_up(bytes, 64); }
 
-/* Whether a stage finds what is carried in where it arrived when it goes back. Then it waits there so long, and
+/* Whether a virtual stage finds what is carried in where it arrived when it goes back. Then it waits there so long, and
  * more of them do. */
-static bool keeps_arrival(const ZpPlan *p, uint32_t s) {
-  return p->programs.segments[p->programs.stages[s].insts[0].segment].saves_carry;
+static bool keeps_arrival(const ZpPlan *p, uint32_t v) {
+  const ZpVirtualStage *x = &p->programs.vstages[v];
+  return p->programs.segments[p->programs.stages[x->stage].insts[x->first].segment].saves_carry;
+}
+
+/* Bytes of the slots that program g has, if they are as large as those of plan p. */
+static uint64_t slots_bytes(const ZpPlan *p, uint32_t s, const ZpProgram *g) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < g->nbufs; i++)
+    if (g->bufs[i].kind == ZP_B_SLOT)
+      bytes += lines(p->programs.vstages[p->programs.stages[s].vstages[g->bufs[i].pool]].slot_bytes);
+  return bytes;
 }
 
 /* Of a stage only slots and scratch depend on what is saved, so no program need be made to say what its arena
@@ -88,12 +98,13 @@ static bool fits(const ZpBuild *b, ZpMake *make, const ZpKeep *keep, uint32_t n)
   bool fit = q != NULL, same = true;
   for (uint32_t s = 0; fit && s < p->programs.nstages; s++) {
     const ZpStage *was = &p->programs.stages[s], *now = &q->programs.stages[s];
-    uint64_t slots = was->prog.nslots, arena = was->ledger.total[ZP_DEVICE];
-    arena -= slots * lines(was->slot_bytes) + lines(was->scratch_bytes);
-    arena += slots * lines(now->slot_bytes) + lines(now->scratch_bytes);
+    uint64_t arena = was->ledger.total[ZP_DEVICE];
+    arena -= slots_bytes(p, s, &was->prog) + lines(was->scratch_bytes);
+    arena += slots_bytes(q, s, &was->prog) + lines(now->scratch_bytes);
     fit &= arena <= zp_limit(b);
-    same &= keeps_arrival(p, s) == keeps_arrival(q, s);
   }
+  for (uint32_t v = 0; fit && v < p->programs.nvstages; v++)
+    same &= keeps_arrival(p, v) == keeps_arrival(q, v);
   if (!same) fit = make(b, a, keep, n, ZP_TO_LEDGER) != NULL;
   zb_arena_free(a);
   return fit;

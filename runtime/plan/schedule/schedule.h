@@ -1,7 +1,7 @@
 /* What the files of this room pass to each other; nobody outside reads it.
  *
- * stages.c    segment instances to pipeline stages
- * orders.c    in which order a stage computes: gpipe, 1f1b
+ * stages.c    segment instances to virtual stages, and these to the stages that own them
+ * orders.c    in which order a rank computes: gpipe, 1f1b
  * simulate.c  when everything would happen, ignoring queues: gives all stages one global order
  * zero.c      gathers, staged gradients, reductions of a stage
  * draft.c     instructions and buffers in the making
@@ -21,28 +21,38 @@ typedef struct {
   uint32_t *before; /* and which micro-batch had that before, or ZP_NONE */
 } Ring;
 
-/* A stage's schedule in simulated time. Items are forwards and, unless the plan goes only forward, backwards
- * of one micro-batch. */
+/* A virtual stage in simulated time, and what it passes on. */
 typedef struct {
-  ZpWork *work;
-  uint32_t nwork;
-  uint32_t *item[2];     /* per micro-batch: its forward, its backward */
-  uint64_t *start, *end; /* per item */
-  uint64_t *arrive[2]; /* per micro-batch: when its activations, cotangents arrive; UNKNOWN until simulated */
-  uint64_t prologue;   /* time before the first item */
-  Ring slot, recv[2], send[2]; /* recv, send: activations, cotangents */
-  bool keeps_act;              /* what arrives is read again by backward */
-} Timeline;
+  uint32_t
+      *item[2];   /* per micro-batch: what takes in activations, cotangents: an item of its owner's order */
+  uint32_t *last; /* per micro-batch: the item after which its slot is free */
+  uint64_t
+      *arrive[2]; /* per micro-batch: when its activations, cotangents are there; UNKNOWN until simulated */
+  Ring slot, recv[2],
+      send[2];    /* recv, send: activations, cotangents; send: none where the neighbour is on one stage */
+  bool keeps_act; /* what arrives is read again by backward */
+} Lane;
 enum { ACT, GRAD };
 #define UNKNOWN UINT64_MAX
 
-/* Time units of one instance's forward, by segment; its backward takes twice that. */
+/* All that is scheduled, in simulated time. */
+typedef struct {
+  Lane *lane;      /* per virtual stage, by number */
+  ZpOrder *order;  /* per stage */
+  uint64_t *begin; /* per stage: when its first item can start; before it is the prologue */
+} Timeline;
+
+/* Time units of one instance's forward, by segment; zp_item_info says how many of these other items take. */
 uint64_t *zp_durations(const ZpPlan *p, ZbArena *a);
 /* Orders, rings and times of all stages. */
-Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
-/* Whether an instance of the stage has losses whose denominators are counted; how many have. */
+Timeline zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
+/* Returns the virtual stage from which one takes in activations (kind ACT) or cotangents (GRAD); the one that takes in
+ * what it makes; ZP_NONE: there is none. */
+uint32_t zp_source(const ZpPlan *p, int kind, uint32_t v);
+uint32_t zp_sink(const ZpPlan *p, int kind, uint32_t v);
+/* Whether an instance of the stage has losses whose denominators are counted; how many of a virtual stage have. */
 bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst);
-uint32_t zp_count_insts(const ZpPlan *p, const ZpStage *st);
+uint32_t zp_count_insts(const ZpPlan *p, const ZpVirtualStage *v);
 /* Whether forward of an instance divides by them, too: where it makes gradients of logits. */
 bool zp_divides_forward(const ZpPlan *p, const ZpStage *st, uint32_t inst);
 
@@ -69,7 +79,8 @@ typedef struct {
   ZpStage *st;
   uint32_t s;
   ZbArena *a; /* scratch */
-  Timeline *t;
+  Lane *lane; /* per virtual stage of the plan, by number */
+  const ZpOrder *order;
   Draft *d;
   uint32_t nd;
   ZpBuf *bufs;
@@ -77,14 +88,13 @@ typedef struct {
   uint32_t *comp;
   uint32_t ncomp; /* compute queue: drafts; times by position */
   uint64_t *start, *end;
-  uint32_t last_work;    /* position of the last backward; without one, of the last forward */
-  uint32_t counted;      /* zp_count_insts */
-  uint32_t count_pos;    /* position of the last COUNT, or ZP_NONE */
-  uint32_t count;        /* its reduction: draft, or ZP_NONE */
-  uint32_t step;         /* REDUCE_STEP: draft */
-  uint32_t *item_pos;    /* per item: position of its first FWD or BWD */
-  uint32_t *moves[2][2]; /* [ACT, GRAD][receive, send], per micro-batch: draft; NULL: none */
-  bool **back;           /* per segment, per bucket of it: backward uses it */
+  uint32_t last_work;       /* position of the last backward; without one, of the last forward */
+  uint32_t count_pos;       /* position of the last COUNT, or ZP_NONE */
+  uint32_t count;           /* its reduction: draft, or ZP_NONE */
+  uint32_t step;            /* REDUCE_STEP: draft */
+  uint32_t *item_pos;       /* per item: position of its first FWD or BWD */
+  uint32_t *(*moves)[2][2]; /* by index: [ACT, GRAD][receive, send], per micro-batch: draft; NULL: none */
+  bool **back;              /* per segment, per bucket of it: backward uses it */
   uint32_t *use_at;
   Use *uses;                                  /* use_at[position] + k: k-th bucket of the instance */
   uint32_t *last_bwd;                         /* per held bucket: position */

@@ -255,7 +255,8 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   switch ((ZpInstrOp)in->op) {
   case ZP_I_LOAD: {
     double rate = p->asked.pins && x->c->host_link > 0 ? x->c->host_link : x->c->stream;
-    return one_piece(x, ZP_T_MEMORY, (double)st->input_bytes / rate + x->c->launch);
+    return one_piece(x, ZP_T_MEMORY,
+                     (double)p->programs.vstages[in->vstage].input_bytes / rate + x->c->launch);
   }
   case ZP_I_ZERO_GRADS: /* one pass: accumulators lie side by side */
     for (uint32_t h = 0; h < st->nheld; h++) bytes += (double)zp_grad_bytes(p, st->held[h].bucket);

@@ -122,10 +122,13 @@ static Part states(Machine *m, uint32_t s, const ZpStageBucket *h) {
 }
 
 /* ---- compute ------------------------------------------------------------------------------------------- */
+static const ZpVirtualStage *vstage(const Machine *m, uint32_t v) { return &m->p->programs.vstages[v]; }
+
 static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
   const ZpStage *st = stage(m, s);
   const ZpSegment *g = &m->p->programs.segments[st->insts[inst].segment];
-  if (inst == 0) return part_of(m, s, in, ZP_B_RECV_ACT, ZP_NONE, s ? g->carry_bytes : 0);
+  const ZpVirtualStage *v = vstage(m, in->vstage);
+  if (inst == v->first) return part_of(m, s, in, ZP_B_RECV_ACT, v->index, in->vstage ? g->carry_bytes : 0);
   if (!g->saves_carry) return part_of(m, s, in, ZP_B_BOUNDARY, inst, g->carry_bytes);
   const ZpBuf *slot = find(m, s, in, ZP_B_SLOT, ZP_NONE);
   if (slot) return part(m, s, slot->offset + st->saved_at[inst] + g->saved_bytes, g->carry_bytes);
@@ -133,18 +136,26 @@ static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
   return (Part){NULL, 0};
 }
 
+/* Where what is handed on to virtual stage `to` goes: to be sent, or, on the same stage, where that finds it. */
+static Part handed_on(Machine *m, uint32_t s, const ZpInstr *in, uint32_t to, ZpBufKind send, ZpBufKind take,
+                      uint64_t bytes) {
+  bool none = to >= m->p->programs.nvstages, here = !none && vstage(m, to)->stage == s;
+  return part_of(m, s, in, here ? take : send, vstage(m, here ? to : in->vstage)->index, none ? 0 : bytes);
+}
+
 static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   const ZpStage *st = stage(m, s);
   const ZpInst *x = &st->insts[in->inst];
   const ZpSegment *g = &m->p->programs.segments[x->segment];
-  bool back = in->op == ZP_I_BWD, last = in->inst + 1 == st->ninsts;
+  const ZpVirtualStage *v = vstage(m, in->vstage);
+  bool back = in->op == ZP_I_BWD, last = in->inst + 1 == v->first + v->ninsts, first = in->inst == v->first;
   const ZpBuf *slot = find(m, s, in, ZP_B_SLOT, ZP_NONE);
   uint64_t h = mix(mix(x->segment, x->iter), in->mb);
   Part none = {NULL, 0}, saved = none;
-  if (!slot && (st->input_bytes || !m->p->asked.forward_only)) m->wrong = "no slot";
+  if (!slot && (v->input_bytes || !m->p->asked.forward_only)) m->wrong = "no slot";
   if (m->wrong) return;
   if (slot) saved = part(m, s, slot->offset + st->saved_at[in->inst], g->saved_bytes);
-  h = mix(h, read(slot ? part(m, s, slot->offset, st->input_bytes) : none));
+  h = mix(h, read(slot ? part(m, s, slot->offset, v->input_bytes) : none));
   if (!back || g->saves_carry) h = mix(h, read(carried(m, s, in, in->inst)));
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
@@ -157,20 +168,20 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   if (!back) {
     write(saved, h);
     write(scratch, h);
-    write(last ? part_of(m, s, in, ZP_B_SEND_ACT, ZP_NONE, g->carry_out_bytes)
+    write(last ? handed_on(m, s, in, in->vstage + 1, ZP_B_SEND_ACT, ZP_B_RECV_ACT, g->carry_out_bytes)
                : carried(m, s, in, in->inst + 1),
           h);
     if (g->has_loss) add(scalars(m, s, ZP_SCALARS_SUMS), h);
     return;
   }
   h = mix(h, read(saved));
-  h = mix(h, read(part_of(m, s, in, last ? ZP_B_RECV_GRAD : ZP_B_BOUNDARY, last ? ZP_NONE : in->inst + 1,
-                          last && s + 1 == m->p->programs.nstages ? 0 : g->dcarry_out_bytes)));
+  bool end = last && in->vstage + 1 == m->p->programs.nvstages;
+  h = mix(h, read(part_of(m, s, in, last ? ZP_B_RECV_GRAD : ZP_B_BOUNDARY, last ? v->index : in->inst + 1,
+                          end ? 0 : g->dcarry_out_bytes)));
   if (g->has_loss) h = mix(h, read(scalars(m, s, ZP_SCALARS_COUNT)));
   write(scratch, h);
-  bool first = in->inst == 0;
-  write(part_of(m, s, in, first ? ZP_B_SEND_GRAD : ZP_B_BOUNDARY, first ? ZP_NONE : in->inst,
-                first && !s ? 0 : g->dcarry_bytes),
+  write(first ? handed_on(m, s, in, in->vstage - 1, ZP_B_SEND_GRAD, ZP_B_RECV_GRAD, g->dcarry_bytes)
+              : part_of(m, s, in, ZP_B_BOUNDARY, in->inst, g->dcarry_bytes),
         h);
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
@@ -202,10 +213,13 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
     write(scalars(m, s, ZP_SCALARS_COUNT), 0);
     write(scalars(m, s, ZP_SCALARS_SUMS), 0);
     break;
-  case ZP_I_LOAD: write(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes), in->mb); break;
+  case ZP_I_LOAD:
+    write(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, vstage(m, in->vstage)->input_bytes), in->mb);
+    break;
   case ZP_I_COUNT:
     if (m->p->programs.segments[st->insts[in->inst].segment].list[ZP_COUNT].n)
-      add(scalars(m, s, ZP_SCALARS_COUNT), read(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes)));
+      add(scalars(m, s, ZP_SCALARS_COUNT),
+          read(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, vstage(m, in->vstage)->input_bytes)));
     break;
   case ZP_I_FWD:
   case ZP_I_BWD: work(m, s, in); break;

@@ -546,23 +546,30 @@ static void check_phase(Brute *b, ZpPhase phase) {
 }
 
 /* ---- stages and the arena ---- */
-static void check_stage(Brute *b, const ZpStage *st) {
-  uint64_t at = st->input_bytes;
-  NEED(b, st->ninsts > 0, "an empty stage");
-  for (uint32_t i = 0; i < st->ninsts; i++) {
+static void check_vstage(Brute *b, const ZpVirtualStage *x) {
+  const ZpStage *st = &b->p->programs.stages[x->stage];
+  uint64_t at = x->input_bytes;
+  NEED(b, x->ninsts > 0, "an empty virtual stage");
+  for (uint32_t i = x->first; i < x->first + x->ninsts; i++) {
     const ZpSegment *s = &b->p->programs.segments[st->insts[i].segment];
+    bool first = i == x->first;
     NEED(b, st->saved_at[i] >= at && st->saved_at[i] % 64 == 0, "saved blocks overlap");
-    at = st->saved_at[i] + s->saved_bytes + (i && s->saves_carry ? s->carry_bytes : 0);
+    at = st->saved_at[i] + s->saved_bytes + (!first && s->saves_carry ? s->carry_bytes : 0);
     for (int k = 0; k < ZP_PHASES; k++) NEED(b, st->scratch_bytes >= s->list[k].temp, "scratch");
-    NEED(b, i == 0 || st->boundary_bytes >= s->carry_bytes, "boundary");
-    NEED(b, i == 0 || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
+    NEED(b, first || st->boundary_bytes >= s->carry_bytes, "boundary");
+    NEED(b, first || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
     for (uint32_t v = 0; v < s->nvalues; v++)
       NEED(b,
            s->values[v].at.space != ZP_AT_INPUT ||
-               s->values[v].at.offset + s->values[v].bytes <= st->input_bytes,
+               s->values[v].at.offset + s->values[v].bytes <= x->input_bytes,
            "inputs");
   }
-  NEED(b, at <= st->slot_bytes, "slot");
+  NEED(b, at <= x->slot_bytes, "slot");
+}
+
+static void check_stage(Brute *b, const ZpStage *st) {
+  NEED(b, st->ninsts > 0, "an empty stage");
+  for (uint32_t k = 0; k < st->nvstages; k++) check_vstage(b, &b->p->programs.vstages[st->vstages[k]]);
   uint64_t sum[ZP_MEMORIES] = {0}, stored[ZP_MEMORIES] = {0};
   for (int i = 0; i < ZP_LEDGER_LINES; i++) sum[zp_ledger_info[i].memory] += st->ledger.bytes[i];
   for (int m = 0; m < ZP_MEMORIES; m++) NEED(b, sum[m] == st->ledger.total[m], "the ledger does not add up");

@@ -237,7 +237,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's memory", st->prog.bufs[0].offset);
   CHANGE("stage 1's memory", st->prog.bufs[0].bytes);
   CHANGE("stage 1's memory", st->ledger.bytes[ZP_LEDGER_LINES - 1]);
-  CHANGE("stage 1's memory", st->send_grad_bytes);
+  CHANGE("stage 1's memory", q.p->programs.vstages[1].dcarry_bytes);
   CHANGE("stage 1's parts", st->insts[0].iter);
   CHANGE("stage 1's parts", st->held[st->nheld - 1].bucket);
   CHANGE("stage 1's parts", st->cost);
@@ -246,7 +246,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's memory", st->ledger.total[ZP_DEVICE]);
   CHANGE("stage 1's memory", st->ledger.total[ZP_HOST]);
   CHANGE("stage 1's memory", st->prog.bufs[0].memory);
-  CHANGE("stage 1's memory", st->recv_bytes);
+  CHANGE("stage 1's memory", q.p->programs.vstages[1].carry_bytes);
   CHANGE("stage 1's parts", st->insts[0].segment);
   CHANGE("stage 1's parts", st->insts[0].held[0]);
   CHANGE("stage 1's parts", st->saved_at[0]);

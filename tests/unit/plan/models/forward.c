@@ -20,7 +20,7 @@ Test(forward, holds_no_more_than_it_reads) {
     cr_expect_eq(l->bytes[ZP_L_PARAMS], t->bytes[ZP_L_PARAMS]);
     cr_expect_eq(l->bytes[ZP_L_GATHERED], t->bytes[ZP_L_GATHERED]);
     cr_expect_eq(l->bytes[ZP_L_OTHER], 128);
-    cr_expect_eq(l->bytes[ZP_L_ACTIVATIONS], q.p->programs.stages[s].input_bytes);
+    cr_expect_eq(l->bytes[ZP_L_ACTIVATIONS], q.p->programs.vstages[s].input_bytes);
     uint64_t none = l->bytes[ZP_L_MASTER] + l->bytes[ZP_L_GRADS] + l->bytes[ZP_L_STATES];
     cr_expect_eq(none + l->bytes[ZP_L_STAGING] + l->bytes[ZP_L_TRAINING], 0);
     cr_expect_lt(l->total[ZP_DEVICE], t->total[ZP_DEVICE]);

@@ -427,7 +427,8 @@ static void new_rank(Play *y, Rank *r) {
     }
   }
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
-    if (p->programs.stages[s].input_bytes > inputs) inputs = p->programs.stages[s].input_bytes;
+    uint64_t bytes = zp_input_bytes(p, &p->programs.stages[s]);
+    if (bytes > inputs) inputs = bytes;
     if (p->programs.stages[s].scratch_bytes > temp) temp = p->programs.stages[s].scratch_bytes;
   }
   r->inputs = zeros(y, inputs);
