@@ -38,7 +38,10 @@ uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in) {
 }
 
 static const char *over_of(const Explain *x, const ZpInstr *in) {
-  if (in->queue == ZP_Q_P2P) return in->op == ZP_I_SEND_ACT ? "next stage" : "stage before";
+  if (in->queue == ZP_Q_P2P) {
+    bool several = x->p->programs.nvstages > x->p->programs.nstages, act = in->op == ZP_I_SEND_ACT;
+    return several ? act ? "next virtual" : "virtual before" : act ? "next stage" : "stage before";
+  }
   if (in->op == ZP_I_REDUCE_STEP)
     return zb_printf(x->a, "all ranks (%lld)", (long long)x->p->layout.mesh.nranks);
   if (in->op != ZP_I_REDUCE_TIED)

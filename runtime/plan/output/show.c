@@ -68,7 +68,9 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
 
 uint32_t zp_run_of(const ZpStage *st, uint32_t from) {
   uint32_t n = 1;
-  while (from + n < st->ninsts && st->insts[from + n].segment == st->insts[from].segment) n++;
+  while (from + n < st->ninsts && st->insts[from + n].segment == st->insts[from].segment &&
+         st->insts[from + n].iter == st->insts[from].iter + n)
+    n++;
   return n;
 }
 
