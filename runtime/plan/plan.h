@@ -154,16 +154,16 @@ typedef struct ZpPlan {
 /* clang-format on */
 
 /* ---- mesh/vstages.c ------------------------------------------------------------------------------------ */
-/* The virtual stages of so many ranks in a pipeline, by number, with their owners and nothing else. */
+/* Returns the virtual stages of so many ranks in a pipeline, by number, with their owners and nothing else. */
 ZpVirtualStage *zp_place_vstages(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t *n);
-/* The neighbour before or after a virtual stage; ZP_NONE: there is none. */
+/* Return the neighbour before or after a virtual stage; ZP_NONE: there is none. */
 uint32_t zp_vstage_before(const ZpPlan *p, uint32_t v);
 uint32_t zp_vstage_after(const ZpPlan *p, uint32_t v);
-/* The stage whose ranks own a virtual stage; ZP_NONE of ZP_NONE. */
+/* Returns the stage whose ranks own a virtual stage; of ZP_NONE, ZP_NONE. */
 uint32_t zp_owner(const ZpPlan *p, uint32_t v);
-/* The virtual stage with an instance of a stage. */
+/* Returns the virtual stage that has an instance of a stage. */
 const ZpVirtualStage *zp_vstage_of(const ZpPlan *p, const ZpStage *st, uint32_t inst);
-/* Whether some virtual stage of these ranks reads data inputs: bytes of them per micro-batch, else 0. */
+/* Returns the bytes of data inputs per micro-batch, if some virtual stage of the stage reads them, else 0. */
 uint64_t zp_input_bytes(const ZpPlan *p, const ZpStage *st);
 
 /* The stage whose ranks have the largest arena, the first of several; NULL: there are no stages yet. */

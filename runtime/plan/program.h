@@ -19,9 +19,9 @@ typedef struct {
 } ZpInst;
 /* clang-format on */
 
-/* What the model is cut into: instances that run as one, one micro-batch at a time. Each has a number along the model,
- * which is its place in ZpPrograms.vstages. What it takes in has no bytes if it is the first, and what it hands on
- * has none if it is the last. Neighbours on one stage hand tuples to each other in memory, others send them. */
+/* A virtual stage: the model is cut into these. Its instances run as one, one micro-batch at a time. Its number along
+ * the model is its place in ZpPrograms.vstages. The first takes in no bytes, and the last hands on none. Neighbours on
+ * one stage hand tuples to each other in memory, others send them. */
 typedef struct {
   uint32_t stage, index;                   /* the stage whose ranks own it, and its place among theirs */
   uint32_t first, ninsts;                  /* of the stage's insts */
@@ -80,7 +80,7 @@ typedef enum {
   ZP_B_SNAPSHOT,       /* what a rank writes into a checkpoint, as it was after a step */
   ZP_B_KINDS
 } ZpBufKind;
-/* Whether virtual stages have rings of it. */
+/* Returns whether virtual stages have rings of such buffers. */
 static inline bool zp_is_of_vstage(int kind) { return kind <= ZP_B_SEND_GRAD; }
 /* Whether a held bucket has one of it, which lasts from step to step. */
 static inline bool zp_is_stored(int kind) { return kind >= ZP_B_PARAM && kind <= ZP_B_STATE; }
@@ -199,8 +199,8 @@ typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } Z
 /* clang-format on */
 
 /* ---- schedule/orders.c --------------------------------------------------------------------------------- */
-/* What a rank does of one virtual stage and one micro-batch at a time. Backward as a whole, or its halves:
- * gradients of what is carried, which the virtual stage before waits for, and gradients of parameters. */
+/* A rank works on one virtual stage and one micro-batch at a time: forward, backward, or a half of backward. The
+ * input half makes the cotangents that the virtual stage before waits for, the weight half gradients of parameters. */
 typedef enum { ZP_FORWARD, ZP_BACKWARD, ZP_INPUT_HALF, ZP_WEIGHT_HALF, ZP_ITEM_KINDS } ZpItemKind;
 typedef struct {
   uint8_t kind;
@@ -211,8 +211,8 @@ typedef struct {
   uint32_t n;
   uint64_t *start, *end; /* per item, once there is a clock */
 } ZpOrder;
-/* Kinds as sets: what takes in activations; what takes in cotangents; what comes last of a micro-batch, and needs its
- * slot no more. */
+/* Sets of kinds: those that take in activations, those that take in cotangents, and those that come last of a
+ * micro-batch, behind which its slot is free. */
 enum { ZP_TAKE_ACT = 1 << ZP_FORWARD, ZP_TAKE_GRAD = 1 << ZP_BACKWARD | 1 << ZP_INPUT_HALF };
 enum { ZP_FREE_SLOT = 1 << ZP_BACKWARD | 1 << ZP_WEIGHT_HALF };
 static inline bool zp_item_is(const ZpScheduleItem *x, unsigned set) { return set >> x->kind & 1; }
@@ -221,9 +221,10 @@ typedef struct {
   uint64_t units;            /* of time: as many forwards */
 } ZpItemInfo;
 extern const ZpItemInfo zp_item_info[ZP_ITEM_KINDS];
-/* The items of a rank in the order in which it computes. */
+/* Returns the items of a rank in the order in which it computes. */
 ZpOrder zp_order(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t nmicro, uint32_t rank);
-/* Most micro-batches between their forward and the end of their backward; over all virtual stages of the order. */
+/* Counts the most micro-batches that are between forward and the end of backward, each of the order's virtual stages for
+ * itself. */
 uint32_t zp_order_live(const ZpOrder *o);
 
 #endif

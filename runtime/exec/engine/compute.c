@@ -14,7 +14,7 @@ static const ZpVirtualStage *vstage(const ZxEngine *e, uint32_t v) {
   return v < e->p->programs.nvstages ? &e->p->programs.vstages[v] : NULL;
 }
 
-/* What instance `inst` of the virtual stage takes in, forward. */
+/* Finds the tuple that instance `inst` of the virtual stage takes in, forward. */
 static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot) {
   const ZpSegment *s = &e->p->programs.segments[e->st->insts[inst].segment];
   const ZpVirtualStage *v = vstage(e, in->vstage);
@@ -23,8 +23,8 @@ static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot)
   return boundary(e, in, inst);
 }
 
-/* Where a virtual stage's first or last instance puts what it hands on to `to`: where it is sent from, or, to a
- * virtual stage of this rank, where that finds it. */
+/* Finds where a virtual stage's first or last instance puts what it hands on to `to`: where it is sent from, or, for
+ * a virtual stage of this rank, where that receives. */
 static char *handed_on(ZxEngine *e, const ZpInstr *in, const ZpVirtualStage *to, ZpBufKind send,
                        ZpBufKind take) {
   bool here = to && to->stage == e->stage;

@@ -168,8 +168,8 @@ static bool is_first(const ZpPlan *p, const ZpStage *st, uint32_t i) {
   return false;
 }
 
-/* Bytes that go from virtual stage v to the next, forward or back; 0: there is none, or, of what is sent, it is on the
- * same stage. */
+/* Returns the bytes that go from virtual stage v to the next, forward or back; 0 if there is none. Between neighbours
+ * of one stage nothing is sent. */
 static uint64_t bytes_after(const Check *c, uint32_t v, bool back, bool sent) {
   const ZpPrograms *g = &c->p->programs;
   if (v + 1 >= g->nvstages || (sent && g->vstages[v].stage == g->vstages[v + 1].stage)) return 0;
@@ -231,7 +231,7 @@ static uint64_t slot_bytes(const ZpPlan *p, const ZpStage *st, const ZpVirtualSt
   return st->saved_at[last] + saved_bytes(p, st, last);
 }
 
-/* A stage's largest. */
+/* Returns the largest that a virtual stage of it has. */
 static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t k = 0; k < st->nvstages; k++) {

@@ -78,7 +78,7 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   return true;
 }
 
-/* Of how many pools buffers of a kind may be. */
+/* Returns how many pools there are of a kind of buffers. */
 static uint32_t pools_of(const Check *c, uint32_t s, int kind) {
   const ZpStage *st = &c->p->programs.stages[s];
   return zp_is_stored(kind)                            ? st->nheld
@@ -154,8 +154,8 @@ static bool parts_owned(const Check *c) {
   return true;
 }
 
-/* Virtual stages are on the stages where the schedule places them, which have their instances one after the other, and
- * no more. */
+/* Checks that virtual stages are where the schedule places them, and that a stage's instances are those of its virtual
+ * stages, one after the other. */
 static bool vstages_placed(const Check *c) {
   const ZpPlan *p = c->p;
   uint32_t n, P = p->programs.nstages, *end = ZB_NEWN(c->a, uint32_t, P), *has = ZB_NEWN(c->a, uint32_t, P);
@@ -184,7 +184,7 @@ static bool vstages_placed(const Check *c) {
   return true;
 }
 
-/* Virtual stages follow each other in the model, and so do their instances. */
+/* Checks that virtual stages follow each other in the model, and so do their instances. */
 static bool parts_ordered(const Check *c) {
   const ZpPlan *p = c->p;
   uint32_t segment = 0, iter = 0;
@@ -200,7 +200,7 @@ static bool parts_ordered(const Check *c) {
   return true;
 }
 
-/* What an instance hands on is what the next one takes in; so are tuples of virtual stages. */
+/* Checks that an instance takes in what the one before hands on, and that virtual stages say the same. */
 static bool tuples_fit(const Check *c) {
   const ZpPlan *p = c->p;
   const ZpInst *before = NULL;
@@ -248,7 +248,7 @@ static bool inst_buckets(const Check *c, uint32_t s, uint32_t inst) {
   return true;
 }
 
-/* Virtual stages of a stage that use a held bucket. */
+/* Counts the virtual stages of a stage that use a held bucket. */
 static uint32_t users(const Check *c, uint32_t s, uint32_t held) {
   const ZpStage *st = &c->p->programs.stages[s];
   uint32_t n = 0;
@@ -367,7 +367,7 @@ static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb,
   return true;
 }
 
-/* Gradients are added up in the order of micro-batches, whatever the schedule. */
+/* Checks that gradients are added up in the order of micro-batches, whatever the schedule. */
 static bool in_order(const Check *c, uint32_t s, uint32_t i, uint32_t *next) {
   const ZpInstr *in = &c->p->programs.stages[s].prog.instrs[i];
   if (in->op != ZP_I_BWD || in->mb == next[in->inst]++) return true;

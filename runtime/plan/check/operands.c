@@ -78,7 +78,7 @@ static uint64_t slot_tag(const Wants *w, const ZpInstr *in) {
   return zp_tag(ZP_TAG_SLOT, vstage(w, in->vstage)->index, 0, in->mb);
 }
 
-/* The tuple between instance i and the one before it, both of one virtual stage. */
+/* Wants the tuple between instance i and the one before it, both of one virtual stage. */
 static void want_within(Wants *w, bool backward, uint32_t i, uint32_t mode, uint32_t mb) {
   const ZpInst *x = &w->st->insts[i];
   const ZpSegment *g = &w->p->programs.segments[x->segment];
@@ -88,8 +88,8 @@ static void want_within(Wants *w, bool backward, uint32_t i, uint32_t mode, uint
        zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
 }
 
-/* The tuple that virtual stage v takes in, forward. Who makes it writes it where it is sent from, or, for a virtual
- * stage of its own ranks, where that has what it receives. */
+/* Wants the tuple that virtual stage v takes in, forward. Its maker writes it where it is sent from, or, for a virtual
+ * stage of the same ranks, where that receives. */
 static void want_between(Wants *w, bool backward, uint32_t v, uint32_t mode, uint32_t mb) {
   if (!v || v == w->p->programs.nvstages) return;
   const ZpVirtualStage *later = vstage(w, v), *earlier = vstage(w, v - 1);
@@ -103,7 +103,7 @@ static void want_between(Wants *w, bool backward, uint32_t v, uint32_t mode, uin
   want(w, kind, pool, mode, zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
 }
 
-/* Of the backwards of a virtual stage and micro-batch that add to a held bucket's gradient, this is the first. */
+/* Returns whether this backward is the first of its virtual stage and micro-batch that adds to a held bucket. */
 static bool comes_first(const Wants *w, const ZpInstr *in, uint32_t held) {
   return w->c->last_user[w->s][vstage(w, in->vstage)->index * w->st->nheld + held] == in->inst;
 }

@@ -1,5 +1,4 @@
-/* Who owns what the model is cut into, and what is next to it. A schedule says in which order ranks take virtual
- * stages. Three ranks, two each, by number along the model:
+/* Virtual stages: their owners, their neighbours. A schedule says in which order ranks take them. Three ranks, two each, by number along the model:
  *   loop  rank 0: 0 3   rank 1: 1 4   rank 2: 2 5
  *   vee   rank 0: 0 5   rank 1: 1 4   rank 2: 2 3 */
 #include "runtime/plan/plan.h"

@@ -258,7 +258,7 @@ void zp_show(const ZpPlan *p, ZbText *out) {
   show_groups(p, out);
 }
 
-/* "F3", "B3": of which micro-batch; "F3.1": and of which of the stage's virtual stages, if it has several. */
+/* Puts "F3", "B3", with the micro-batch, or "F3.1", with the stage's virtual stage, if it has several. */
 static void put_item(const ZpPlan *p, const ZpScheduleItem *x, int columns, ZbText *out) {
   const ZpItemInfo *info = &zp_item_info[x->kind];
   char text[40];
@@ -268,7 +268,7 @@ static void put_item(const ZpPlan *p, const ZpScheduleItem *x, int columns, ZbTe
   zb_text_add(out, "%-*s", columns * (int)info->units, text);
 }
 
-/* A row a stage, four columns a unit of time; more, if it has several virtual stages. */
+/* Draws a row per stage with four columns per unit of time; six, if stages have several virtual stages. */
 void zp_show_schedule(const ZpPlan *p, ZbText *out) {
   uint32_t M = (uint32_t)p->asked.nmicro;
   int columns = p->programs.nvstages > p->programs.nstages ? 6 : 4;

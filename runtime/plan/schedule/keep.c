@@ -74,14 +74,14 @@ static int best_first(const void *a, const void *b) {
 
 static uint64_t lines(uint64_t bytes) { return zb_round_up(bytes, 64); }
 
-/* Whether a virtual stage finds what is carried in where it arrived when it goes back. Then it waits there so long, and
- * more of them do. */
+/* Returns whether a virtual stage, when it goes back, finds what is carried in where it arrived. Then it waits there so
+ * long, and more of them do. */
 static bool keeps_arrival(const ZpPlan *p, uint32_t v) {
   const ZpVirtualStage *x = &p->programs.vstages[v];
   return p->programs.segments[p->programs.stages[x->stage].insts[x->first].segment].saves_carry;
 }
 
-/* Bytes of the slots that program g has, if they are as large as those of plan p. */
+/* Adds up the slots that program g has, if they are as large as those of plan p. */
 static uint64_t slots_bytes(const ZpPlan *p, uint32_t s, const ZpProgram *g) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < g->nbufs; i++)

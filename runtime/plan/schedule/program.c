@@ -23,7 +23,7 @@ static void add_ring(Gen *g, ZpBufKind kind, uint32_t index, Ring *r) {
   r->buf = zp_gen_bufs(g, kind, index, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
 }
 
-/* A virtual stage's; it has slots even if they are empty. */
+/* Adds a virtual stage's rings; it has slots even if they are empty. */
 static void add_rings(Gen *g, uint32_t v) {
   Lane *l = &g->lane[v];
   uint32_t index = vstage(g, v)->index;
@@ -109,7 +109,7 @@ static void add_prologue(Gen *g) {
   }
 }
 
-/* The instruction that does an item, instance by instance. */
+/* Returns the instruction that does an item, instance by instance. */
 static ZpInstrOp op_of(const ZpScheduleItem *x) {
   if (x->kind == ZP_FORWARD) return ZP_I_FWD;
   if (x->kind == ZP_BACKWARD) return ZP_I_BWD;
@@ -143,14 +143,14 @@ static void add_work(Gen *g, const uint64_t *duration) {
   g->last_work = g->ncomp - 1;
 }
 
-/* Position of the first, of the last instruction of an item. */
+/* Return the position of the first, of the last instruction of an item. */
 static uint32_t first_of(const Gen *g, uint32_t item) { return g->item_pos[item]; }
 static uint32_t last_of(const Gen *g, uint32_t item) {
   return g->item_pos[item] + vstage(g, g->order->item[item].vstage)->ninsts - 1;
 }
 
 /* ---- transfers ----------------------------------------------------------------------------------------- */
-/* The tuple between two virtual stages is named after the instance that takes it in, forward: the first of v. */
+/* Names the tuple into virtual stage v: after the instance that takes it in, forward. */
 static uint64_t tag_before(const Gen *g, int kind, uint32_t v, uint32_t mb) {
   const ZpVirtualStage *x = vstage(g, v);
   const ZpInst *i = &g->p->programs.stages[x->stage].insts[x->first];
@@ -161,7 +161,7 @@ static bool sends(const Gen *g, int kind, uint32_t from, uint32_t to) {
   return vstage(g, from)->stage != vstage(g, to)->stage && g->lane[to].recv[kind].bytes;
 }
 
-/* All transfers of one kind between two virtual stages that this stage takes part in as receiver, or as sender. */
+/* Adds the transfers of one kind between two virtual stages in which this stage takes part as receiver, or sender. */
 static void add_transfers(Gen *g, int kind, bool send, uint32_t from, uint32_t to, uint32_t pair) {
   static const ZpInstrOp op[2][2] = {{ZP_I_RECV_ACT, ZP_I_SEND_ACT}, {ZP_I_RECV_GRAD, ZP_I_SEND_GRAD}};
   const Lane *own = &g->lane[send ? from : to], *receiver = &g->lane[to];
@@ -189,7 +189,7 @@ static void add_transfers(Gen *g, int kind, bool send, uint32_t from, uint32_t t
   }
 }
 
-/* All transfers of the plan; each has a pair number, and so has its partner. Returns the next free one. */
+/* Adds all transfers of the plan; both ends of one have its pair number. Returns the next free one. */
 static uint32_t add_all_transfers(ZpPlan *p, Gen *g) {
   uint32_t pair = 0;
   for (uint32_t v = 0, w; (w = zp_vstage_after(p, v)) != ZP_NONE; v = w)
@@ -275,7 +275,7 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
   }
 }
 
-/* What virtual stage v takes in: from its ring. A transfer that brings it is waited for. */
+/* Reads what virtual stage v takes in from its ring, and waits for the transfer that brings it. */
 static void touch_taken(Gen *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
   const Ring *r = &g->lane[v].recv[kind];
   uint32_t *const *moves = g->moves[vstage(g, v)->index][kind];
@@ -284,8 +284,8 @@ static void touch_taken(Gen *g, uint32_t pos, int kind, uint32_t v, uint32_t mb,
   if (moves[false]) zp_gen_await(g, pos, moves[false][mb]);
 }
 
-/* What it hands on: into its ring, once the transfer of what was there is complete; or, to a neighbour on the same
- * stage, straight into that one's. */
+/* Writes what virtual stage v hands on: into its ring, once the transfer of what was there is complete; or, for a
+ * neighbour on the same stage, straight into that one's. */
 static void touch_made(Gen *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
   uint32_t to = zp_sink(g->p, kind, v);
   if (to == ZP_NONE) return;
@@ -312,7 +312,7 @@ static void touch_count(Gen *g, uint32_t pos) {
   zp_gen_await(g, pos, g->count);
 }
 
-/* The slot of a micro-batch; counting before the first item, all take one. */
+/* Touches a micro-batch's slot; while all are counted, before the first item, they take the first slot in turn. */
 static void touch_slot(Gen *g, uint32_t pos, const ZpInstr *in, uint32_t mode) {
   const Ring *r = &g->lane[in->vstage].slot;
   bool counts_all = g->count_pos != ZP_NONE && pos <= g->count_pos;

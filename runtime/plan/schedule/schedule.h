@@ -21,16 +21,14 @@ typedef struct {
   uint32_t *before; /* and which micro-batch had that before, or ZP_NONE */
 } Ring;
 
-/* A virtual stage in simulated time, and what it passes on. */
+/* A virtual stage in simulated time, and what it passes on: activations (ACT) and cotangents (GRAD). */
 typedef struct {
-  uint32_t
-      *item[2];   /* per micro-batch: what takes in activations, cotangents: an item of its owner's order */
-  uint32_t *last; /* per micro-batch: the item after which its slot is free */
-  uint64_t
-      *arrive[2]; /* per micro-batch: when its activations, cotangents are there; UNKNOWN until simulated */
-  Ring slot, recv[2],
-      send[2];    /* recv, send: activations, cotangents; send: none where the neighbour is on one stage */
-  bool keeps_act; /* what arrives is read again by backward */
+  /* Per micro-batch: the items of its owner's order that take these in; the item behind which its slot is free; when
+   * these are there, UNKNOWN until simulated. */
+  uint32_t *item[2], *last;
+  uint64_t *arrive[2];
+  Ring slot, recv[2], send[2]; /* send: no bytes where the neighbour is on the same stage */
+  bool keeps_act;              /* what arrives is read again by backward */
 } Lane;
 enum { ACT, GRAD };
 #define UNKNOWN UINT64_MAX
@@ -46,11 +44,11 @@ typedef struct {
 uint64_t *zp_durations(const ZpPlan *p, ZbArena *a);
 /* Orders, rings and times of all stages. */
 Timeline zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
-/* Returns the virtual stage from which one takes in activations (kind ACT) or cotangents (GRAD); the one that takes in
- * what it makes; ZP_NONE: there is none. */
+/* Return the virtual stage from which one takes in activations (kind ACT) or cotangents (GRAD), and the one that takes
+ * in what it makes; ZP_NONE: there is none. */
 uint32_t zp_source(const ZpPlan *p, int kind, uint32_t v);
 uint32_t zp_sink(const ZpPlan *p, int kind, uint32_t v);
-/* Whether an instance of the stage has losses whose denominators are counted; how many of a virtual stage have. */
+/* Returns whether an instance of the stage has losses whose denominators are counted; how many of a virtual stage have. */
 bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst);
 uint32_t zp_count_insts(const ZpPlan *p, const ZpVirtualStage *v);
 /* Whether forward of an instance divides by them, too: where it makes gradients of logits. */

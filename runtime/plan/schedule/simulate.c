@@ -48,7 +48,7 @@ uint32_t zp_sink(const ZpPlan *p, int kind, uint32_t v) {
 }
 
 /* ---- rings --------------------------------------------------------------------------------------------- */
-/* Items of some kinds of one virtual stage. */
+/* The items of some kinds of one virtual stage. */
 typedef struct {
   uint32_t vstage;
   unsigned kinds;
@@ -57,7 +57,7 @@ static bool among(const ZpScheduleItem *x, Items i) {
   return x->vstage == i.vstage && zp_item_is(x, i.kinds);
 }
 
-/* Most micro-batches that have been taken and not given back. */
+/* Counts the most micro-batches that have been taken and not given back. */
 static uint32_t most_held(const ZpOrder *o, Items take, Items give) {
   uint32_t held = 0, most = 0;
   for (uint32_t i = 0; i < o->n; i++) {
@@ -68,8 +68,8 @@ static uint32_t most_held(const ZpOrder *o, Items take, Items give) {
   return most;
 }
 
-/* A ring whose buffers are held from the item that takes one to the end of that which gives it back. `more`: than are
- * held at once. */
+/* Makes a ring whose buffers are held from the item that takes one to the end of that which gives it back; it has
+ * `more` buffers than are held at once. */
 static Ring ring_held(ZbArena *a, const ZpOrder *o, uint32_t nmicro, Items take, Items give, uint32_t more,
                       uint64_t bytes) {
   uint32_t n = most_held(o, take, give) + more;
@@ -92,7 +92,7 @@ static Ring ring_held(ZbArena *a, const ZpOrder *o, uint32_t nmicro, Items take,
   return r;
 }
 
-/* A ring whose buffers are held within one item: each in turn. */
+/* Makes a ring whose buffers are held within one item: each in turn. */
 static Ring ring_turns(ZbArena *a, const ZpOrder *o, uint32_t nmicro, Items users, uint64_t bytes) {
   uint32_t n = nmicro > 1 ? 2 : 1;
   Ring r = {bytes, n, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};
@@ -107,7 +107,7 @@ static Ring ring_turns(ZbArena *a, const ZpOrder *o, uint32_t nmicro, Items user
   return r;
 }
 
-/* One buffer for all: for what begins and ends within one item of the compute queue, which is in order. */
+/* Makes a ring of one buffer: for what begins and ends within one item of the compute queue, which is in order. */
 static Ring ring_of_one(ZbArena *a, uint32_t nmicro, uint64_t bytes) {
   Ring r = {bytes, 1, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};
   for (uint32_t m = 0; m < nmicro; m++) r.before[m] = m ? m - 1 : ZP_NONE;
@@ -116,8 +116,9 @@ static Ring ring_of_one(ZbArena *a, uint32_t nmicro, uint64_t bytes) {
 
 static bool on_one_stage(const ZpPlan *p, uint32_t v, uint32_t w) { return zp_owner(p, v) == zp_owner(p, w); }
 
-/* What the first virtual stage would receive and the last would send has no bytes. A neighbour on the same stage
- * writes what it hands on where it is received: that is held from there on, and nothing is sent. */
+/* Makes a virtual stage's rings. The first would receive nothing, and the last would send nothing: these have no bytes.
+ * A neighbour on the same stage writes what it hands on where it is received: that is held from there on, and nothing
+ * is sent. */
 static void fill_rings(const ZpPlan *p, ZbArena *a, uint32_t v, const ZpOrder *o, Lane *l) {
   static const unsigned takes[2] = {ZP_TAKE_ACT, ZP_TAKE_GRAD};
   const ZpVirtualStage *x = &p->programs.vstages[v];
@@ -148,7 +149,7 @@ static void leave_forwards(ZpOrder *o) {
   o->n = n;
 }
 
-/* Before the first item: ZERO_GRADS or ZERO_SUMS; before backwards, LOAD and COUNT of every micro-batch. */
+/* Returns the time before the first item: ZERO_GRADS or ZERO_SUMS; before backwards, LOAD and COUNT of all. */
 static uint64_t prologue(const ZpPlan *p, const ZpStage *st) {
   uint64_t time = 1;
   for (uint32_t i = 0; i < st->nvstages && !p->asked.forward_only; i++) {
@@ -187,7 +188,7 @@ static uint64_t end_of(const Clock *c, uint32_t v, uint32_t item) {
   return c->t.order[zp_owner(c->p, v)].end[item];
 }
 
-/* When the buffer is free in which virtual stage v has what it takes in of `mb`; UNKNOWN if that is not settled yet. */
+/* Says when the buffer for what virtual stage v takes in of `mb` is free; UNKNOWN: that is not settled yet. */
 static uint64_t idle(const Clock *c, uint32_t v, int kind, uint32_t mb) {
   const Lane *l = &c->t.lane[v];
   uint32_t before = l->recv[kind].before[mb];
@@ -195,7 +196,7 @@ static uint64_t idle(const Clock *c, uint32_t v, int kind, uint32_t mb) {
   return end_of(c, v, kind == ACT && l->keeps_act ? l->last[before] : l->item[kind][before]);
 }
 
-/* When what virtual stage v takes in of `mb` is there; UNKNOWN if that is not settled yet. */
+/* Says when what virtual stage v takes in of `mb` is there; UNKNOWN: that is not settled yet. */
 static uint64_t arrival(const Clock *c, uint32_t v, int kind, uint32_t mb) {
   uint64_t *at = &c->t.lane[v].arrive[kind][mb];
   if (*at != UNKNOWN) return *at;
@@ -206,7 +207,7 @@ static uint64_t arrival(const Clock *c, uint32_t v, int kind, uint32_t mb) {
   return *at = made > free ? made : free;
 }
 
-/* When there is a buffer for what virtual stage v hands on; UNKNOWN if that is not settled yet. */
+/* Says when there is a buffer for what virtual stage v hands on; UNKNOWN: that is not settled yet. */
 static uint64_t room(const Clock *c, uint32_t v, int kind, uint32_t mb) {
   uint32_t to = zp_sink(c->p, kind, v);
   const Ring *send = &c->t.lane[v].send[kind];
@@ -215,7 +216,7 @@ static uint64_t room(const Clock *c, uint32_t v, int kind, uint32_t mb) {
   return send->bytes && send->before[mb] != ZP_NONE ? arrival(c, to, kind, send->before[mb]) : 0;
 }
 
-/* When item i of stage s can start; UNKNOWN, which is the largest, if that is not settled yet. */
+/* Says when item i of stage s can start; UNKNOWN, which is the largest: that is not settled yet. */
 static uint64_t startable(const Clock *c, uint32_t s, uint32_t i) {
   const ZpOrder *o = &c->t.order[s];
   const ZpScheduleItem *x = &o->item[i];
@@ -282,7 +283,7 @@ Timeline zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration) {
   return t;
 }
 
-/* As many buffers as there are micro-batches: none waits for one. */
+/* Makes a ring of as many buffers as there are micro-batches: none waits for one. */
 static Ring unlimited(ZbArena *a, uint32_t nmicro, bool any) {
   Ring r = {any, nmicro, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};
   for (uint32_t m = 0; m < nmicro; m++) r.index[m] = m, r.before[m] = ZP_NONE;

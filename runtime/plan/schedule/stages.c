@@ -165,7 +165,7 @@ static bool reads_inputs(const ZpSegment *s) {
   return false;
 }
 
-/* What a virtual stage passes on, and what it needs beside buckets: its activation slot, which has inputs, then
+/* Measures what a virtual stage passes on and what it needs beside buckets: its activation slot, which has inputs, then
  * instance by instance the saved values and after them the carried tuple, if backward reads it; boundaries between
  * instances. */
 static void measure_vstage(const ZpPlan *p, ZpStage *st, ZpVirtualStage *v) {
@@ -191,7 +191,7 @@ static void measure_vstage(const ZpPlan *p, ZpStage *st, ZpVirtualStage *v) {
   v->dcarry_bytes = first->dcarry_bytes, v->dcarry_out_bytes = last->dcarry_out_bytes;
 }
 
-/* ... and a stage: scratch, its virtual stages in turn. */
+/* Measures a stage: its virtual stages, and scratch. */
 static void measure(const ZpPlan *p, ZpStage *st) {
   st->saved_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
   for (uint32_t k = 0; k < st->nvstages; k++) measure_vstage(p, st, &p->programs.vstages[st->vstages[k]]);
@@ -225,7 +225,7 @@ static void report_too_many(ZpBuild *b, uint32_t nitems) {
   else zl_help(e, "use %s = 1, or write the model's layers as a `repeat`", dim);
 }
 
-/* Which items each virtual stage has. False with reports. */
+/* Says how many items each virtual stage has. False with reports. */
 static bool cut(ZpBuild *b, const Item *items, uint32_t nitems, int64_t *counts) {
   ZpPlan *p = b->p;
   uint32_t n = p->programs.nvstages;

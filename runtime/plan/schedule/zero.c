@@ -152,16 +152,16 @@ static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
   in->bytes = in->dims ? zk_bytes((ZkElem)b->reduce, b->elems) : 0;
 }
 
-/* Whether x and the next use y are backwards of one micro-batch and virtual stage that add to one gradient. */
+/* Returns whether x and the next use y are backwards of one micro-batch and virtual stage that add to one gradient. */
 static bool one_gradient(const Gen *g, const Entry *x, const Entry *y) {
   const ZpInstr *a = &g->d[g->comp[x->pos]].in, *b = &g->d[g->comp[y->pos]].in;
   return a->op == ZP_I_BWD && b->op == ZP_I_BWD && a->mb == b->mb && a->vstage == b->vstage &&
          x->held == y->held;
 }
 
-/* Staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard.
- * What several backwards of a micro-batch and virtual stage have for one bucket (a tied table's: the head's comes
- * first, the embedding's last) is added up in the buffer and scattered once. Two scatters of one bucket add to the same
+/* Plans the staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard.
+ * Gradients of several backwards of a micro-batch and virtual stage for one bucket (a tied table's: the head's comes
+ * first, the embedding's last) are added up in the buffer and scattered once. Two scatters of one bucket add to the same
  * shard, so the later waits for the earlier. */
 static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
   const ZpBucket *b = &g->p->programs.buckets[t];

@@ -136,7 +136,7 @@ static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
   return (Part){NULL, 0};
 }
 
-/* Where what is handed on to virtual stage `to` goes: to be sent, or, on the same stage, where that finds it. */
+/* Finds where what is handed on to virtual stage `to` goes: to be sent, or, on the same stage, where that finds it. */
 static Part handed_on(Machine *m, uint32_t s, const ZpInstr *in, uint32_t to, ZpBufKind send, ZpBufKind take,
                       uint64_t bytes) {
   bool none = to >= m->p->programs.nvstages, here = !none && vstage(m, to)->stage == s;
