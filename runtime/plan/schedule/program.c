@@ -17,14 +17,14 @@
 #include <string.h>
 
 /* ---- buffers ------------------------------------------------------------------------------------------- */
-static const ZpVirtualStage *vstage(const Gen *g, uint32_t v) { return &g->p->programs.vstages[v]; }
+static const ZpVirtualStage *vstage(const ZpBuilder *g, uint32_t v) { return &g->p->programs.vstages[v]; }
 
-static void add_ring(Gen *g, ZpBufKind kind, uint32_t index, Ring *r) {
+static void add_ring(ZpBuilder *g, ZpBufKind kind, uint32_t index, Ring *r) {
   r->buf = zp_gen_bufs(g, kind, index, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
 }
 
 /* Adds a virtual stage's rings; it has slots even if they are empty. */
-static void add_rings(Gen *g, uint32_t v) {
+static void add_rings(ZpBuilder *g, uint32_t v) {
   Lane *l = &g->lane[v];
   uint32_t index = vstage(g, v)->index;
   l->slot.buf = zp_gen_bufs(g, ZP_B_SLOT, index, l->slot.n, zb_round_up(l->slot.bytes, 64));
@@ -38,7 +38,7 @@ static void add_rings(Gen *g, uint32_t v) {
 
 /* What passes between the host and a device with memory of its own: the inputs of as many micro-batches as
  * have room, and scalars. */
-static void add_pinned(Gen *g) {
+static void add_pinned(ZpBuilder *g) {
   uint64_t bytes = zb_round_up(zp_input_bytes(g->p, g->st), 64), n = (uint64_t)g->p->asked.nmicro;
   if (!g->p->asked.pins) return;
   if (bytes && n > MOST_PINNED / bytes) n = bytes > MOST_PINNED ? 1 : MOST_PINNED / bytes;
@@ -47,7 +47,7 @@ static void add_pinned(Gen *g) {
   g->npinned = bytes ? (uint32_t)n : 0;
 }
 
-static void add_buffers(Gen *g) {
+static void add_buffers(ZpBuilder *g) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
   for (uint32_t k = 0; k < st->nvstages; k++) add_rings(g, st->vstages[k]);
@@ -75,14 +75,14 @@ static void add_buffers(Gen *g) {
 }
 
 /* ---- the compute queue up to the last item ------------------------------------------------------------ */
-static void add_load(Gen *g, uint32_t v, uint32_t mb, uint64_t *now) {
+static void add_load(ZpBuilder *g, uint32_t v, uint32_t mb, uint64_t *now) {
   if (!vstage(g, v)->input_bytes) return;
   ZpInstr *in = zp_gen_compute(g, ZP_I_LOAD, (*now)++, 1);
   in->mb = mb;
   in->vstage = v;
 }
 
-static void add_counts(Gen *g, uint32_t v, uint32_t mb, uint64_t *now) {
+static void add_counts(ZpBuilder *g, uint32_t v, uint32_t mb, uint64_t *now) {
   const ZpVirtualStage *x = vstage(g, v);
   for (uint32_t i = x->first; i < x->first + x->ninsts; i++) {
     if (!zp_counts(g->p, g->st, i)) continue;
@@ -96,7 +96,7 @@ static void add_counts(Gen *g, uint32_t v, uint32_t mb, uint64_t *now) {
 
 /* Backward divides by the denominators of the whole step, and so does forward where it makes gradients of
  * logits: all of it is counted first. Forward alone need not load twice. */
-static void add_prologue(Gen *g) {
+static void add_prologue(ZpBuilder *g) {
   uint64_t now = 1;
   zp_gen_compute(g, g->p->asked.forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
   g->count_pos = ZP_NONE;
@@ -116,7 +116,7 @@ static ZpInstrOp op_of(const ZpScheduleItem *x) {
   ZB_BUG("no list of a segment is a half of backward");
 }
 
-static void add_work(Gen *g, const uint64_t *duration) {
+static void add_work(ZpBuilder *g, const uint64_t *duration) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
   add_prologue(g);
@@ -144,25 +144,25 @@ static void add_work(Gen *g, const uint64_t *duration) {
 }
 
 /* Return the position of the first, of the last instruction of an item. */
-static uint32_t first_of(const Gen *g, uint32_t item) { return g->item_pos[item]; }
-static uint32_t last_of(const Gen *g, uint32_t item) {
+static uint32_t first_of(const ZpBuilder *g, uint32_t item) { return g->item_pos[item]; }
+static uint32_t last_of(const ZpBuilder *g, uint32_t item) {
   return g->item_pos[item] + vstage(g, g->order->item[item].vstage)->ninsts - 1;
 }
 
 /* ---- transfers ----------------------------------------------------------------------------------------- */
 /* Names the tuple into virtual stage v: after the instance that takes it in, forward. */
-static uint64_t tag_before(const Gen *g, int kind, uint32_t v, uint32_t mb) {
+static uint64_t tag_before(const ZpBuilder *g, int kind, uint32_t v, uint32_t mb) {
   const ZpVirtualStage *x = vstage(g, v);
   const ZpInst *i = &g->p->programs.stages[x->stage].insts[x->first];
   return zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, i->segment, i->iter, mb);
 }
 
-static bool sends(const Gen *g, int kind, uint32_t from, uint32_t to) {
+static bool sends(const ZpBuilder *g, int kind, uint32_t from, uint32_t to) {
   return vstage(g, from)->stage != vstage(g, to)->stage && g->lane[to].recv[kind].bytes;
 }
 
 /* Adds the transfers of one kind between two virtual stages in which this stage takes part as receiver, or sender. */
-static void add_transfers(Gen *g, int kind, bool send, uint32_t from, uint32_t to, uint32_t pair) {
+static void add_transfers(ZpBuilder *g, int kind, bool send, uint32_t from, uint32_t to, uint32_t pair) {
   static const ZpInstrOp op[2][2] = {{ZP_I_RECV_ACT, ZP_I_SEND_ACT}, {ZP_I_RECV_GRAD, ZP_I_SEND_GRAD}};
   const Lane *own = &g->lane[send ? from : to], *receiver = &g->lane[to];
   const Ring *r = send ? &own->send[kind] : &own->recv[kind];
@@ -172,7 +172,7 @@ static void add_transfers(Gen *g, int kind, bool send, uint32_t from, uint32_t t
   for (uint32_t m = 0; m < M; m++) {
     uint32_t id = moves[m] =
         zp_gen_draft(g, op[kind][send], receiver->arrive[kind][m], BY_TRANSFER, pair + m);
-    Draft *d = &g->d[id];
+    ZpDraft *d = &g->d[id];
     d->in.mb = m;
     d->in.vstage = later;
     d->in.peer = zp_owner(g->p, send ? to : from);
@@ -190,12 +190,12 @@ static void add_transfers(Gen *g, int kind, bool send, uint32_t from, uint32_t t
 }
 
 /* Adds all transfers of the plan; both ends of one have its pair number. Returns the next free one. */
-static uint32_t add_all_transfers(ZpPlan *p, Gen *g) {
+static uint32_t add_all_transfers(ZpPlan *p, ZpBuilder *g) {
   uint32_t pair = 0;
   for (uint32_t v = 0, w; (w = zp_vstage_after(p, v)) != ZP_NONE; v = w)
     for (int kind = 0; kind < 2; kind++) {
       uint32_t from = kind == ACT ? v : w, to = kind == ACT ? w : v;
-      Gen *sender = &g[zp_owner(p, from)], *receiver = &g[zp_owner(p, to)];
+      ZpBuilder *sender = &g[zp_owner(p, from)], *receiver = &g[zp_owner(p, to)];
       if (!sends(sender, kind, from, to)) continue;
       add_transfers(sender, kind, true, from, to, pair);
       add_transfers(receiver, kind, false, from, to, pair);
@@ -204,11 +204,11 @@ static uint32_t add_all_transfers(ZpPlan *p, Gen *g) {
   return pair;
 }
 
-static void add_count(Gen *g) {
+static void add_count(ZpBuilder *g) {
   g->count = ZP_NONE;
   if (g->count_pos == ZP_NONE) return;
   g->count = zp_gen_draft(g, ZP_I_REDUCE_COUNT, g->end[g->count_pos], BY_SCATTER, 0);
-  Draft *d = &g->d[g->count];
+  ZpDraft *d = &g->d[g->count];
   d->in.dims = zp_count_dims(g->p);
   d->in.coll = ZG_OP_ALL_REDUCE;
   d->in.bytes = d->in.dims ? zg_losses(g->p->graph) * sizeof(double) : 0;
@@ -222,7 +222,7 @@ static void add_count(Gen *g) {
 
 /* ---- the end of the step ------------------------------------------------------------------------------- */
 /* What the world adds up: after this rank's norm, or where there is none after its last forward. */
-static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
+static void add_sums(ZpBuilder *g, uint64_t norm, uint64_t step, uint32_t pair) {
   uint32_t last = g->last_work, before = 0; /* the phase of the sums that it reads */
   if (!g->p->asked.forward_only) {
     zp_gen_compute(g, ZP_I_NORM_LOCAL, norm, 1);
@@ -230,7 +230,7 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
     before = 1;
   }
   g->step = zp_gen_draft(g, ZP_I_REDUCE_STEP, step, BY_STEP, pair);
-  Draft *d = &g->d[g->step];
+  ZpDraft *d = &g->d[g->step];
   d->in.pair = pair;
   d->in.dims = (1u << g->p->layout.mesh.ndims) - 1;
   d->in.coll = ZG_OP_ALL_REDUCE;
@@ -247,7 +247,7 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
                                  zp_tag(ZP_TAG_SUMS, 0, 0, k == 1 ? before : 2)};
 }
 
-static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
+static void add_step(ZpBuilder *g, uint64_t norm, uint64_t step, uint32_t pair) {
   add_sums(g, norm, step, pair);
   if (g->p->asked.forward_only) return;
   zp_gen_updates(g, step);
@@ -255,7 +255,7 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
 
 /* ---- operands and waits of the compute queue ----------------------------------------------------------- */
 /* Parameters of instance and, for BWD, where their gradients go. */
-static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
+static void touch_params(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   const ZpInst *inst = &g->st->insts[in->inst];
   for (uint32_t k = 0; k < inst->nheld; k++) {
     const Use *u = &g->uses[g->use_at[pos] + k];
@@ -276,7 +276,7 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
 }
 
 /* Reads what virtual stage v takes in from its ring, and waits for the transfer that brings it. */
-static void touch_taken(Gen *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
+static void touch_taken(ZpBuilder *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
   const Ring *r = &g->lane[v].recv[kind];
   uint32_t *const *moves = g->moves[vstage(g, v)->index][kind];
   if (!r->bytes) return;
@@ -286,7 +286,7 @@ static void touch_taken(Gen *g, uint32_t pos, int kind, uint32_t v, uint32_t mb,
 
 /* Writes what virtual stage v hands on: into its ring, once the transfer of what was there is complete; or, for a
  * neighbour on the same stage, straight into that one's. */
-static void touch_made(Gen *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
+static void touch_made(ZpBuilder *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
   uint32_t to = zp_sink(g->p, kind, v);
   if (to == ZP_NONE) return;
   bool here = vstage(g, to)->stage == g->s;
@@ -298,7 +298,7 @@ static void touch_made(Gen *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, 
 }
 
 /* Between instance i - 1 and i of a virtual stage: a boundary buffer, unless it is carried in the slot. */
-static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t mb) {
+static void touch_boundary(ZpBuilder *g, int kind, uint32_t i, uint32_t mode, uint32_t mb) {
   const ZpInst *inst = &g->st->insts[i];
   const ZpSegment *seg = &g->p->programs.segments[inst->segment];
   if (kind == ACT ? !seg->carry_bytes || seg->saves_carry : !seg->dcarry_bytes) return;
@@ -307,20 +307,20 @@ static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t
 }
 
 /* The denominators of losses, of all ranks. */
-static void touch_count(Gen *g, uint32_t pos) {
+static void touch_count(ZpBuilder *g, uint32_t pos) {
   zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
   zp_gen_await(g, pos, g->count);
 }
 
 /* Touches a micro-batch's slot; while all are counted, before the first item, they take the first slot in turn. */
-static void touch_slot(Gen *g, uint32_t pos, const ZpInstr *in, uint32_t mode) {
+static void touch_slot(ZpBuilder *g, uint32_t pos, const ZpInstr *in, uint32_t mode) {
   const Ring *r = &g->lane[in->vstage].slot;
   bool counts_all = g->count_pos != ZP_NONE && pos <= g->count_pos;
   zp_gen_touch(g, r->buf + (counts_all ? 0 : r->index[in->mb]), mode,
                zp_tag(ZP_TAG_SLOT, vstage(g, in->vstage)->index, 0, in->mb));
 }
 
-static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
+static void touch_fwd(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   uint32_t i = in->inst, mb = in->mb, v = in->vstage, after = zp_vstage_after(g->p, v);
   const ZpVirtualStage *x = vstage(g, v);
   uint32_t fresh = i == x->first && !x->input_bytes; /* nothing in the slot yet */
@@ -335,7 +335,7 @@ static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   if (zp_divides_forward(g->p, g->st, i)) touch_count(g, pos);
 }
 
-static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
+static void touch_bwd(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   uint32_t i = in->inst, mb = in->mb, v = in->vstage, after = zp_vstage_after(g->p, v);
   const ZpVirtualStage *x = vstage(g, v);
   bool first = i == x->first;
@@ -349,7 +349,7 @@ static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   if (zp_counts(g->p, g->st, i)) touch_count(g, pos);
 }
 
-static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
+static void touch_compute(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   uint32_t sums = g->scalars_buf + ZP_SCALARS_SUMS, count = g->scalars_buf + ZP_SCALARS_COUNT;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_FWD: touch_fwd(g, pos, in); break;
@@ -399,13 +399,13 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
     zp_gen_touch(g, g->scratch_buf, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
 }
 
-static void set_waits(Gen *g, ZpInstr *in, const uint32_t *wait, uint32_t n) {
+static void set_waits(ZpBuilder *g, ZpInstr *in, const uint32_t *wait, uint32_t n) {
   in->nwait = n;
   in->wait = ZB_NEWN(g->p->arena, uint32_t, n);
   if (n) memcpy(in->wait, wait, n * sizeof *wait);
 }
 
-static void operands(Gen *g) {
+static void operands(ZpBuilder *g) {
   for (uint32_t pos = 0; pos < g->ncomp; pos++) {
     ZpInstr *in = &g->d[g->comp[pos]].in;
     g->naccess = g->nwait = 0;
@@ -416,7 +416,7 @@ static void operands(Gen *g) {
     set_waits(g, in, g->wait, g->nwait);
   }
   for (uint32_t i = 0; i < g->nd; i++) {
-    Draft *d = &g->d[i];
+    ZpDraft *d = &g->d[i];
     if (d->in.queue == ZP_Q_COMPUTE) continue;
     uint32_t wait[2], n = 0;
     if (d->after_pos != ZP_NONE) wait[n++] = g->comp[d->after_pos];
@@ -441,7 +441,7 @@ static int by_key(const void *x, const void *y) {
   return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static void finish(Gen *g) {
+static void finish(ZpBuilder *g) {
   ZpProgram *out = &g->st->prog;
   Key *keys = ZB_NEWN(g->a, Key, g->nd);
   uint32_t *place = ZB_NEWN(g->a, uint32_t, g->nd);
@@ -481,13 +481,13 @@ static uint32_t held_of(const ZpStage *st, uint32_t tied) {
 }
 
 /* What stages reduce together happens when the last of them is ready. Returns the next free pair number. */
-static uint32_t add_tied(ZpPlan *p, Gen *g, uint32_t pair, uint64_t *norm) {
+static uint32_t add_tied(ZpPlan *p, ZpBuilder *g, uint32_t pair, uint64_t *norm) {
   for (uint32_t i = 0; i < p->programs.ntied; i++, pair++) {
     const ZpTied *tied = &p->programs.tied[i];
     uint64_t time = 0;
     if (p->programs.buckets[tied->bucket].frozen) continue; /* its copies stay alike by themselves */
     for (uint32_t k = 0; k < tied->nstages; k++) {
-      const Gen *x = &g[tied->stages[k]];
+      const ZpBuilder *x = &g[tied->stages[k]];
       uint64_t ready = zp_gen_ready(x, held_of(x->st, i));
       if (ready > time) time = ready;
     }
@@ -518,9 +518,10 @@ void zp_program(ZpPlan *p) {
   ZbArena *a = zb_arena_new();
   uint64_t *duration = zp_durations(p, a), *norm = ZB_NEWN(a, uint64_t, P), step = 0;
   Timeline t = zp_timelines(p, a, duration);
-  Gen *g = ZB_NEWN(a, Gen, P);
+  ZpBuilder *g = ZB_NEWN(a, ZpBuilder, P);
   for (uint32_t s = 0; s < P; s++) {
-    g[s] = (Gen){.p = p, .st = &p->programs.stages[s], .s = s, .a = a, .lane = t.lane, .order = &t.order[s]};
+    g[s] = (ZpBuilder){
+        .p = p, .st = &p->programs.stages[s], .s = s, .a = a, .lane = t.lane, .order = &t.order[s]};
     g[s].moves = zb_alloc(a, zb_array_bytes(g[s].st->nvstages, sizeof *g->moves));
     add_buffers(&g[s]);
     add_work(&g[s], duration);

@@ -63,7 +63,7 @@ typedef struct {
   uint32_t pos;        /* compute: position in its queue; others: first that waits for it */
   uint32_t after_pos;  /* P2P, COLL: waits for compute at this position, or ZP_NONE */
   uint32_t after;      /* COLL: waits for this draft of its queue, or ZP_NONE */
-} Draft;
+} ZpDraft;
 enum { BY_TRANSFER, BY_GATHER, BY_SCATTER, BY_REDUCE, BY_TIED, BY_STEP, BY_UPDATE };
 
 typedef struct {                 /* one bucket as FWD or BWD at some position uses it */
@@ -79,7 +79,7 @@ typedef struct {
   ZbArena *a; /* scratch */
   Lane *lane; /* per virtual stage of the plan, by number */
   const ZpOrder *order;
-  Draft *d;
+  ZpDraft *d;
   uint32_t nd;
   ZpBuf *bufs;
   uint32_t nbufs;
@@ -108,27 +108,27 @@ typedef struct {
   uint32_t naccess; /* of the instruction in the making */
   uint32_t *wait;
   uint32_t nwait;
-} Gen;
+} ZpBuilder;
 
 /* draft.c: n buffers of a kind, the first one's number; a draft, its number; the tag of what a held bucket
  * has. */
-uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t bytes);
-uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need);
-uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n);
+uint32_t zp_gen_bufs(ZpBuilder *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t bytes);
+uint32_t zp_gen_draft(ZpBuilder *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need);
+uint64_t zp_tag_held(const ZpBuilder *g, ZpTag kind, uint32_t held, uint32_t n);
 /* draft.c: an instruction of the compute queue; of the one at `pos`: an operand, and what it waits for */
-ZpInstr *zp_gen_compute(Gen *g, ZpInstrOp op, uint64_t start, uint64_t duration);
-void zp_gen_touch(Gen *g, uint32_t buf, uint32_t mode, uint64_t tag);
-void zp_gen_await(Gen *g, uint32_t pos, uint32_t id);
+ZpInstr *zp_gen_compute(ZpBuilder *g, ZpInstrOp op, uint64_t start, uint64_t duration);
+void zp_gen_touch(ZpBuilder *g, uint32_t buf, uint32_t mode, uint64_t tag);
+void zp_gen_await(ZpBuilder *g, uint32_t pos, uint32_t id);
 /* updates.c: buffers; all updates, from that time on; operands of MOMENTUM, ORTHOGONALIZE and an OPT_STEP of
  * Muon's, but for the parameters and sums */
-void zp_gen_update_bufs(Gen *g);
-void zp_gen_updates(Gen *g, uint64_t step);
-void zp_gen_touch_muon(Gen *g, uint32_t pos, const ZpInstr *in);
+void zp_gen_update_bufs(ZpBuilder *g);
+void zp_gen_updates(ZpBuilder *g, uint64_t step);
+void zp_gen_touch_muon(ZpBuilder *g, uint32_t pos, const ZpInstr *in);
 /* zero.c */
-bool zp_gen_uses(const Gen *g, const ZpInstr *in, uint32_t k); /* FWD, BWD: bucket k of its segment */
-void zp_gen_params(Gen *g);                         /* uses, gathers, scatters, reductions within the stage */
-uint64_t zp_gen_ready(const Gen *g, uint32_t held); /* when its gradient is reduced within the stage */
-void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair);
+bool zp_gen_uses(const ZpBuilder *g, const ZpInstr *in, uint32_t k); /* FWD, BWD: bucket k of its segment */
+void zp_gen_params(ZpBuilder *g); /* uses, gathers, scatters, reductions within the stage */
+uint64_t zp_gen_ready(const ZpBuilder *g, uint32_t held); /* when its gradient is reduced within the stage */
+void zp_gen_tied(ZpBuilder *g, uint32_t held, uint64_t time, uint32_t pair);
 
 /* ---- passes: what plan.c calls; the third, zp_program, is in plan.h ------------------------------------ */
 /* Instances to stages. False with reports. */
