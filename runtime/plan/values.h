@@ -100,6 +100,16 @@ typedef struct {
   uint64_t temp; /* bytes of its temporaries in the stage's scratch */
 } ZpList;
 
+/* An elementwise value of forward that is stashed for backward, which could recompute it: schedule/choose.c.
+ * Per instance and micro-batch: bytes of the activation slot, and how many fewer bytes calls move. */
+typedef struct {
+  uint32_t segment, value; /* of the graph, without what serves frozen parameters alone */
+  ZgType type;
+  uint32_t loc;
+  uint64_t surroundings; /* a hash of the nodes around it: values that have the same take and save the same */
+  uint64_t bytes, moves;
+} ZpStash;
+
 /* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start`
  * of split axes differ from rank to rank: view.start holds only the part that does not (0), see
  * zp_view_start. */
@@ -108,7 +118,8 @@ typedef struct {
   ZpValue *values; uint32_t nvalues;
   ZpList list[ZP_PHASES];           /* all speak of `values` */
   uint64_t saved_bytes;             /* of one instance and micro-batch */
-  uint64_t kept_bytes, kept_moves;  /* of these for values in p->programs.kept; what calls read and write less for it */
+  uint64_t stashed_bytes, stashed_moves; /* for p->programs.stashed: of these; fewer bytes that calls move */
+  ZpStash *stashable; uint32_t nstashable; /* what backward recomputes, and both have in memory; unmeasured */
   bool saves_carry;                 /* backward reads what is carried in */
   uint64_t carry_bytes, dcarry_bytes;          /* tuple carried in; its cotangents */
   uint64_t carry_out_bytes, dcarry_out_bytes;

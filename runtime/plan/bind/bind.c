@@ -359,7 +359,6 @@ static void bind_recompute(ZpBuild *b) {
     report_part(b, &p->asked.recipe->recompute[i]);
   }
   for (uint32_t r = 1; r < g->nregions; r++) { /* parents come first */
-    if (b->recomputes_none) b->recompute[r] = false;
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
   }
 }

@@ -230,7 +230,7 @@ void zp_overlap(ZpLocal *c, ZpPhase phase) {
   ZpList *l = &c->s->list[phase];
   bool any = false;
   for (uint32_t i = 0; i < l->n; i++) any |= zp_goes_beside(&l->nodes[i]);
-  if (!any || !c->b->o->pins || c->p->notes.async_bytes) return;
+  if (!any || !c->b->o->pins || c->b->variant.awaits) return;
   Order o = {.c = c, .l = l, .tmp = zb_arena_new(), .out = ZB_NEWN(c->p->arena, ZpNode, l->n)};
   find_units(&o);
   find_needs(&o);
@@ -261,7 +261,7 @@ static bool reads(const ZpSegment *s, const ZpNode *n, uint32_t v) {
 uint32_t zp_join(const ZpLocal *c, const ZpList *l, uint32_t i) {
   const ZpNode *nodes = l->nodes;
   uint32_t others = 0; /* begun behind it */
-  if (!c->b->o->pins || c->p->notes.async_bytes) return i + 1;
+  if (!c->b->o->pins || c->b->variant.awaits) return i + 1;
   for (uint32_t k = i + 1, end; k < l->n; k = end) {
     end = zp_unit_end(c, nodes, k);
     for (uint32_t q = k; q < end; q++) {

@@ -8,10 +8,10 @@
  * and is made in another is kept, and so is what is made of several. Copies stand just before their first
  * use. Dead nodes go.
  *
- * * Of these values, what forward and backward both have in memory is listed: keep.c chooses among them what
- * is kept all the same, and then segments are made again.
+ * Of these values, what forward and backward both have in memory is listed: schedule/choose.c chooses which
+ * of them are stashed all the same.
  *
- * * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
+ * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
 #include "graph/ragged.h"
 #include "runtime/plan/local/local.h"
 
@@ -34,6 +34,11 @@ typedef struct {
   bool *again;
   uint32_t nagain;
 } Remat;
+
+/* Whether backward runs forward of a region again. */
+static bool recomputes(const Remat *r, uint32_t region) {
+  return r->b->recompute[region] && !r->b->variant.saves_all;
+}
 
 static const ZgNode *maker(const ZgSegment *s, uint32_t v) { return &s->nodes[s->values[v].node]; }
 static bool is_forward(const ZgSegment *s, uint32_t v) { return s->values[v].node < s->nforward; }
@@ -62,7 +67,7 @@ static bool shifts_here(const Remat *r, const ZgNode *n) {
 static bool is_free(const Remat *r, const ZgNode *n) {
   if (n->nout && (is_brief(r, n->out) || r->follows[n->out])) return true;
   return zg_op_info[n->op].kind == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
-         shifts_here(r, n) || r->b->recompute[n->region];
+         shifts_here(r, n) || recomputes(r, n->region);
 }
 
 /* ---- what is compared with what was selected from it ---- */
@@ -135,7 +140,7 @@ static uint32_t narrowest(Remat *r, uint32_t v) {
     if (!r->pending[u]) continue;
     const ZgNode *n = maker(r->s, u);
     if (!is_free(r, n)) break;
-    if (npending == 1 && zg_op_info[n->op].kind == ZG_EW && !is_brief(r, u) && !r->b->recompute[n->region] &&
+    if (npending == 1 && zg_op_info[n->op].kind == ZG_EW && !is_brief(r, u) && !recomputes(r, n->region) &&
         r->s->values[u].type.elem == r->s->values[v].type.elem)
       best = u;
     r->pending[u] = false;
@@ -152,14 +157,14 @@ static uint32_t narrowest(Remat *r, uint32_t v) {
 /* The whole part that is made again with a region: the outermost around it that is; ZG_NONE: it is not. */
 static uint32_t part_of(const Remat *r, uint32_t region) {
   const ZgRegion *all = r->b->p->graph->regions;
-  if (!r->b->recompute[region]) return ZG_NONE;
-  while (all[region].parent != ZG_NONE && r->b->recompute[all[region].parent]) region = all[region].parent;
+  if (!recomputes(r, region)) return ZG_NONE;
+  while (all[region].parent != ZG_NONE && recomputes(r, all[region].parent)) region = all[region].parent;
   return region;
 }
 
 /* Making it again runs a kernel of a part. What is elementwise is made on the way, whatever part it is of. */
 static bool is_run(const Remat *r, const ZgNode *n) {
-  return r->b->recompute[n->region] && zg_op_info[n->op].kind != ZG_EW;
+  return recomputes(r, n->region) && zg_op_info[n->op].kind != ZG_EW;
 }
 
 /* Does making v again run kernels of more parts than one? *one: that which was found so far. */
@@ -180,7 +185,7 @@ static bool runs_parts(Remat *r, uint32_t v, uint32_t *one) {
 static bool sums_parts(Remat *r, uint32_t v) {
   uint32_t one = ZG_NONE;
   r->now++;
-  return !r->b->recompute[maker(r->s, v)->region] && !is_brief(r, v) && runs_parts(r, v, &one);
+  return !recomputes(r, maker(r->s, v)->region) && !is_brief(r, v) && runs_parts(r, v, &one);
 }
 
 static void decide(Remat *r, uint32_t v) {
@@ -200,7 +205,7 @@ static void decide(Remat *r, uint32_t v) {
     return;
   }
   r->now++;
-  bool again = r->b->recompute[n->region] || is_brief(r, v) || new_leaves(r, v, false) <= 1;
+  bool again = recomputes(r, n->region) || is_brief(r, v) || new_leaves(r, v, false) <= 1;
   if (!again) {
     uint32_t kept = narrowest(r, v);
     r->decided[v] = AGAIN;
@@ -225,7 +230,7 @@ static void keep_sums(Remat *r) {
   for (uint32_t v = 0; v < s->nvalues; v++) {
     if (r->decided[v] != KEEP || !is_forward(s, v) || maker(s, v)->op != ZG_OP_DOT || uses[v] != 1) continue;
     const ZgNode *n = &s->nodes[reader[v]];
-    if (reader[v] >= s->nforward || n->op != ZG_OP_ADD || r->b->recompute[n->region]) continue;
+    if (reader[v] >= s->nforward || n->op != ZG_OP_ADD || recomputes(r, n->region)) continue;
     const ZgNode *other = maker(s, n->in[n->in[0] == v]), *next = &s->nodes[reader[n->out]];
     bool sums_on = uses[n->out] == 1 && next->op == ZG_OP_ADD;
     const ZgType *t = &s->values[v].type, *u = &s->values[n->out].type;
@@ -300,8 +305,9 @@ static void keep_entering(Remat *r) {
 
 static void decide_all(Remat *r) {
   const ZgSegment *s = r->s;
-  for (uint32_t k = 0; k < r->b->nkeep; k++)
-    if (r->b->keep[k].segment == r->index) r->decided[r->b->keep[k].value] = KEEP;
+  const ZpVariant *v = &r->b->variant;
+  for (uint32_t k = 0; k < v->nstash; k++)
+    if (v->stash[k].segment == r->index) r->decided[v->stash[k].value] = KEEP;
   keep_entering(r);
   for (uint32_t i = 0; i < s->nnodes; i++) { /* what cannot be made again is kept wherever it is used */
     const ZgNode *n = &s->nodes[i];
@@ -314,20 +320,78 @@ static void decide_all(Remat *r) {
   if (r->b->o->supports) keep_sums(r);
 }
 
-/* Values that are made again, which nodes of forward and nodes of backward read from memory. What only
+/* ---- values that are alike ----------------------------------------------------------------------------- */
+static uint64_t mix(uint64_t h, uint64_t x) {
+  h = (h ^ x) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 29;
+}
+
+/* A hash of what a node is, by itself: of parameters and random numbers not which. */
+static uint64_t hash_node(const Remat *r, uint32_t i) {
+  const ZgNode *n = &r->s->nodes[i];
+  bool named = n->op == ZG_OP_PARAM || n->op == ZG_OP_PARAM_GRAD || n->op == ZG_OP_RANDOM;
+  uint64_t h = mix(n->op, i < r->s->nforward ? 1 : 2);
+  h = mix(mix(h, recomputes(r, n->region)), named ? 0 : (uint64_t)n->opt[0]);
+  h = mix(h, named && n->op != ZG_OP_RANDOM ? 0 : (uint64_t)n->opt[1]);
+  for (int k = 0; k < n->nax; k++) h = mix(h, n->ax[k]);
+  for (int k = 0; k < 2; k++) {
+    uint64_t bits;
+    memcpy(&bits, &n->num[k], sizeof bits);
+    h = mix(h, bits);
+  }
+  for (uint32_t v = n->out; v < n->out + n->nout; v++) {
+    const ZgType *t = &r->s->values[v].type;
+    h = mix(mix(h, t->elem), r->decided[v]);
+    for (int k = 0; k < t->naxes; k++) h = mix(h, t->axis[k]);
+  }
+  return h;
+}
+
+/* Returns, by value, a hash of the nodes within STEPS of it, by operands and by readers. Layers of a segment
+ * that are alike differ near its ends only. Fewer steps would do for two values to take and save the same, 4
+ * in all examples (3 are too few for gemma2); if ever they do not, what is stashed fits, but is not best. */
+static uint64_t *find_surroundings(const Remat *r) {
+  enum { STEPS = 5 };
+  const ZgSegment *s = r->s;
+  uint64_t *node = ZB_NEWN(r->arena, uint64_t, s->nnodes + 1),
+           *next = ZB_NEWN(r->arena, uint64_t, s->nnodes + 1),
+           *value = ZB_NEWN(r->arena, uint64_t, s->nvalues + 1);
+  for (uint32_t i = 0; i < s->nnodes; i++) node[i] = hash_node(r, i);
+  for (int step = 0; step < STEPS; step++) {
+    memcpy(next, node, s->nnodes * sizeof *next);
+    for (uint32_t i = 0; i < s->nnodes; i++)
+      for (int k = 0; k < s->nodes[i].nin; k++) {
+        uint32_t v = s->nodes[i].in[k], from = s->values[v].node, which = v - s->nodes[from].out;
+        next[i] += mix(mix(node[from], which), (uint64_t)k + 1);
+        next[from] +=
+            mix(mix(node[i], which), (uint64_t)k + 1 + ZG_MAX_IN); /* a sum: readers have no order */
+      }
+    for (uint32_t i = 0; i < s->nnodes; i++) node[i] = mix(next[i], 0);
+  }
+  for (uint32_t v = 0; v < s->nvalues; v++)
+    value[v] = mix(node[s->values[v].node], v - s->nodes[s->values[v].node].out);
+  return value;
+}
+
+/* Lists values that are made again, which nodes of forward and nodes of backward read from memory. What only
  * elementwise nodes read is made on the way. */
-static void list_keepable(const Remat *r, ZpBuild *b) {
+static void list_stashable(const Remat *r, ZpRemat *to) {
   bool *stored = ZB_NEWN(r->arena, bool, r->t->nvalues + 1);
   for (uint32_t i = 0; i < r->t->nnodes; i++) {
     const ZgNode *n = &r->t->nodes[i];
     for (int k = 0; k < n->nin && zg_op_info[n->op].kind != ZG_EW; k++) stored[n->in[k]] = true;
   }
+  const uint64_t *around = find_surroundings(r);
   for (uint32_t v = 0; v < r->s->nvalues; v++) {
     const ZgNode *n = maker(r->s, v);
     if (r->copied[v] == ZG_NONE || !stored[r->copied[v]] || !stored[r->kept[v]]) continue;
-    if (zg_op_info[n->op].kind != ZG_EW || b->recompute[n->region] || is_brief(r, v)) continue;
-    ZpKeep keep = {.segment = r->index, .value = v, .type = r->s->values[v].type, .loc = n->loc};
-    ZB_PUSH(r->arena, b->keepable, b->nkeepable, keep);
+    if (zg_op_info[n->op].kind != ZG_EW || recomputes(r, n->region) || is_brief(r, v)) continue;
+    ZpStash stash = {.segment = r->index,
+                     .value = v,
+                     .type = r->s->values[v].type,
+                     .loc = n->loc,
+                     .surroundings = around[v]};
+    ZB_PUSH(r->arena, to->stashable, to->nstashable, stash);
   }
 }
 
@@ -352,7 +416,7 @@ static uint32_t resolve(Remat *r, uint32_t v) {
   if (!is_free(r, n)) return r->kept[v];
   uint32_t in[ZG_MAX_IN] = {0};
   for (int i = 0; i < n->nin; i++) in[i] = resolve(r, n->in[i]);
-  bool again = r->b->recompute[n->region] || is_brief(r, v) || r->follows[n->out];
+  bool again = recomputes(r, n->region) || is_brief(r, v) || r->follows[n->out];
   uint32_t out = append(r, n, in, again && zg_op_info[n->op].kind != ZG_EW);
   for (int i = 0; i < n->nout; i++) r->copied[n->out + (uint32_t)i] = out + (uint32_t)i;
   return r->copied[v];
@@ -426,7 +490,7 @@ static const ZgSegment *without_frozen(const ZpBuild *b, const ZgSegment *s, con
   return t;
 }
 
-ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again) {
+ZpRemat zp_remat(const ZpBuild *b, uint32_t index) {
   ZbArena *a = b->p->arena;
   const Roots roots = {b->p, &b->p->layout.cotangents[index]};
   const ZgSegment *s = without_frozen(b, &b->p->graph->segments[index], &roots);
@@ -458,10 +522,11 @@ ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again) {
     for (int k = 0; k < n->nout; k++) r.kept[n->out + (uint32_t)k] = out + (uint32_t)k;
   }
   if (s->nforward == s->nnodes) t->nforward = t->nnodes;
-  list_keepable(&r, b);
+  ZpRemat to = {.s = t};
+  list_stashable(&r, &to);
   sweep(a, t, r.again, run, &roots);
-  *again = r.again;
-  return t;
+  to.again = r.again;
+  return to;
 }
 
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s) {

@@ -105,7 +105,7 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
   return true;
 }
 
-/* As in the plan that has the parameters, or in the one that keeps nothing. */
+/* As in another plan, or as they are. */
 static void as_in(const ZpPlan *p, const ZpPlan *like, const Item *items, uint32_t nitems, int64_t *counts) {
   uint32_t item = 0, end = 0;
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
@@ -168,7 +168,7 @@ static bool reads_inputs(const ZpSegment *s) {
 /* What a stage needs beside its buckets: its activation slot (inputs, then instance by
  * instance the saved values and after them the carried tuple, if backward reads it), scratch,
  * and boundaries between instances. */
-static void measure(const ZpPlan *p, ZpStage *st) {
+void zp_measure_stage(const ZpPlan *p, ZpStage *st) {
   bool inputs = false;
   for (uint32_t i = 0; i < st->ninsts; i++)
     inputs |= reads_inputs(&p->programs.segments[st->insts[i].segment]);
@@ -221,14 +221,17 @@ bool zp_stages(ZpBuild *b) {
     return false;
   }
   int64_t *counts = ZB_NEWN(p->arena, int64_t, p->programs.nstages);
-  if (p->asked.eval_of || b->like) {
-    as_in(p, b->like ? b->like : p->asked.eval_of, items, nitems, counts);
+  if (b->cuts) {
+    as_in(p, b->cuts, items, nitems, counts);
   } else if (p->programs.nstages > 1 && b->stage_items) {
     if (!explicit_counts(b, items, nitems, p->programs.nstages, counts)) return false;
   } else {
     by_cost(p->arena, items, nitems, p->programs.nstages, counts);
   }
   p->programs.stages = ZB_NEWN(p->arena, ZpStage, p->programs.nstages);
+  p->programs.tied = NULL;
+  p->programs.ntied = 0;
+  p->notes.model_flops = 0;
   uint32_t item = 0;
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     ZpStage *st = &p->programs.stages[s];
@@ -238,7 +241,7 @@ bool zp_stages(ZpBuild *b) {
     st->insts = inst + first;
     st->ninsts = end - first;
     hold_buckets(p, st);
-    measure(p, st);
+    zp_measure_stage(p, st);
   }
   tie(p);
   for (uint32_t s = 0; s < p->programs.nstages; s++)
