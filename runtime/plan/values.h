@@ -60,8 +60,8 @@ typedef struct {
   /* Collectives: their blocks do not lie one behind the other in the tensor, so they are put together, or
    * taken apart, in scratch. */
   bool packs;
-  /* Of what goes beside calls (zp_goes_beside): the node of the list before which it is complete; behind the
-   * last: their number. What it reads and writes is its own until then. */
+  /* Async collectives (zp_is_async): the node of the list that waits until they are complete; none: their
+   * number. What they read and write is their own until then. */
   uint32_t until;
   /* attend around a ring of the ranks of `dims`, and its gradient: how many ranks farther on those keys began
    * that meet the queries here, in order, the first 0. Steps at which nobody would see anything are jumped.
@@ -172,8 +172,8 @@ static inline bool zp_begins(const ZpNode *n) {
                      op == ZG_OP_ALL_TO_ALL);
 }
 /* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`): not in rounds. */
-static inline bool zp_goes_beside(const ZpNode *n) { return zp_begins(n) && !n->rounds; }
-#define ZP_MOST_BESIDE 8 /* of a list, at the same time */
+static inline bool zp_is_async(const ZpNode *n) { return zp_begins(n) && !n->rounds; }
+#define ZP_MOST_ASYNC 8 /* of a list, at the same time */
 /* Elements of an axis that follow each other where they are and where they go. */
 typedef struct {
   int64_t from, to, n;

@@ -21,7 +21,7 @@
  * rounds.c           what is between dispatch and combine is played in rounds
  * delay_grads.c      gradients of weights wait for norms' gradients, where these read the same
  * fuse_*.c           one call does what several nodes did; rewrite.h
- * overlap.c          collectives go beside calls that do not need them
+ * overlap.c          async collectives overlap with calls that do not need them
  * memory.c           where every value lies
  * calls.c            the kernel call of every node, its scratch, its FLOPs
  * batch_gemms.c      GEMMs whose tensors lie contiguous become one

@@ -197,7 +197,7 @@ typedef struct {
   uint32_t *busy;
   struct {
     uint32_t node, join;
-  } open[ZP_MOST_BESIDE]; /* collectives that go on behind their unit */
+  } open[ZP_MOST_ASYNC]; /* collectives that go on behind their unit */
   uint32_t nopen;
   Block *live;
   uint32_t nlive;
@@ -287,7 +287,7 @@ static void keep(Pack *k, uint32_t v, uint32_t join) {
 }
 
 static bool is_open(const Pack *k, uint32_t i, uint32_t end) {
-  return zp_goes_beside(&k->nodes[i]) && zp_join(k->c, &k->c->s->list[k->phase], i) > end;
+  return zp_is_async(&k->nodes[i]) && zp_join(k->c, &k->c->s->list[k->phase], i) > end;
 }
 
 static void open_one(Pack *k, uint32_t i) {
@@ -295,7 +295,7 @@ static void open_one(Pack *k, uint32_t i) {
   uint32_t join = zp_join(k->c, &k->c->s->list[k->phase], i);
   for (int j = 0; j < n->call.nin; j++) keep(k, n->in[j], join);
   for (int j = 0; j < n->call.nout; j++) keep(k, n->out[j], join);
-  ZB_ASSERT(k->nopen < ZP_MOST_BESIDE);
+  ZB_ASSERT(k->nopen < ZP_MOST_ASYNC);
   k->open[k->nopen].node = i;
   k->open[k->nopen++].join = join;
 }
@@ -390,7 +390,7 @@ void zp_place_temps(ZpLocal *c, ZpPhase phase) {
             .region = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
             .last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
             .busy = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
-            .live = ZB_NEWN(tmp, Block, s->nvalues + ZP_MOST_BESIDE + 2)};
+            .live = ZB_NEWN(tmp, Block, s->nvalues + ZP_MOST_ASYNC + 2)};
   find_last_uses(&k);
   for (uint32_t i = 0, end; i < n; i = end) {
     end = zp_unit_end(c, nodes, i);

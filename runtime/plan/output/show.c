@@ -174,7 +174,7 @@ static void show_ledger(const ZpPlan *p, ZbText *out) {
   if (host) show_memory(p, ZP_HOST, "bytes of one rank in the host's memory", "host", out);
   if (p->notes.async_bytes)
     zb_text_add(
-        out, "\ncollectives within forward and backward are waited for: beside calls a rank would need %s\n",
+        out, "\ncollectives within forward and backward are awaited: with async ones a rank would need %s\n",
         zb_bytes(bytes, p->notes.async_bytes));
   if (p->layout.room)
     zb_text_add(out, "\nkernels that can do with less scratch have %s each, in smaller pieces\n",
