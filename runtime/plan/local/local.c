@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* ---- sharding ------------------------------------------------------------------------------------------ */
-/* What sharding needs of a graph segment. */
+/* A graph segment as it is sharded. */
 typedef struct {
   ZpRemat remat;
   const ZgSegment *count;
@@ -17,7 +17,7 @@ static Parts parts_of(const ZpBuild *b, uint32_t index) {
 }
 
 static bool shard(ZpBuild *b, uint32_t index, const Parts *x, ZpDims *partial) {
-  if (!zp_shard_segment(b, index, x->remat.s, x->remat.again, x->count, partial)) return false;
+  if (!zp_shard_segment(b, index, x->remat.s, x->remat.recomputed, x->count, partial)) return false;
   ZpSegment *s = &b->p->programs.segments[index];
   s->stashable = x->remat.stashable;
   s->nstashable = x->remat.nstashable;

@@ -65,8 +65,8 @@ bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n);
 /* A graph segment in which backward recomputes every forward value that it can, but for those in
  * b->variant. */
 typedef struct {
-  ZgSegment *s; /* without dead nodes */
-  bool *again;  /* by node: it is a copy of one of forward, for backward */
+  ZgSegment *s;     /* without dead nodes */
+  bool *recomputed; /* by node: it is a copy of one of forward, for backward */
   ZpStash *stashable;
   uint32_t nstashable; /* as in ZpSegment */
 } ZpRemat;

@@ -6,7 +6,7 @@
  * stashed. Only that plan is bound; of a variant (ZpVariant) segments are lowered once more, each by itself,
  * and its slots and scratch are added up per stage.
  *
- * What is stashed is selective recomputation in reverse. local/remat.c has listed what forward has in memory
+ * Stashing is selective recomputation in reverse. local/remat.c has listed what forward has in memory
  * and backward would recompute: a GELU, which the gradient of the weights behind it reads again; what a norm
  * hands to products. Each is tried by itself, which says what it takes of a slot and how much less the calls
  * read and write; values with the same surroundings are tried once. Then, the one first that saves most per
@@ -55,7 +55,7 @@ static bool any_async(const ZpPlan *p) {
   return false;
 }
 
-/* Whether some call makes do with less scratch than it has. */
+/* Returns whether some call makes do with less scratch than it has. */
 static bool any_shrinks(const ZpPlan *p, uint64_t room) {
   for (uint32_t s = 0; p->asked.scratch && s < p->graph->nsegments; s++)
     for (int k = 0; k < ZP_PHASES; k++)
@@ -92,7 +92,7 @@ bool zp_fit(ZpBuild *b) {
 }
 
 /* ---- recompute that costs memory ----------------------------------------------------------------------- */
-/* What is saved to recompute a part may be more than what the part has. */
+/* Values that are saved in order to recompute a part may take more than what the part has. */
 void zp_drop_recompute(ZpBuild *b) {
   const ZlRecipe *r = b->p->asked.recipe;
   ZpBuild c = *b;
@@ -131,7 +131,7 @@ static uint64_t moved(const ZpSegment *s) {
 
 static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/* What an instance has of a slot. The first of a stage finds what is carried in where it arrived. */
+/* Returns what an instance has of a slot. The first of a stage finds what is carried in where it arrived. */
 static uint64_t held(const ZpSegment *s, bool first) {
   return s->saved_bytes + (!first && s->saves_carry ? s->carry_bytes : 0);
 }
@@ -190,14 +190,14 @@ static ZpStash *find_candidates(const ZpBuild *b, uint32_t *n) {
 
 static uint64_t lines(uint64_t bytes) { return zb_round_up(bytes, 64); }
 
-/* Whether a stage finds what is carried in where it arrived when it goes back. Then it waits there so long,
- * and more of them do. */
+/* Returns whether backward of a stage reads what is carried in where it arrived. Then that waits there, and
+ * more of these do. */
 static bool keeps_arrival(const ZpPlan *p, uint32_t s) {
   return p->programs.segments[p->programs.stages[s].insts[0].segment].saves_carry;
 }
 
-/* Whether every stage of a plan fits with the segments of `q`, a copy of it. Only slots and scratch depend
- * on what is stashed, so no program need be made to say what a stage's arena would be. */
+/* Returns whether every stage of a plan fits with the segments of `q`, a copy of it. Only slots and scratch
+ * depend on what is stashed, so no program need be made to say what a stage's arena would be. */
 static bool stages_fit(const ZpBuild *b, ZpPlan *q) {
   const ZpPlan *p = b->p;
   bool fit = true, same = true;
