@@ -5,7 +5,7 @@ libplan_a_SOURCES = \
   runtime/plan/bind/bind.c \
   runtime/plan/bind/bind.h \
   runtime/plan/instr.def \
-  runtime/plan/schedule/keep.c \
+  runtime/plan/schedule/choose.c \
   runtime/plan/ledger.def \
   runtime/plan/mesh/mesh.c \
   runtime/plan/bind/names.c \

@@ -14,7 +14,7 @@
  * bind/        the recipe against the graph: sizes, layouts, directives; bind.h
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
- *              what is kept for backward, since memory allows; what ranks hold alike; schedule.h
+ *              what is stashed for backward, since memory allows; what ranks hold alike; schedule.h
  * time/        how long a step takes on a cluster; time.h
  * output/      tables, for people and as JSON, traces, a page to look at, whether two plans are the same
  * plan.c       the passes in order
@@ -75,15 +75,6 @@ typedef struct {
   uint16_t classes, rows, up;
 } ZpChunk;
 
-/* An elementwise value of forward that is kept for backward, though that could make it again: keep.c. Of an
- * instance and micro-batch: what it takes of an activation slot, and how much less backward moves for it. */
-typedef struct {
-  uint32_t segment, value; /* of the graph, without what serves frozen parameters alone */
-  ZgType type;
-  uint32_t loc;
-  uint64_t bytes, moves;
-} ZpKeep;
-
 /* What the recipe and the caller ask for, resolved against the graph. */
 /* clang-format off */
 typedef struct {
@@ -129,7 +120,7 @@ typedef struct {
   ZpBucket *buckets; uint32_t nbuckets;
   ZpInputUse *inputs; uint32_t ninputs; /* data inputs in every state they are used in */
   ZpTied *tied; uint32_t ntied;
-  const ZpKeep *kept; uint32_t nkept; /* the best first */
+  const ZpStash *stashed; uint32_t nstashed; /* the best first */
   ZpVirtualStage *vstages; uint32_t nvstages; /* by number: in the order of the model */
   ZpStage *stages; uint32_t nstages;
 } ZpPrograms;
@@ -138,9 +129,9 @@ typedef struct {
   double model_flops;        /* per step, whole mesh; forward + backward, without recompute */
   double params, trained;    /* elements; of those not frozen */
   const char *order;         /* which parts of positions ranks have, and why, in words; NULL: nothing to say */
-  uint32_t nleft;            /* values that would be kept, too, if they fitted */
-  uint64_t least;            /* arena of the fullest rank, were nothing kept */
-  uint64_t async_bytes;      /* collectives are waited for, since async ones would make the arena this large; 0: they are async */
+  uint32_t not_stashed;      /* values that would be stashed, too, if they fitted */
+  uint64_t least;            /* arena of the fullest rank, were nothing stashed */
+  uint64_t async_bytes;      /* arena with async collectives, which does not fit: they are awaited; 0: it does */
 } ZpNotes;
 typedef struct ZpPlan {
   ZbArena *arena;
@@ -203,8 +194,8 @@ typedef struct {
    * stores, at the same places; all else lies where `beside` has nothing that outlives a step. */
   const struct ZpPlan *beside;
   bool outputs; /* forward_only: see ZpPlan */
-  /* A plan that differs in the number of micro-batches alone: its stages are taken, and what it keeps. */
-  const struct ZpPlan *keeps_as;
+  /* A plan that differs in the number of micro-batches alone: this one has its stages and local programs. */
+  const struct ZpPlan *lowers_as;
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan

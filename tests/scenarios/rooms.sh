@@ -28,7 +28,7 @@ wall runtime/plan "$plan|runtime/plan/(bind/bind|local/local|schedule/schedule|t
 wall runtime/plan/mesh "$plan|runtime/plan/[a-z]*\.def"
 wall runtime/plan/bind "$plan|runtime/plan/bind/.*"
 wall runtime/plan/local "$plan|runtime/plan/bind/bind\.h|runtime/plan/local/.*"
-wall runtime/plan/schedule "$plan|lang/schedules\.def|runtime/plan/bind/bind\.h|runtime/plan/schedule/.*"
+wall runtime/plan/schedule "$plan|lang/schedules\.def|runtime/plan/(bind/bind|local/local)\.h|runtime/plan/schedule/.*"
 wall runtime/plan/check "$plan|runtime/plan/check/.*"
 wall runtime/plan/time "$plan|lang/cluster\.def|runtime/plan/time/.*"
 wall runtime/plan/output "$plan|runtime/plan/output/.*|runtime/plan/time/time\.h"

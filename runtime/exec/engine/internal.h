@@ -175,10 +175,10 @@ struct ZxEngine {
   bool *done;            /* per instruction */
   ZxRequest *request;    /* per instruction */
   uint32_t head[ZP_QUEUES];
-  uint32_t *flight, nflight;             /* instructions under way */
-  uint32_t at;                           /* the compute instruction that is played or waits; ZP_NONE: none */
-  const ZpNode *node;                    /* the node of its lists that is done or waited for */
-  ZxBeside beside_calls[ZP_MOST_BESIDE]; /* collectives of its list that are under way */
+  uint32_t *flight, nflight;            /* instructions under way */
+  uint32_t at;                          /* the compute instruction that is played or waits; ZP_NONE: none */
+  const ZpNode *node;                   /* the node of its lists that is done or waited for */
+  ZxBeside beside_calls[ZP_MOST_ASYNC]; /* collectives of its list that are under way */
   uint32_t nbeside;
 
   /* ---- compute: compute.c, feed.c, grads.c, optimizer.c ---- */
@@ -278,7 +278,7 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
 void zx_begin_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call, ZxBeside *to);
 void zx_end_collective(ZxEngine *e, const ZxBeside *x);
 /* Around what groups of nodes do: their stream instead of compute's, behind what that has so far; back; and
- * compute behind it. Slots: those of collectives under way, and ZP_MOST_BESIDE for others. */
+ * compute behind it. Slots: those of collectives under way, and ZP_MOST_ASYNC for others. */
 void zx_enter_nodes(ZxEngine *e);
 void zx_leave_nodes(ZxEngine *e, uint32_t slot);
 void zx_join_nodes(ZxEngine *e, uint32_t slot, ZxRequest r);

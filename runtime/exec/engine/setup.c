@@ -92,7 +92,7 @@ bool zx_open_events(ZxEngine *e, ZbErr *err) {
   e->rows_event = n + 2;
   e->ring_event = n + 5;
   e->node_event = n + 7;
-  e->staged_event = n + 9 + ZP_MOST_BESIDE;
+  e->staged_event = n + 9 + ZP_MOST_ASYNC;
   return e->dev->events(e->env, e->staged_event + ZX_STAGED_EVENTS, err);
 }
 

@@ -74,7 +74,7 @@ static uint64_t ring_scratch(const ZpLocal *c, const ZpNode *n) {
 static void say_how(const ZpLocal *c, ZpNode *n) {
   const ZpPlan *p = c->p;
   ZpDims same = zp_all_dims(&p->layout.mesh) & ~n->split;
-  n->call.room = p->layout.room;
+  n->call.room = c->b->variant.room;
   n->call.repeatable = p->asked.repeatable || zp_group_size(&p->layout.mesh, same) > 1;
 }
 

@@ -31,9 +31,9 @@ void zp_mark_setters(ZpLocal *c);
 
 /* overlap.c: nodes that follow each other and are one unit, from i on: the number behind the last. */
 uint32_t zp_unit_end(const ZpLocal *c, const ZpNode *nodes, uint32_t i);
-/* ... an order in which collectives go beside calls, before zp_make_calls */
+/* ... an order in which async collectives overlap with calls, before zp_make_calls */
 void zp_overlap(ZpLocal *c, ZpPhase phase);
-/* ... the node before which the one with number i, which goes beside calls, is to be complete: the first that
+/* ... the node before which the one with number i, which is async, is to be complete: the first that
  * needs it, or would be one too many; their number: none */
 uint32_t zp_join(const ZpLocal *c, const ZpList *l, uint32_t i);
 /* ... what nodes say of it, once lists are as they stay */

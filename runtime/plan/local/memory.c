@@ -29,9 +29,9 @@ static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, const
 static const ZpCotangents *cotangents(const ZpLocal *c) { return &c->p->layout.cotangents[c->index]; }
 
 /* ---- sources and sinks --------------------------------------------------------------------------------- */
-static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
-  ZpPlan *p = c->p;
-  const ZpValue *v = &c->s->values[value];
+static uint64_t input_at(ZpPlan *p, uint32_t segment, uint32_t value) {
+  const ZpValue *v = &p->programs.segments[segment].values[value];
+  uint32_t input = v->at.index;
   uint64_t end = 0;
   for (uint32_t i = 0; i < p->programs.ninputs; i++) {
     const ZpInputUse *u = &p->programs.inputs[i];
@@ -42,20 +42,26 @@ static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
     if (same) return u->at;
     end = u->at + zp_lines(w->bytes);
   }
-  ZpInputUse u = {input, c->index, value, end};
+  ZpInputUse u = {input, segment, value, end};
   ZB_PUSH(p->arena, p->programs.inputs, p->programs.ninputs, u);
   return end;
+}
+
+void zp_place_inputs(ZpPlan *p) {
+  p->programs.inputs = NULL;
+  p->programs.ninputs = 0;
+  for (uint32_t s = 0; s < p->graph->nsegments; s++)
+    for (uint32_t v = 0; v < p->programs.segments[s].nvalues; v++) {
+      ZpLoc *at = &p->programs.segments[s].values[v].at;
+      if (at->space == ZP_AT_INPUT) at->offset = input_at(p, s, v);
+    }
 }
 
 static void place_source(ZpLocal *c, const ZpNode *n) {
   ZpValue *v = &c->s->values[n->out[0]];
   switch (n->call.op) {
   case ZG_OP_PARAM: v->at = zp_bucket_loc(c->p, c->s, n->sink, ZP_AT_PARAM); break;
-  case ZG_OP_INPUT: {
-    uint32_t input = (uint32_t)n->call.opt[0];
-    v->at = (ZpLoc){ZP_AT_INPUT, input, input_at(c, input, n->out[0])};
-    break;
-  }
+  case ZG_OP_INPUT: v->at = (ZpLoc){ZP_AT_INPUT, (uint32_t)n->call.opt[0], 0}; break; /* zp_place_inputs */
   case ZG_OP_CARRY:
     v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, NULL)};
     break;
@@ -191,7 +197,7 @@ typedef struct {
   uint32_t *busy;
   struct {
     uint32_t node, join;
-  } open[ZP_MOST_BESIDE]; /* collectives that go on behind their unit */
+  } open[ZP_MOST_ASYNC]; /* collectives that go on behind their unit */
   uint32_t nopen;
   Block *live;
   uint32_t nlive;
@@ -281,7 +287,7 @@ static void keep(Pack *k, uint32_t v, uint32_t join) {
 }
 
 static bool is_open(const Pack *k, uint32_t i, uint32_t end) {
-  return zp_goes_beside(&k->nodes[i]) && zp_join(k->c, &k->c->s->list[k->phase], i) > end;
+  return zp_is_async(&k->nodes[i]) && zp_join(k->c, &k->c->s->list[k->phase], i) > end;
 }
 
 static void open_one(Pack *k, uint32_t i) {
@@ -289,7 +295,7 @@ static void open_one(Pack *k, uint32_t i) {
   uint32_t join = zp_join(k->c, &k->c->s->list[k->phase], i);
   for (int j = 0; j < n->call.nin; j++) keep(k, n->in[j], join);
   for (int j = 0; j < n->call.nout; j++) keep(k, n->out[j], join);
-  ZB_ASSERT(k->nopen < ZP_MOST_BESIDE);
+  ZB_ASSERT(k->nopen < ZP_MOST_ASYNC);
   k->open[k->nopen].node = i;
   k->open[k->nopen++].join = join;
 }
@@ -384,7 +390,7 @@ void zp_place_temps(ZpLocal *c, ZpPhase phase) {
             .region = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
             .last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
             .busy = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
-            .live = ZB_NEWN(tmp, Block, s->nvalues + ZP_MOST_BESIDE + 2)};
+            .live = ZB_NEWN(tmp, Block, s->nvalues + ZP_MOST_ASYNC + 2)};
   find_last_uses(&k);
   for (uint32_t i = 0, end; i < n; i = end) {
     end = zp_unit_end(c, nodes, i);

@@ -137,8 +137,8 @@ static void put_stages(ZbJson *j, const ZpPlan *p, const ZpTimeline *t) {
     zb_json_count(j, "live", st->prog.live);
     zb_json_count(j, "instructions", st->prog.ninstrs);
     put_holds(j, p, st);
-    zb_json_count(j, "kept_bytes", zp_kept_bytes(p, s));
-    zb_json_count(j, "kept_moves", zp_kept_moves(p, s));
+    zb_json_count(j, "kept_bytes", zp_stashed_bytes(p, s));
+    zb_json_count(j, "kept_moves", zp_stashed_moves(p, s));
     put_memory(j, "device_bytes", "arena", p, &st->ledger, ZP_DEVICE);
     put_memory(j, "host_bytes", "host", p, &st->ledger, ZP_HOST);
     if (t) put_timeline(j, p, t, s);
@@ -194,8 +194,8 @@ static void put_groups(ZbJson *j, const ZpPlan *p) {
 static void put_kept(ZbJson *j, const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
   zb_json_list(j, "kept");
-  for (uint32_t i = 0; i < p->programs.nkept; i++) {
-    const ZpKeep *k = &p->programs.kept[i];
+  for (uint32_t i = 0; i < p->programs.nstashed; i++) {
+    const ZpStash *k = &p->programs.stashed[i];
     zb_json_object(j, NULL);
     zb_json_count(j, "segment", k->segment);
     zb_json_string(j, "tensor", zg_type_text(p->graph, a, &k->type));
@@ -205,7 +205,7 @@ static void put_kept(ZbJson *j, const ZpPlan *p) {
     zb_json_end(j);
   }
   zb_json_end(j);
-  zb_json_count(j, "not_kept", p->notes.nleft);
+  zb_json_count(j, "not_kept", p->notes.not_stashed);
   zb_arena_free(a);
 }
 

@@ -31,7 +31,7 @@ ZpRow zp_row(const ZpPlan *p, uint32_t segment, ZpPhase phase, uint32_t i) {
   return (ZpRow){.node = n,
                  .adds = adds,
                  .sends = zp_sends(n),
-                 .beside = zp_goes_beside(n) && n->until > i + 1,
+                 .beside = zp_is_async(n) && n->until > i + 1,
                  .bytes = zp_sends(n) ? (double)zp_run_bytes(p, s, &s->list[phase], i)
                                       : zp_moved_bytes(s, n, adds)};
 }

@@ -131,17 +131,17 @@ static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const ch
   }
 }
 
-uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage) {
+uint64_t zp_stashed_bytes(const ZpPlan *p, uint32_t stage) {
   const ZpStage *st = &p->programs.stages[stage];
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].kept_bytes;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].stashed_bytes;
   return bytes * st->prog.nslots;
 }
 
-uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage) {
+uint64_t zp_stashed_moves(const ZpPlan *p, uint32_t stage) {
   const ZpStage *st = &p->programs.stages[stage];
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].kept_moves;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].stashed_moves;
   return bytes * (uint64_t)p->asked.nmicro;
 }
 
@@ -150,21 +150,22 @@ uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage) {
 static void show_kept(const ZpPlan *p, ZbText *out) {
   uint32_t most = 0;
   char bytes[24], moves[24];
-  if (!p->programs.nkept && !p->notes.nleft) return;
+  if (!p->programs.nstashed && !p->notes.not_stashed) return;
   for (uint32_t s = 1; s < p->programs.nstages; s++)
-    if (zp_kept_bytes(p, s) > zp_kept_bytes(p, most)) most = s;
+    if (zp_stashed_bytes(p, s) > zp_stashed_bytes(p, most)) most = s;
   zb_text_add(out, "\nkept as `limit memory` allows: ");
-  if (p->programs.nkept)
+  if (p->programs.nstashed)
     zb_text_add(out, "%s of activations of stage %u, which reads and writes %s less a step",
-                zb_bytes(bytes, zp_kept_bytes(p, most)), most, zb_bytes(moves, zp_kept_moves(p, most)));
+                zb_bytes(bytes, zp_stashed_bytes(p, most)), most, zb_bytes(moves, zp_stashed_moves(p, most)));
   else zb_text_add(out, "nothing");
-  if (p->notes.nleft)
-    zb_text_add(out, "; %u more value%s not fit", p->notes.nleft, p->notes.nleft == 1 ? " does" : "s do");
+  if (p->notes.not_stashed)
+    zb_text_add(out, "; %u more value%s not fit", p->notes.not_stashed,
+                p->notes.not_stashed == 1 ? " does" : "s do");
   ZbArena *a = zb_arena_new();
-  for (uint32_t i = 0; i < p->programs.nkept && i < NAMED; i++)
-    zb_text_add(out, "%s%s (%s)", i ? ", " : "\n  ", zg_type_text(p->graph, a, &p->programs.kept[i].type),
-                zp_loc_text(p, p->programs.kept[i].loc));
-  if (p->programs.nkept > NAMED) zb_text_add(out, " and %u more", p->programs.nkept - NAMED);
+  for (uint32_t i = 0; i < p->programs.nstashed && i < NAMED; i++)
+    zb_text_add(out, "%s%s (%s)", i ? ", " : "\n  ", zg_type_text(p->graph, a, &p->programs.stashed[i].type),
+                zp_loc_text(p, p->programs.stashed[i].loc));
+  if (p->programs.nstashed > NAMED) zb_text_add(out, " and %u more", p->programs.nstashed - NAMED);
   zb_text_add(out, "\n");
   zb_arena_free(a);
 }
@@ -177,7 +178,7 @@ static void show_ledger(const ZpPlan *p, ZbText *out) {
   if (host) show_memory(p, ZP_HOST, "bytes of one rank in the host's memory", "host", out);
   if (p->notes.async_bytes)
     zb_text_add(
-        out, "\ncollectives within forward and backward are waited for: beside calls a rank would need %s\n",
+        out, "\ncollectives within forward and backward are awaited: with async ones a rank would need %s\n",
         zb_bytes(bytes, p->notes.async_bytes));
   if (p->layout.room)
     zb_text_add(out, "\nkernels that can do with less scratch have %s each, in smaller pieces\n",

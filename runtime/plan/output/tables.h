@@ -39,10 +39,10 @@ bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group);
 /* Instances of a stage that are iterations of one repeat, one after the other: st->insts[from .. from + n). */
 uint32_t zp_run_of(const ZpStage *st, uint32_t from);
 
-/* Returns the bytes that a rank of the stage holds for values in p->programs.kept, in all live micro-batches; and those
+/* Returns the bytes that a rank of the stage holds for values in p->programs.stashed, in all live micro-batches; and those
  * that its calls read and write less for it per step. */
-uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage);
-uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage);
+uint64_t zp_stashed_bytes(const ZpPlan *p, uint32_t stage);
+uint64_t zp_stashed_moves(const ZpPlan *p, uint32_t stage);
 
 /* Lines of the ledger: what another plan keeps is of interest only beside it. */
 bool zp_ledger_shows(const ZpPlan *p, int line, ZpMemory m);

@@ -7,7 +7,8 @@
  * draft.c     instructions and buffers in the making
  * updates.c   updates, and those of Muon through whole matrices
  * program.c   the instructions, their operands and waits
- * ledger.c    the arena, byte by byte */
+ * ledger.c    the arena, byte by byte
+ * choose.c    how segments are lowered: with how much scratch, what is stashed for backward */
 #ifndef ZUG_PLAN_SCHEDULE_H
 #define ZUG_PLAN_SCHEDULE_H
 
@@ -130,9 +131,20 @@ void zp_gen_params(ZpBuilder *g); /* uses, gathers, scatters, reductions within 
 uint64_t zp_gen_ready(const ZpBuilder *g, uint32_t held); /* when its gradient is reduced within the stage */
 void zp_gen_tied(ZpBuilder *g, uint32_t held, uint64_t time, uint32_t pair);
 
-/* ---- passes: what plan.c calls; the third, zp_program, is in plan.h ------------------------------------ */
+/* ---- passes: what plan.c calls; choose.c --------------------------------------------------------------- */
+/* Schedules the plan: stages, programs, ledger. If it does not fit, lowers segments with less scratch, then
+ * with collectives awaited. False with reports. */
+bool zp_fit(ZpBuild *b);
+/* Recomputes nothing, with a report, if the plan takes less memory then. */
+void zp_drop_recompute(ZpBuild *b);
+/* Stashes what fits of the values that backward recomputes, the one first that saves most per byte. */
+void zp_stash(ZpBuild *b);
+
+/* ---- what these call; zp_program, between the two, is in plan.h ---------------------------------------- */
 /* Instances to stages. False with reports. */
 bool zp_stages(ZpBuild *b);
+/* Bytes of a stage that has its instances and buckets: slot, scratch, boundaries. */
+void zp_measure_stage(const ZpPlan *p, ZpStage *st);
 /* Arena offsets of everything. False if a rank has less memory than that, which zp_report_limit then reports. */
 bool zp_ledger(ZpBuild *b);
 void zp_report_limit(ZpBuild *b);

@@ -105,12 +105,12 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
   return true;
 }
 
-/* As in the plan that has the parameters, or in the one that keeps nothing. */
-static void as_in(const ZpPlan *p, const ZpPlan *like, const Item *items, uint32_t nitems, int64_t *counts) {
+/* As in another plan, or as they are. */
+static void as_in(const ZpPlan *p, const ZpPrograms *like, const Item *items, uint32_t nitems, int64_t *counts) {
   uint32_t item = 0, end = 0;
   for (uint32_t v = 0; v < p->programs.nvstages; v++) {
     uint32_t first = item;
-    end += like->programs.vstages[v].ninsts;
+    end += like->vstages[v].ninsts;
     while (item < nitems && items[item].first < end) item++;
     counts[v] = item - first;
   }
@@ -191,8 +191,7 @@ static void measure_vstage(const ZpPlan *p, ZpStage *st, ZpVirtualStage *v) {
   v->dcarry_bytes = first->dcarry_bytes, v->dcarry_out_bytes = last->dcarry_out_bytes;
 }
 
-/* Measures a stage: its virtual stages, and scratch. */
-static void measure(const ZpPlan *p, ZpStage *st) {
+void zp_measure_stage(const ZpPlan *p, ZpStage *st) {
   st->saved_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
   for (uint32_t k = 0; k < st->nvstages; k++) measure_vstage(p, st, &p->programs.vstages[st->vstages[k]]);
   for (uint32_t i = 0; i < st->ninsts; i++) {
@@ -226,14 +225,14 @@ static void report_too_many(ZpBuild *b, uint32_t nitems) {
 }
 
 /* Says how many items each virtual stage has. False with reports. */
-static bool cut(ZpBuild *b, const Item *items, uint32_t nitems, int64_t *counts) {
+static bool cut(ZpBuild *b, const ZpPrograms *like, const Item *items, uint32_t nitems, int64_t *counts) {
   ZpPlan *p = b->p;
   uint32_t n = p->programs.nvstages;
   if (n > nitems) {
     report_too_many(b, nitems);
     return false;
   }
-  if (p->asked.eval_of || b->like) as_in(p, b->like ? b->like : p->asked.eval_of, items, nitems, counts);
+  if (like) as_in(p, like, items, nitems, counts);
   else if (n > 1 && b->stage_items) return explicit_counts(b, items, nitems, n, counts);
   else by_cost(p->arena, items, nitems, n, counts);
   return true;
@@ -258,6 +257,7 @@ static void own(ZpPlan *p, const ZpInst *inst, uint32_t ninst, const Item *items
 
 bool zp_stages(ZpBuild *b) {
   ZpPlan *p = b->p;
+  const ZpPrograms like = b->cuts ? b->cuts->programs : (ZpPrograms){0}; /* perhaps what p had before */
   ZpInst *inst;
   Item *items;
   uint32_t ninst = all_instances(p, &inst), nitems = make_items(p, inst, ninst, &items);
@@ -265,14 +265,17 @@ bool zp_stages(ZpBuild *b) {
   p->programs.nstages = ranks;
   p->programs.vstages = zp_place_vstages(p->arena, p->asked.schedule, ranks, &p->programs.nvstages);
   int64_t *counts = ZB_NEWN(p->arena, int64_t, p->programs.nvstages);
-  if (!cut(b, items, nitems, counts)) return false;
+  if (!cut(b, b->cuts ? &like : NULL, items, nitems, counts)) return false;
   p->programs.stages = ZB_NEWN(p->arena, ZpStage, ranks);
   own(p, inst, ninst, items, nitems, counts);
   for (uint32_t s = 0; s < ranks; s++) {
     hold_buckets(p, &p->programs.stages[s]);
-    measure(p, &p->programs.stages[s]);
+    zp_measure_stage(p, &p->programs.stages[s]);
   }
+  p->programs.tied = NULL;
+  p->programs.ntied = 0;
   tie(p);
+  p->notes.model_flops = 0;
   for (uint32_t i = 0; i < ninst; i++)
     p->notes.model_flops += p->programs.segments[inst[i].segment].model_flops * (double)p->asked.nmicro;
   return true;

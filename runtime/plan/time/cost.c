@@ -149,7 +149,7 @@ static void join(Cost *x, Pieces *to, const ZpSegment *s, const ZpList *l, Open 
 
 static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList *l) {
   Pieces all = {0};
-  Open open[ZP_MOST_BESIDE];
+  Open open[ZP_MOST_ASYNC];
   uint32_t nopen = 0;
   for (uint32_t i = 0; i <= l->n; i++) {
     join(x, &all, s, l, open, &nopen, i);
@@ -160,7 +160,7 @@ static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList
       continue;
     }
     const ZpPlace *at;
-    if (zp_goes_beside(n) && n->until > i + 1) {
+    if (zp_is_async(n) && n->until > i + 1) {
       double t = moving(x, stage, s, n, &at);
       pack(x, &all, s, n, true);
       add_collective(x, &all, t, at->level, i);

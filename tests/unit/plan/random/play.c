@@ -384,7 +384,7 @@ static void spoil_scratch(Play *y, const ZpNode *k) {
 /* Those that are to be complete before node i and did not begin with the one before it. */
 static void end_beside(Play *y, uint32_t inst, const ZpNode *nodes, uint32_t i) {
   for (uint32_t k = 0; k + 1 < i; k++) {
-    if (!zp_goes_beside(&nodes[k]) || nodes[k].until != i) continue;
+    if (!zp_is_async(&nodes[k]) || nodes[k].until != i) continue;
     spoil_scratch(y, &nodes[k]);
     if (y->late) collective(y, inst, &nodes[k]);
   }
@@ -396,7 +396,7 @@ static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
   for (uint32_t i = 0; i <= n; i++) {
     end_beside(y, inst, nodes, i);
     if (i == n) break;
-    if (zp_goes_beside(&nodes[i]) && nodes[i].until > i + 1) {
+    if (zp_is_async(&nodes[i]) && nodes[i].until > i + 1) {
       spoil_scratch(y, &nodes[i]);
       y->beside++;
       if (y->late) continue;
