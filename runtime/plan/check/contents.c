@@ -107,7 +107,8 @@ static bool passing(const Mem *m,
   }
 }
 
-/* What a buffer holds has been read; `by` is about to overwrite it, or ZP_NONE: the step ends. */
+/* Checks that the contents of a buffer have been read before `by` overwrites it; ZP_NONE: before the step
+ * ends. */
 static bool used_up(const Mem *m, uint32_t buf, uint32_t by) {
   const Cell *x = &m->cells[buf];
   if (x->writer == ZP_NONE || x->read || x->tag >> 56 == ZP_TAG_NOTHING || !passing(m, buf)) return true;

@@ -480,7 +480,8 @@ static uint32_t held_of(const ZpStage *st, uint32_t tied) {
   ZB_BUG("tied bucket %u is not held where it should be", tied);
 }
 
-/* What stages reduce together happens when the last of them is ready. Returns the next free pair number. */
+/* Returns what stages reduce together happens when the last of them is ready. Returns the next free pair
+ * number. */
 static uint32_t add_tied(ZpPlan *p, ZpBuilder *g, uint32_t pair, uint64_t *norm) {
   for (uint32_t i = 0; i < p->programs.ntied; i++, pair++) {
     const ZpTied *tied = &p->programs.tied[i];
