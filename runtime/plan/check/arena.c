@@ -8,7 +8,7 @@
 
 static uint64_t lines(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-/* Of how many shards bucket k is. */
+/* Returns the number of shards that bucket k is cut into. */
 static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
   uint64_t n = 1;
   for (int d = 0; d < p->layout.mesh.ndims; d++)
@@ -49,8 +49,8 @@ static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes((ZkElem)o->state_elem[0], n) + zk_bytes((ZkElem)o->state_elem[1], n) + average);
 }
 
-/* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
- * checkpoint, where ranks that own the same divide them evenly. */
+/* Adds up, for each bucket that no earlier stage holds, the values and states that a rank writes into a
+ * checkpoint, which ranks that own the same elements divide evenly. */
 static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t bytes = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
@@ -191,7 +191,7 @@ static uint64_t boundary_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
-/* Of a matrix r x c as it is and as it will be, and two of its smaller side. */
+/* Returns the scratch for a matrix r x c, its result, and two matrices of its smaller side. */
 static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
@@ -242,14 +242,14 @@ static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
-/* Of the engine's two blocks: the sums of a step, and denominators with their reciprocals and what a step
- * brings. Both fit into 64 bytes where there is one loss. */
+/* Returns the bytes of the engine's larger block of scalars: the sums of a step, or denominators with their
+ * reciprocals and the step's own numbers. With one loss both fit into 64 bytes. */
 static uint64_t scalars_bytes(const ZpPlan *p) {
   uint64_t more = zg_losses(p->graph) - 1;
   return lines(64 + more * 3 * sizeof(double));
 }
 
-/* Of all that Muon updates here: they pass through the same ones. */
+/* Returns the bytes for the largest update by Muon: all updates pass through the same buffers. */
 static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {

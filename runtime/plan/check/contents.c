@@ -71,7 +71,7 @@ static bool before(const Mem *m, uint32_t a, uint32_t b) {
   return m->done[a].at[m->st->prog.instrs[b].queue] <= m->c->pos[m->c->base[m->s] + b];
 }
 
-/* Of a plan that only goes forward, what REDUCE_STEP reads says all of it. */
+/* The operands of REDUCE_STEP are enough in a plan that only goes forward. */
 static bool step_in_order(const Mem *m) {
   const ZpProgram *g = &m->st->prog;
   uint32_t norm = ZP_NONE, step = ZP_NONE;

@@ -284,8 +284,9 @@ static const char *attends_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
-/* Of rows and what tokens have of them, or (`place`) the tokens' numbers: along the collective's dims tokens
- * are split and rows are by expert; along another they are split alike, or not, or as slots are. */
+/* Checks the split of rows against the split of their tokens, or (`place`) of the tokens' numbers: along the
+ * collective's dims tokens are split and rows are by expert; along the others both are split alike, or
+ * neither, or as slots are. */
 static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, const ZpValue *rows,
                         bool place) {
   const ZpPlan *p = l->c->p;

@@ -1,5 +1,4 @@
-/* What an instruction must read and write, derived from the plan alone; nothing may be missing, nothing may
- * be added. */
+/* Derives the operands of each instruction from the plan alone. None may be missing, none added. */
 #include "runtime/plan/check/check.h"
 
 typedef struct {

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* What lies in one place: spans without common bytes, by where they begin. */
+/* The spans of one place, which share no bytes, in the order of their offsets. */
 typedef struct {
   uint64_t from, to;
   uint32_t value;
@@ -226,7 +226,7 @@ static bool makes_all(const ZpNode *n) {
          n->call.op == ZG_OP_CONV_GRAD || n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_NORMALIZE_GRAD_SUMS;
 }
 
-/* Of a call that accumulates: whether result j is added to. Of normalize_grad_sums, those that lack axes. */
+/* Returns whether an accumulating call adds to result j; normalize_grad_sums adds to those that lack axes. */
 static bool accumulates(const Walk *w, int j) {
   const ZpNode *n = w->n;
   bool sum = value(w, n->out[j])->type.naxes < value(w, n->out[0])->type.naxes;
@@ -444,7 +444,7 @@ static bool is_taken_out(const Walk *w, ZgOp op) {
   return op == ZG_OP_LOSS_NUM || op == ZG_OP_AUX || (op == ZG_OP_OUTPUT && w->l.c->p->asked.outputs);
 }
 
-/* Of each loss and output of the graph's segment its own number is taken out, once. */
+/* Checks that each loss and output of the graph's segment is taken out once, under its own number. */
 static bool takes_out_all(Walk *w) {
   const ZgSegment *g = w->l.gs;
   uint32_t want = 0, found = 0;

@@ -1,8 +1,7 @@
-/* What ranks send each other in one step, and why: added up from what they play, the instruction lists and
- * the collectives among the nodes that FWD, BWD and COUNT run, those between dispatch and combine in each
- * round. Nothing is worked out here a second time, so
- * what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves
- * exactly these. */
+/* Adds up what ranks send each other in one step, and why, from what they play: the instruction lists, and
+ * the collectives among the nodes that FWD, BWD and COUNT run, those between dispatch and combine once per
+ * round. So what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine
+ * moves exactly these. */
 #include "runtime/plan/output/tables.h"
 #include "runtime/plan/text.h"
 

@@ -1,4 +1,4 @@
-/* What the files of this room pass to each other; nobody outside reads it.
+/* The interface between the files of this room; nobody outside includes it.
  *
  * stages.c    segment instances to virtual stages, and these to the stages that own them
  * orders.c    in which order a rank computes: gpipe, 1f1b
