@@ -88,6 +88,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/show.c \
   runtime/plan/output/trace.c \
   runtime/plan/output/tables.h \
+  runtime/plan/schedule/cut.c \
   runtime/plan/schedule/draft.c \
   runtime/plan/schedule/ledger.c \
   runtime/plan/schedule/orders.c \

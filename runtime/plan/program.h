@@ -182,6 +182,21 @@ typedef struct { uint32_t bucket; uint32_t *stages; uint32_t nstages; } ZpTied;
 typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse;
 /* clang-format on */
 
+/* ---- cut.c --------------------------------------------------------------------------------------------- */
+/* What must stay on one stage: an iteration of an outermost repeat, with the straight parts after it; the first item
+ * also has those before it. */
+typedef struct {
+  uint32_t first; /* instance, in the order in which the model has them */
+  double cost;
+} ZpStageItem;
+/* Returns how many items the model has. cost: per segment, of one instance. */
+uint32_t zp_stage_items(const ZgGraph *g, ZbArena *a, const double *cost, ZpStageItem **items);
+/* Cuts n items into stages such that the owner that has most has least, and returns what it has. owner: per stage, from
+ * 0; NULL: each has its own. counts: per stage, of its items, at least one. Of cuts that are as good it takes one with
+ * few items on the last stages, or on the first, which hold the most micro-batches (first_least). */
+double zp_cut_stages(const ZpStageItem *items, uint32_t n, uint32_t stages, const uint32_t *owner,
+                     bool first_least, int64_t *counts);
+
 /* ---- orders.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   bool backward;

@@ -1,5 +1,6 @@
 /* What the files of this room pass to each other; nobody outside reads it.
  *
+ * cut.c       where the model may be cut, and the cuts that leave the busiest rank least to do (program.h)
  * stages.c    segment instances to pipeline stages
  * orders.c    in which order a stage computes: gpipe, 1f1b
  * simulate.c  when everything would happen, ignoring queues: gives all stages one global order

@@ -8,6 +8,7 @@ tests_unit_test_plan_SOURCES = \
   tests/unit/plan/broken.h \
   tests/unit/plan/check.c \
   tests/unit/plan/check_memory.c \
+  tests/unit/plan/cut.c \
   tests/unit/plan/fake.c \
   tests/unit/plan/fake.h \
   tests/unit/plan/nodes.c \
