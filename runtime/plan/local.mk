@@ -93,6 +93,7 @@ libplan_a_SOURCES = \
   runtime/plan/schedule/ledger.c \
   runtime/plan/schedule/orders.c \
   runtime/plan/schedule/program.c \
+  runtime/plan/schedule/rehearse.c \
   runtime/plan/schedule/schedule.h \
   runtime/plan/schedule/simulate.c \
   runtime/plan/schedule/stages.c \

@@ -210,4 +210,18 @@ uint32_t zp_order_live(const ZpWork *w, uint32_t n);
  * backward 2 and nothing else takes any. Returns the end of the last. */
 uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start);
 
+/* ---- rehearse.c: a schedule by itself ------------------------------------------------------------------ */
+/* How many buffers of a kind a stage has. */
+typedef struct {
+  uint32_t slots, recv_act, send_act, recv_grad, send_grad;
+} ZpRings;
+/* What a schedule comes to on stages that are all alike. */
+typedef struct {
+  double bubble;    /* in which a stage waits for others: as many times what a micro-batch takes, both ways */
+  double transfers; /* that the step waits for, one after the other */
+  ZpRings *rings;   /* per stage */
+} ZpRehearsal;
+/* keeps: stages read again in backward what they took in. Long steps are extended from short ones. */
+ZpRehearsal zp_rehearse(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, bool keeps);
+
 #endif

@@ -4,6 +4,7 @@
  * stages.c    segment instances to pipeline stages
  * orders.c    in which order a stage computes: gpipe, 1f1b
  * simulate.c  when everything would happen, ignoring queues: gives all stages one global order
+ * rehearse.c  how long a schedule takes by itself, and its buffers (program.h)
  * zero.c      gathers, staged gradients, reductions of a stage
  * draft.c     instructions and buffers in the making
  * updates.c   updates, and those of Muon through whole matrices

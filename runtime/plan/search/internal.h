@@ -19,6 +19,16 @@ typedef struct {
   uint32_t n;
 } RecomputeSet;
 
+/* A schedule of so many ranks of pipe and micro-batches (zp_rehearse); by[1]: what a stage takes in is kept. */
+typedef struct {
+  uint32_t nmicro;
+  ZpRehearsal by[2];
+} Rehearsed;
+typedef struct {
+  Rehearsed *at;
+  uint32_t n;
+} Rehearsals;
+
 typedef struct {
   ZbArena *a;
   const ZgGraph *g;
@@ -36,7 +46,8 @@ typedef struct {
   uint8_t way[3]; /* ZlAttentionWay: of attention over DIM_CONTEXT; free_way: to be found among them */
   uint32_t nways;
   bool free_way;
-  uint32_t items; /* what stages are cut between: iterations of the model's repeats */
+  uint32_t items;        /* what stages are cut between: iterations of the model's repeats */
+  Rehearsals *rehearsed; /* by ranks of pipe, up to `items` */
   /* Axes over `tensor`: one of products[k] for each k, as far as it divides; then the others. */
   ZlSplit split, split_product; /* kv, ffn ...; kv*grp, ffn ...; nprods 0: there is none */
   ZlNames otherwise;            /* data axes of what is carried: `else` */
@@ -122,6 +133,9 @@ const Layout *layout_of(Layouts *all, const Candidate *c); /* whatever its other
 /* The report of the space's first: a recipe that is wrong anyhow. False: it has been reported. */
 bool layouts_begin(Layouts *all, int64_t ranks, ZlDiags *d);
 const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe);
+
+/* The schedule of a candidate's pipeline, rehearsed once for all that have the same; keeps: as in Rehearsed. */
+const ZpRehearsal *rehearsal(const Space *x, const Candidate *c, bool keeps);
 
 /* ---- bytes.c ------------------------------------------------------------------------------------------- */
 /* Bytes of the fullest stage; as if what depends on a micro-batch took `scale` times as much: 1. */

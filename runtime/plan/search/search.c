@@ -88,6 +88,15 @@ static bool whole(const Space *x, ZpFound *f, bool simulate) {
   return ok;
 }
 
+/* Returns whether stages hold as many micro-batches of the whole step as of one with so few. */
+static bool holds_no_more(const Space *x, const Candidate *c, int64_t few) {
+  uint32_t stages = (uint32_t)c->size[DIM_PIPE];
+  const char *schedule = zl_schedule(x->base->schedule);
+  const ZpRehearsal *all = rehearsal(x, c, true),
+                    some = zp_rehearse(x->a, schedule, stages, (uint32_t)few, true);
+  return !memcmp(all->rings, some.rings, stages * sizeof *some.rings);
+}
+
 /* NULL: it cannot be planned after all. */
 static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simulate) {
   ZpFound *f = ZB_NEW(x->a, ZpFound);
@@ -96,8 +105,7 @@ static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simu
   f->estimate = c->bytes;
   f->nmicro = nmicro_of(x, c);
   int64_t few = c->size[DIM_PIPE] + 4, more = few + 8;
-  bool gpipe = !strcmp(zl_schedule(x->base->schedule), "gpipe"); /* holds them all */
-  if (simulate && f->nmicro > 2 * more && !gpipe) return extend(x, f, few, more) ? f : NULL;
+  if (simulate && f->nmicro > 2 * more && holds_no_more(x, c, few)) return extend(x, f, few, more) ? f : NULL;
   return whole(x, f, simulate) ? f : NULL;
 }
 

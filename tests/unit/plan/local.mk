@@ -19,6 +19,7 @@ tests_unit_test_plan_SOURCES = \
   tests/unit/plan/program.c \
   tests/unit/plan/published.c \
   tests/unit/plan/rate.c \
+  tests/unit/plan/rehearse.c \
   tests/unit/plan/time.c
 tests_unit_test_plan_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_LDADD = $(libs_plan) $(unit_libs)
