@@ -31,12 +31,6 @@ static void put(Page *g, const char *text) { /* as HTML has it */
   }
 }
 
-static const char *say(char to[24], double seconds) {
-  double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  snprintf(to, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
-  return to;
-}
-
 /* Where there is less room than a drawing is wide, it is moved within its frame, and stays readable. */
 static void begin_drawing(Page *g, const char *id, int height) {
   zb_text_add(g->out,
@@ -97,12 +91,12 @@ static void bar(Page *g, const Bars *b, uint32_t stage, const double *value) {
     sum += value[i];
     if (value[i] <= 0) continue;
     b->has[i] = true;
-    const char *amount = b->bytes ? zb_bytes(text, (uint64_t)value[i]) : say(text, value[i]);
+    const char *amount = b->bytes ? zb_bytes(text, (uint64_t)value[i]) : zp_seconds_text(text, value[i]);
     box(g, x, y + 2, w, ROW - 5, colours[i % COLOURS],
         zb_printf(g->a, "stage %u, %s: %s", stage, b->word[i], amount));
     x += w;
   }
-  label(g, x + 6, y + 14, b->bytes ? zb_bytes(text, (uint64_t)sum) : say(text, sum));
+  label(g, x + 6, y + 14, b->bytes ? zb_bytes(text, (uint64_t)sum) : zp_seconds_text(text, sum));
 }
 
 static void parts(Page *g, const char *id) {
@@ -173,7 +167,8 @@ static void stage_timeline(Page *g, uint32_t s, bool has[SORTS]) {
     else zp_instr_text(g->p, s, in, &what);
     double row = sort <= UPDATE ? 2 : sort == TRANSFER ? ROW - 3 : ROW + 3;
     box(g, at, y + row, fmax(sort <= BACKWARD ? apart(w) : w, .3), sort <= UPDATE ? ROW - 6 : 5,
-        colours[sort], zb_printf(g->a, "%s, from %s to %s", what.s, say(a, begin), say(b, end)));
+        colours[sort],
+        zb_printf(g->a, "%s, from %s to %s", what.s, zp_seconds_text(a, begin), zp_seconds_text(b, end)));
     zb_text_free(&what);
   }
 }
@@ -190,7 +185,7 @@ static void axis(Page *g, double y) {
                 !i           ? "start"
                 : i == TICKS ? "end"
                              : "middle",
-                i ? say(text, g->t->seconds * i / TICKS) : "0");
+                i ? zp_seconds_text(text, g->t->seconds * i / TICKS) : "0");
   }
 }
 
@@ -404,7 +399,7 @@ static void plan(Page *g, uint32_t k) {
     zb_text_add(g->out, "%s%s %lld", d ? ", " : ": ", g->p->layout.mesh.dim[d].name,
                 (long long)g->p->layout.mesh.dim[d].size);
   zb_text_add(g->out, "; %lld micro-batches; a step is predicted to take <b>%s</b>",
-              (long long)g->p->asked.nmicro, say(text, g->t->seconds));
+              (long long)g->p->asked.nmicro, zp_seconds_text(text, g->t->seconds));
   if (g->t->utilization > 0) zb_text_add(g->out, ", MFU %.1f %%", 100 * g->t->utilization);
   zb_text_add(g->out, "</p>\n<h3>Where time goes</h3>\n");
   parts(g, zb_printf(g->a, "parts%u", k));
@@ -422,7 +417,7 @@ static void plan(Page *g, uint32_t k) {
 
 static const char *differs(char to[32], double seconds) {
   char text[24];
-  snprintf(to, 32, "%s%s", seconds < 0 ? "-" : "+", say(text, fabs(seconds)));
+  snprintf(to, 32, "%s%s", seconds < 0 ? "-" : "+", zp_seconds_text(text, fabs(seconds)));
   return to;
 }
 
@@ -436,11 +431,12 @@ static void compare(Page *g, const ZpPaged *of) {
     put(g, of[i].plan->asked.recipe->name);
   }
   zb_text_add(g->out, "<th>difference</tr>\n");
-  zb_text_add(g->out, "<tr><td>step<td>%s<td>%s<td>%+.1f %%</tr>\n", say(a, of[0].time->seconds),
-              say(b, of[1].time->seconds), 100 * (of[1].time->seconds / of[0].time->seconds - 1));
+  zb_text_add(g->out, "<tr><td>step<td>%s<td>%s<td>%+.1f %%</tr>\n", zp_seconds_text(a, of[0].time->seconds),
+              zp_seconds_text(b, of[1].time->seconds), 100 * (of[1].time->seconds / of[0].time->seconds - 1));
   for (int k = 0; k < ZP_T_PARTS; k++)
-    zb_text_add(g->out, "<tr><td>%s<td>%s<td>%s<td>%s</tr>\n", zp_part_word[k], say(a, of[0].time->mean[k]),
-                say(b, of[1].time->mean[k]), differs(more, of[1].time->mean[k] - of[0].time->mean[k]));
+    zb_text_add(g->out, "<tr><td>%s<td>%s<td>%s<td>%s</tr>\n", zp_part_word[k],
+                zp_seconds_text(a, of[0].time->mean[k]), zp_seconds_text(b, of[1].time->mean[k]),
+                differs(more, of[1].time->mean[k] - of[0].time->mean[k]));
   uint64_t x = fullest(of[0].plan), y = fullest(of[1].plan);
   zb_text_add(g->out, "<tr><td>memory of the fullest rank<td>%s<td>%s<td>%+.1f %%</tr>\n</table>\n",
               zb_bytes(a, x), zb_bytes(b, y), 100 * ((double)y / (double)x - 1));

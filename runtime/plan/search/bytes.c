@@ -46,7 +46,7 @@ static uint64_t ring(double scale, uint64_t bytes, uint64_t n) {
 static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, const Stages *s, uint32_t k,
                          double scale) {
   const SegmentNeeds *first = &l->segment[s->first[k]], *last = &l->segment[s->last[k]];
-  const ZpRings *r = &rehearsal(x, c, first->saves_carry)->rings[k];
+  const ZpRings *r = &rehearsal(x, c->size[DIM_PIPE], nmicro_of(x, c), first->saves_carry)->rings[k];
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < l->nbuckets; i++) {
     uint32_t n = held(&l->bucket[i], &s->count[k * l->nsegments]);

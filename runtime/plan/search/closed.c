@@ -143,7 +143,7 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
   double pipeline = 0;
   if (P > 1) {
     const SegmentNeeds *last = &l->segment[s->last[0]];
-    const ZpRehearsal *r = rehearsal(x, c, last->saves_carry);
+    const ZpRehearsal *r = rehearsal(x, P, nmicro_of(x, c), last->saves_carry);
     double wire = send(&t, (double)last->carry_out) + send(&t, (double)last->dcarry_out);
     pipeline = r->bubble * (sum - worst) / (P - 1) + r->transfers * wire / 2;
   }

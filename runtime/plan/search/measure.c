@@ -196,15 +196,14 @@ const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe) {
 }
 
 /* ---- schedules ----------------------------------------------------------------------------------------- */
-const ZpRehearsal *rehearsal(const Space *x, const Candidate *c, bool keeps) {
-  uint32_t pipe = (uint32_t)c->size[DIM_PIPE], nmicro = (uint32_t)nmicro_of(x, c);
+const ZpRehearsal *rehearsal(const Space *x, int64_t pipe, int64_t nmicro, bool keeps) {
   Rehearsals *all = &x->rehearsed[pipe];
   for (uint32_t i = 0; i < all->n; i++)
     if (all->at[i].nmicro == nmicro) return &all->at[i].by[keeps];
   const char *schedule =
       zl_schedule(pipe > 1 ? x->base->schedule : (ZlName){0}); /* a single stage has none */
   Rehearsed r = {.nmicro = nmicro};
-  for (int k = 0; k < 2; k++) r.by[k] = zp_rehearse(x->a, schedule, pipe, nmicro, k);
+  for (int k = 0; k < 2; k++) r.by[k] = zp_rehearse(x->a, schedule, (uint32_t)pipe, (uint32_t)nmicro, k);
   ZB_PUSH(x->a, all->at, all->n, r);
   return &all->at[all->n - 1].by[keeps];
 }

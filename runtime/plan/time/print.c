@@ -10,8 +10,7 @@ static const char *const part_text[ZP_T_PARTS] = {
 #include "runtime/plan/time/parts.def"
 };
 
-/* "12.3 ms": three digits, of a time that may be anything. */
-static const char *say(char to[24], double seconds) {
+const char *zp_seconds_text(char to[24], double seconds) {
   double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
   snprintf(to, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
   return to;
@@ -34,7 +33,8 @@ void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *
   zb_text_add(out, "recipe %s for model %s on cluster %s: %lld rank%s\n", p->asked.recipe->name,
               p->graph->model, c->name, (long long)p->layout.mesh.nranks,
               p->layout.mesh.nranks == 1 ? "" : "s");
-  zb_text_add(out, "%-12s %s predicted\n", p->asked.forward_only ? "batch" : "step", say(text, t->seconds));
+  zb_text_add(out, "%-12s %s predicted\n", p->asked.forward_only ? "batch" : "step",
+              zp_seconds_text(text, t->seconds));
   zb_text_add(out, "%-12s %.4g samples a second\n", "", t->samples);
   if (t->tokens > 0)
     zb_text_add(out, "%-12s %.4g tokens a second, %.4g a device\n", "", t->tokens,
@@ -45,7 +45,7 @@ void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *
   zb_text_add(out, "\nwhere it goes, in the mean of the stages\n");
   for (int k = 0; k < ZP_T_PARTS; k++)
     if (t->mean[k] > 0)
-      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", zp_part_word[k], say(text, t->mean[k]),
+      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", zp_part_word[k], zp_seconds_text(text, t->mean[k]),
                   100 * t->mean[k] / t->seconds, part_text[k]);
   show_stages(p, t, out);
 }
