@@ -47,7 +47,7 @@ static void keep_best(Weighed *w, const Candidate *c) {
 /* ---- the best of each set of dims ------------------------------------------------------------------------ */
 /* The formula errs alike for recipes that are alike. So of each set of dims with more than one rank the fastest is
  * simulated, too, unless the formula says that it takes so many times as long as the best. */
-#define ERRS 1.5
+#define ERRS 1.3
 
 static uint32_t dims_of(const Candidate *c) {
   uint32_t set = 0;
