@@ -222,11 +222,16 @@ void zb_text_put(ZbText *t, const char *s, size_t n) {
 }
 
 void zb_text_add(ZbText *t, const char *fmt, ...) {
-  va_list ap, again;
+  va_list ap;
   va_start(ap, fmt);
+  zb_text_addv(t, fmt, ap);
+  va_end(ap);
+}
+
+void zb_text_addv(ZbText *t, const char *fmt, va_list ap) {
+  va_list again;
   va_copy(again, ap);
   int n = vsnprintf(NULL, 0, fmt, ap);
-  va_end(ap);
   if (n < 0) ZB_BUG("format '%s'", fmt);
   text_room(t, (size_t)n + 1);
   vsnprintf(t->s + t->len, (size_t)n + 1, fmt, again);
@@ -241,6 +246,7 @@ void zb_text_free(ZbText *t) {
 
 static bool exactly;
 void zb_bytes_exactly(bool yes) { exactly = yes; }
+bool zb_bytes_exact(void) { return exactly; }
 
 const char *zb_bytes(char buf[24], uint64_t bytes) {
   static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};

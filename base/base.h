@@ -110,7 +110,7 @@ static inline uint16_t zb_f32_to_bf16(float f) {
 }
 /* For printing: of a NaN there is only one, without a sign. */
 double zb_plain_nan(double x);
-/* "500K", "4G", "1000000": bytes, in powers of 1000, at least one. False if it is none. */
+/* "500k" or "500K", "4G", "2T", "1000000": bytes, in powers of 1000, at least one. False if it is none. */
 bool zb_size(const char *text, int64_t *out);
 /* The index of the first of n values that is not finite; -1: all are. */
 int64_t zb_not_finite(const float *x, uint64_t n);
@@ -122,6 +122,8 @@ double zb_now(void); /* seconds, monotonic */
 bool zb_duration(const char *text, double *seconds);
 /* The same the other way, to whole seconds, into buf; returns buf. */
 const char *zb_duration_text(char buf[24], double seconds);
+/* Writes a measured time with four digits into buf, "8.5 us", "12.34 ms", "3.2 s"; returns buf. */
+const char *zb_seconds_text(char buf[24], double seconds);
 
 /* ---- processes ----------------------------------------------------------------------------------- */
 typedef struct {
@@ -143,23 +145,54 @@ typedef struct {
   size_t len, cap;
 } ZbText;
 void zb_text_add(ZbText *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void zb_text_addv(ZbText *t, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 void zb_text_put(ZbText *t, const char *s, size_t n);
 void zb_text_free(ZbText *t);
 /* "1, 5 to 7", "0 to 6 by 2": ascending numbers. */
 void zb_text_ranges(ZbText *t, const int *x, int n);
 /* Adds the shortest decimal text from which strtod has the same number. */
 void zb_text_number(ZbText *t, double x);
-/* As a JSON string, in its quotes; bytes from 128 on as they are. */
-void zb_text_json(ZbText *t, const char *s);
-void zb_text_json_n(ZbText *t, const char *s, size_t n); /* the same of s[0..n), without quotes */
+/* UTF-8 of a character, which is none of the surrogates; returns its bytes. */
+size_t zb_utf8(char out[4], uint32_t c);
+
+/* ---- JSON that is written -------------------------------------------------------------------------- */
+/* Commas, brackets, quotes and line ends come as they are due; with zeros but for `text`, all is on one line. */
+typedef struct {
+  ZbText *text;
+  const char *indent; /* a line for each member of an object, behind this for each level; NULL: no lines */
+  bool script;        /* for an HTML page: '<' and '&' in strings are written as \u003c and \u0026 */
+  /* The writer alone: */
+  uint64_t lists;   /* bit d: what is open in depth d is a list */
+  int depth, line;  /* line: 1 and the blanks of a new line that is due; 0: none is */
+  bool more, keyed; /* a comma is due before the next; its key is there already */
+} ZbJson;
+/* Each puts a value: of an object's member with its key; with NULL a list's item, the whole, or what zb_json_key
+ * named. */
+void zb_json_object(ZbJson *j, const char *key);                /* begins an object */
+void zb_json_list(ZbJson *j, const char *key);                  /* begins a list */
+void zb_json_end(ZbJson *j);                                    /* ends the innermost of these */
+void zb_json_string(ZbJson *j, const char *key, const char *s); /* bytes from 128 on as they are */
+void zb_json_int(ZbJson *j, const char *key, int64_t n);
+void zb_json_count(ZbJson *j, const char *key, uint64_t n);
+void zb_json_bool(ZbJson *j, const char *key, bool is);
+void zb_json_null(ZbJson *j, const char *key);
+/* NaN and infinity, which JSON does not have, are null. With all digits that it takes to read the same number; ... */
+void zb_json_number(ZbJson *j, const char *key, double x);
+void zb_json_rounded(ZbJson *j, const char *key, int digits, double x); /* ... with so many */
+/* Puts a value that the caller has formatted as JSON. */
+void zb_json_raw(ZbJson *j, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Puts the key of the next value, which is then put with NULL. */
+void zb_json_key(ZbJson *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Has the next key or item stand on a new line, behind so many blanks. */
+void zb_json_line(ZbJson *j, int blanks);
+
+/* ---- JSON that is read ------------------------------------------------------------------------------ */
 /* Gives the numbers of a value that cJSON made of `text` their digits as `valuestring`: 1e-05, 30.0. */
 struct cJSON;
 void zb_json_digits(struct cJSON *x, const char *text);
 /* Finds the first NaN, Infinity or -Infinity in place of a value, which Python writes and JSON does not have.
  * Returns NULL if there is none. */
 const char *zb_json_not_finite(const char *text, size_t n, uint32_t *line);
-/* UTF-8 of a character, which is none of the surrogates; returns its bytes. */
-size_t zb_utf8(char out[4], uint32_t c);
 /* Parses text[0..n), all of which must be one JSON value. A cJSON node takes some forty times the bytes of "1,",
  * so a value must have `sparse` bytes of text on average, some thousands of values apart. NULL with a message
  * that begins with "it". Where memory ends, so does the program: that says nothing about the text. */
@@ -167,12 +200,15 @@ struct cJSON *zb_json_parse(const char *text, size_t n, size_t sparse, ZbErr *er
 /* `sparse` of files of weights, of their lists and of configs, each value of which has a name or stands beside
  * one; of tokenizers, where three may stand in ["a",-1],; and of all others, which are short. */
 enum { ZB_JSON_NAMED = 6, ZB_JSON_TOKENS = 3, ZB_JSON_ANY = 2 };
+
+/* ---- texts -------------------------------------------------------------------------------------------- */
 /* Whether s ends with `end`, and is longer. */
 bool zb_ends(const char *s, const char *end);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */
 const char *zb_bytes(char buf[24], uint64_t bytes);
 /* From now on zb_bytes says all digits: "12345678 B". For the main function of a program that was asked to. */
 void zb_bytes_exactly(bool yes);
+bool zb_bytes_exact(void); /* says whether it does */
 
 /* ---- files that are read ---------------------------------------------------------------------------
  * Regular files only: what else a path may name is refused with a message that says what it is, never waited
@@ -279,14 +315,6 @@ const char *zb_show_n(const char *s, size_t n); /* of s[0..n), which need not en
 void zb_show_all(char *s, size_t size);
 /* The same, added to a text, whatever its length. */
 void zb_text_show(ZbText *t, const char *s, size_t n);
-/* False, with the message for what getopt_long refused by returning `c`, with opterr 0 and ':' before its
- * short options. Values of long options that have no short one are above 255. */
-struct option;
-/* Prints the version, if that is all that is asked for. */
-bool zb_tells_version(int argc, char *const *argv, const char *program);
-bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbErr *err);
-/* Whether one of the arguments before -- is --help or -h. */
-bool zb_asks_help(int argc, char *const *argv);
 /* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls
  * something. */
 size_t zb_plain(const char *s, size_t n);

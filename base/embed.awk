@@ -17,7 +17,7 @@ FNR == 1 {
   printf "  \"%s\",\n", file
 }
 {
-  gsub(/\\/, "\\\\")
+  gsub(/\\/, "&&")
   gsub(/"/, "\\\"")
   gsub(/\t/, "\\t")
   gsub(/\r/, "\\r")

@@ -1,81 +1,131 @@
-/* Text as JSON (RFC 8259) and UTF-8 (RFC 3629) have it. See base.h. */
+/* JSON (RFC 8259) that is written, and UTF-8 (RFC 3629). See base.h. */
 #include "base/base.h"
 
-#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
 
-void zb_text_json_n(ZbText *t, const char *s, size_t n) {
-  for (const char *end = s + n; s < end; s++) {
-    unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\') zb_text_add(t, "\\%c", c);
-    else if (c == '\n') zb_text_add(t, "\\n");
-    else if (c < 32 || c == 127) zb_text_add(t, "\\u%04x", c);
-    else zb_text_put(t, s, 1);
+/* ---- strings ---- */
+static void put_escaped(ZbText *t, const char *s, size_t n, bool script) {
+  size_t from = 0;
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)s[i];
+    bool quoted = c == '"' || c == '\\', coded = c < 32 || c == 127 || (script && (c == '<' || c == '&'));
+    if (!quoted && !coded) continue;
+    zb_text_put(t, s + from, i - from);
+    from = i + 1;
+    if (quoted) zb_text_add(t, "\\%c", c);
+    else zb_text_add(t, c == '\n' ? "\\n" : "\\u%04x", c);
   }
+  zb_text_put(t, s + from, n - from);
 }
 
-void zb_text_json(ZbText *t, const char *s) {
-  zb_text_put(t, "\"", 1);
-  zb_text_json_n(t, s, strlen(s));
-  zb_text_put(t, "\"", 1);
+static void put_string(ZbJson *j, const char *s, size_t n) {
+  zb_text_put(j->text, "\"", 1);
+  put_escaped(j->text, s, n, j->script);
+  zb_text_put(j->text, "\"", 1);
 }
 
+/* ---- what stands between values ---- */
+static bool in_list(const ZbJson *j) { return j->depth && j->lists >> (j->depth - 1) & 1; }
+
+static void new_line(ZbJson *j, int depth) {
+  zb_text_put(j->text, "\n", 1);
+  for (int i = 0; i < depth; i++) zb_text_add(j->text, "%s", j->indent);
+}
+
+/* Puts what is due before a key, or before an item: a comma, a new line. */
+static void separate(ZbJson *j) {
+  if (j->more) zb_text_put(j->text, ",", 1);
+  if (j->indent && j->depth && !in_list(j)) new_line(j, j->depth);
+  else if (j->indent && j->more) zb_text_put(j->text, " ", 1);
+  if (j->line) zb_text_add(j->text, "\n%*s", j->line - 1, "");
+  j->line = 0;
+  j->more = true;
+}
+
+static void put_key(ZbJson *j, const char *key, size_t n) {
+  separate(j);
+  put_string(j, key, n);
+  zb_text_add(j->text, "%s", !j->indent ? ":" : *j->indent == '\t' ? ":\t" : ": ");
+}
+
+/* Puts what stands before a value. */
+static void before_value(ZbJson *j, const char *key) {
+  if (key) put_key(j, key, strlen(key));
+  else if (!j->keyed) separate(j);
+  j->keyed = false;
+}
+
+void zb_json_key(ZbJson *j, const char *fmt, ...) {
+  ZbText key = {0};
+  va_list ap;
+  va_start(ap, fmt);
+  zb_text_addv(&key, fmt, ap);
+  va_end(ap);
+  put_key(j, key.s, key.len);
+  zb_text_free(&key);
+  j->keyed = true;
+}
+
+void zb_json_line(ZbJson *j, int blanks) { j->line = blanks + 1; }
+
+/* ---- values ---- */
+static void begin(ZbJson *j, const char *key, bool list) {
+  ZB_ASSERT(j->depth < 64);
+  before_value(j, key);
+  zb_text_put(j->text, list ? "[" : "{", 1);
+  j->lists = (j->lists & ~(UINT64_C(1) << j->depth)) | (uint64_t)list << j->depth;
+  j->depth++;
+  j->more = false;
+}
+
+void zb_json_object(ZbJson *j, const char *key) { begin(j, key, false); }
+void zb_json_list(ZbJson *j, const char *key) { begin(j, key, true); }
+
+void zb_json_end(ZbJson *j) {
+  ZB_ASSERT(j->depth && !j->keyed);
+  bool list = in_list(j);
+  j->depth--;
+  if (j->indent && !list) new_line(j, j->depth);
+  zb_text_put(j->text, list ? "]" : "}", 1);
+  j->more = true;
+}
+
+void zb_json_string(ZbJson *j, const char *key, const char *s) {
+  before_value(j, key);
+  put_string(j, s, strlen(s));
+}
+
+void zb_json_int(ZbJson *j, const char *key, int64_t n) { zb_json_raw(j, key, "%" PRId64, n); }
+void zb_json_count(ZbJson *j, const char *key, uint64_t n) { zb_json_raw(j, key, "%" PRIu64, n); }
+void zb_json_bool(ZbJson *j, const char *key, bool is) { zb_json_raw(j, key, is ? "true" : "false"); }
+void zb_json_null(ZbJson *j, const char *key) { zb_json_raw(j, key, "null"); }
+
+void zb_json_number(ZbJson *j, const char *key, double x) {
+  before_value(j, key);
+  if (isfinite(x)) zb_text_number(j->text, x);
+  else zb_text_add(j->text, "null");
+}
+
+void zb_json_rounded(ZbJson *j, const char *key, int digits, double x) {
+  if (isfinite(x)) zb_json_raw(j, key, "%.*g", digits, x);
+  else zb_json_null(j, key);
+}
+
+void zb_json_raw(ZbJson *j, const char *key, const char *fmt, ...) {
+  va_list ap;
+  before_value(j, key);
+  va_start(ap, fmt);
+  zb_text_addv(j->text, fmt, ap);
+  va_end(ap);
+}
+
+/* ---- UTF-8 ---- */
 size_t zb_utf8(char out[4], uint32_t c) {
   int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
   static const uint8_t first[] = {0, 0xc0, 0xe0, 0xf0};
   out[0] = (char)(first[more] | c >> 6 * more);
   for (int i = 1; i <= more; i++) out[i] = (char)(0x80 | (c >> 6 * (more - i) & 63));
   return (size_t)more + 1;
-}
-
-/* ---- numbers as they were written ---- */
-/* Behind a string that begins at s. */
-static const char *past_string(const char *s) {
-  for (s++; *s && *s != '"'; s++)
-    if (*s == '\\' && s[1]) s++;
-  return *s ? s + 1 : s;
-}
-
-/* Returns where the text goes on behind the value. */
-static const char *take_digits(cJSON *x, const char *s) {
-  int kind = x->type & 0xff;
-  if (kind == cJSON_Number) {
-    while (*s && !strchr("-0123456789", *s)) s = *s == '"' ? past_string(s) : s + 1;
-    size_t n = strspn(s, "+-.0123456789eE");
-    x->valuestring = strndup(s, n);
-    if (!x->valuestring) zb_out_of_memory(n);
-    return s + n;
-  }
-  if (kind == cJSON_String) { /* its key was passed before */
-    while (*s && *s != '"') s++;
-    return past_string(s);
-  }
-  for (cJSON *k = x->child; k; k = k->next) {
-    if (k->string) {
-      while (*s && *s != '"') s++;
-      s = past_string(s);
-    }
-    s = take_digits(k, s);
-  }
-  return s;
-}
-
-void zb_json_digits(cJSON *x, const char *text) { take_digits(x, text); }
-
-const char *zb_json_not_finite(const char *text, size_t n, uint32_t *line) {
-  static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
-  const char *end = text + n;
-  *line = 1;
-  for (const char *s = text; s < end; s++) {
-    if (*s == '\n') ++*line;
-    if (*s == '"') {
-      for (s++; s < end && *s != '"'; s++) {
-        if (*s == '\n') ++*line;
-        if (*s == '\\') s++;
-      }
-      continue;
-    }
-    for (int i = 0; i < 3; i++)
-      if ((size_t)(end - s) >= strlen(words[i]) && !memcmp(s, words[i], strlen(words[i]))) return words[i];
-  }
-  return NULL;
 }

@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void *need(size_t bytes) {
   void *p = malloc(bytes);
@@ -42,5 +43,58 @@ cJSON *zb_json_parse(const char *text, size_t n, size_t sparse, ZbErr *err) {
   if (root && end == text + n) return root;
   cJSON_Delete(root);
   zb_fail(err, NULL, "it is not JSON (byte %zu)", (size_t)(end - text));
+  return NULL;
+}
+
+/* ---- numbers as they were written ---- */
+/* Behind a string that begins at s. */
+static const char *past_string(const char *s) {
+  for (s++; *s && *s != '"'; s++)
+    if (*s == '\\' && s[1]) s++;
+  return *s ? s + 1 : s;
+}
+
+/* Returns where the text goes on behind the value. */
+static const char *take_digits(cJSON *x, const char *s) {
+  int kind = x->type & 0xff;
+  if (kind == cJSON_Number) {
+    while (*s && !strchr("-0123456789", *s)) s = *s == '"' ? past_string(s) : s + 1;
+    size_t n = strspn(s, "+-.0123456789eE");
+    x->valuestring = strndup(s, n);
+    if (!x->valuestring) zb_out_of_memory(n);
+    return s + n;
+  }
+  if (kind == cJSON_String) { /* its key was passed before */
+    while (*s && *s != '"') s++;
+    return past_string(s);
+  }
+  for (cJSON *k = x->child; k; k = k->next) {
+    if (k->string) {
+      while (*s && *s != '"') s++;
+      s = past_string(s);
+    }
+    s = take_digits(k, s);
+  }
+  return s;
+}
+
+void zb_json_digits(cJSON *x, const char *text) { take_digits(x, text); }
+
+const char *zb_json_not_finite(const char *text, size_t n, uint32_t *line) {
+  static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+  const char *end = text + n;
+  *line = 1;
+  for (const char *s = text; s < end; s++) {
+    if (*s == '\n') ++*line;
+    if (*s == '"') {
+      for (s++; s < end && *s != '"'; s++) {
+        if (*s == '\n') ++*line;
+        if (*s == '\\') s++;
+      }
+      continue;
+    }
+    for (int i = 0; i < 3; i++)
+      if ((size_t)(end - s) >= strlen(words[i]) && !memcmp(s, words[i], strlen(words[i]))) return words[i];
+  }
   return NULL;
 }

@@ -16,12 +16,12 @@ int64_t zb_not_finite(const float *x, uint64_t n) {
 }
 
 bool zb_size(const char *text, int64_t *out) {
-  static const char units[] = "KMG";
+  static const char units[] = "kKMGT";
   char *end;
   double n = strtod(text, &end);
   const char *unit = *end ? strchr(units, *end) : NULL;
   if (end == text || (*end && !unit) || (unit && end[1])) return false;
-  for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) n *= 1000;
+  for (int64_t i = unit ? unit - units + (*unit == 'k') : 0; i > 0; i--) n *= 1000;
   if (!(n >= 1 && n < 0x1p53)) return false;
   *out = (int64_t)n;
   return true;

@@ -35,6 +35,12 @@ bool zb_duration(const char *text, double *seconds) {
   return true;
 }
 
+const char *zb_seconds_text(char buf[24], double seconds) {
+  double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
+  snprintf(buf, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
+  return buf;
+}
+
 const char *zb_duration_text(char buf[24], double seconds) {
   double left = seconds < 0 ? 0 : seconds < 1e9 ? floor(seconds + 0.5) : 1e9;
   size_t n = 0;

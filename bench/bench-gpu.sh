@@ -50,7 +50,7 @@ rm -rf "$out" && mkdir -p "$out" && cd "$out"
 : >all.txt
 if [ "$device" != cpu ]; then
   # shellcheck disable=SC2086 # words are wanted
-  timeout -k 5 60 $mpi "$ZUG_BUILD/zrun" train none.zsg --device "$device" >there.out 2>&1 || true
+  timeout -k 5 60 $mpi "$ZUG_BUILD/zrun" train none.zsg --recipe none --device "$device" >there.out 2>&1 || true
   if why=$(grep -m 1 'no CUDA' there.out); then
     echo "bench-gpu: no GPU here that zrun can use, so there is nothing to measure ($why)"
     exit 0

@@ -7,99 +7,63 @@
  * has one at a time, and a kernel ends with the last one; the gradient of attention moves more than its operands
  * and results; between two kernels there is a gap. How calls are cut is what the device's module says (ZkTiling),
  * which is assumed there, not measured. */
-#include <getopt.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
+#include "base/options.h"
 #include "kernels/devices.h"
 #include "runtime/exec/engine/internal.h"
 #include "bench/plan.h"
 #include "runtime/plan/text.h"
 
-static const char usage[] =
-    "usage: bench-bound GRAPH.zsg --recipe FILE:NAME [options]\n"
-    "  --products T   rate of large products in TFLOP/s (default 700: about an H100 in bf16)\n"
-    "  --copies G     rate of large copies in GB/s, read and written (default 2900)\n"
-    "  --attention T  rate of attention in TFLOP/s (default 350, about FlashAttention's on an H100)\n"
-    "  --attention-grad T  and of its gradient (default 250); 0: as products\n"
-    "  --sms N        multiprocessors (default 132)\n"
-    "  --gap US       microseconds from kernel to kernel (default 1)\n"
-    "  --sheet T      TFLOP/s of the data sheet (default 989)\n"
-    "  --repeatable   as of `zrun --repeatable`\n"
-    "  --piece MIB    with so many MiB at most for a piece of attention's gradient\n"
-    "  --apart        as if the device could do nothing together with what follows\n"
-    "  --calls N      how many of the longest calls to list (default 12)\n";
-
 typedef struct {
-  const char *graph, *recipe;
-  ZxPeaks peak;
-  double gap, sheet;
+  const char *recipe;
+  ZxPeaks peak;                                    /* of the four below */
+  double products, copies, attention, attend_grad; /* TFLOP/s, but copies: GB/s */
+  double gap, sheet;                               /* us, TFLOP/s */
   bool apart, repeatable;
   int calls, sms;
-  uint64_t piece; /* bytes; 0: as the plan has it */
+  int64_t piece; /* MiB; 0: as the plan has it */
 } Options;
 
-static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, PRODUCTS, COPIES, ATTENTION, ATTENTION_GRAD, APART, CALLS };
-  enum { SMS = CALLS + 1, GAP, SHEET, REPEATABLE, PIECE };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE},
-                                       {"products", 1, NULL, PRODUCTS},
-                                       {"copies", 1, NULL, COPIES},
-                                       {"attention", 1, NULL, ATTENTION},
-                                       {"attention-grad", 1, NULL, ATTENTION_GRAD},
-                                       {"apart", 0, NULL, APART},
-                                       {"calls", 1, NULL, CALLS},
-                                       {"sms", 1, NULL, SMS},
-                                       {"gap", 1, NULL, GAP},
-                                       {"sheet", 1, NULL, SHEET},
-                                       {"repeatable", 0, NULL, REPEATABLE},
-                                       {"piece", 1, NULL, PIECE},
-                                       {"help", 0, NULL, 'h'},
-                                       {NULL, 0, NULL, 0}};
-  *o = (Options){
-      .peak = {700e12, 2900e9, 350e12, 250e12}, .calls = 12, .sms = 132, .gap = 1e-6, .sheet = 989e12};
-  for (int k; (k = getopt_long(argc, argv, "h", list, NULL)) != -1;) {
-    switch (k) {
-    case RECIPE: o->recipe = optarg; break;
-    case PRODUCTS: o->peak.flops = 1e12 * atof(optarg); break;
-    case COPIES: o->peak.bytes = 1e9 * atof(optarg); break;
-    case ATTENTION: o->peak.attend = 1e12 * atof(optarg); break;
-    case ATTENTION_GRAD: o->peak.attend_grad = 1e12 * atof(optarg); break;
-    case APART: o->apart = true; break;
-    case CALLS: o->calls = atoi(optarg); break;
-    case SMS: o->sms = atoi(optarg); break;
-    case GAP: o->gap = 1e-6 * atof(optarg); break;
-    case SHEET: o->sheet = 1e12 * atof(optarg); break;
-    case REPEATABLE: o->repeatable = true; break;
-    case PIECE: o->piece = strtoull(optarg, NULL, 10) << 20; break;
-    case 'h': return fputs(usage, stdout), 1;
-    default: return 2;
-    }
-  }
-  if (optind + 1 != argc || !o->recipe || o->peak.flops <= 0 || o->peak.bytes <= 0 || o->calls < 0 ||
-      o->sms < 1 || o->gap < 0 || o->sheet <= 0)
-    return fputs(usage, stderr), 2;
-  o->graph = argv[optind];
-  return 0;
-}
+/* clang-format off */
+#define FIELD(f) ZB_AT(Options, f)
+static const ZbCommand commands[] = {{NULL, "GRAPH.zsg", 1, 1, "print a lower bound of the time of a step"}};
+static const ZbOption options[] = {
+  {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .needed = 1, .help = "the recipe to plan"},
+  {"products", 0, ZB_REAL, FIELD(products), "T", .usual = "700", .least = 1e-6,
+   .help = "rate of large products in TFLOP/s: about an H100 in bf16"},
+  {"copies", 0, ZB_REAL, FIELD(copies), "G", .usual = "2900", .least = 1e-6,
+   .help = "rate of large copies in GB/s, read and written"},
+  {"attention", 0, ZB_REAL, FIELD(attention), "T", .usual = "350",
+   .help = "rate of attention in TFLOP/s: about FlashAttention's on an H100; 0: as products"},
+  {"attention-grad", 0, ZB_REAL, FIELD(attend_grad), "T", .usual = "250",
+   .help = "rate of its gradient; 0: as products"},
+  {"sms", 0, ZB_WHOLE, FIELD(sms), "N", .usual = "132", .least = 1, .most = 1 << 20, .help = "multiprocessors"},
+  {"gap", 0, ZB_REAL, FIELD(gap), "US", .usual = "1", .help = "microseconds from kernel to kernel"},
+  {"sheet", 0, ZB_REAL, FIELD(sheet), "T", .usual = "989", .least = 1e-6, .help = "TFLOP/s of the data sheet"},
+  {"repeatable", 0, ZB_FLAG, FIELD(repeatable), .help = "as with zrun --repeatable"},
+  {"piece", 0, ZB_WHOLE, FIELD(piece), "MIB", .most = 1 << 30,
+   .help = "upper limit of a piece of attention's gradient (default: as planned)"},
+  {"apart", 0, ZB_FLAG, FIELD(apart), .help = "as if the device could fuse nothing with what follows"},
+  {"calls", 0, ZB_WHOLE, FIELD(calls), "N", .usual = "12", .most = 1 << 20, .help = "how many of the longest calls to list"},
+};
+static const ZbProgram program = {.name = "bench-bound", .what = "bound the time of a step by the plan alone",
+                                  ZB_TABLES(commands, options)};
+/* clang-format on */
 
 /* For a GPU where CUDA is in this build, by the module that zrun loads; else for the CPU. */
-static const ZkPlanning *ask_device(const Options *o, ZpOptions *po) {
+static const ZkPlanning *ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
 #ifdef HAVE_CUDA
   const char *device = "cuda";
 #else
   const char *device = "cpu";
 #endif
-  ZbErr err = {0};
-  const ZkPlanning *p = zk_planning(zk_device(device), &err);
-  if (!p) {
-    fprintf(stderr, "bench-bound: error: %s; %s\n", err.text, err.help);
-    return NULL;
-  }
-  *po = (ZpOptions){.scratch = p->asked.scratch,
+  const ZkPlanning *p = zk_planning(zk_device(device), err);
+  if (!p) return NULL;
+  *po = (ZpOptions){.scratch = p->scratch,
                     .threads = 1,
                     .supports = o->apart ? NULL : p->supports,
-                    .pins = p->asked.pins,
+                    .pins = p->pins,
                     .repeatable = o->repeatable};
   return p;
 }
@@ -145,14 +109,15 @@ static void add_call(Tiled *t, uint32_t which, const ZpNode *n, double flops, do
   ZkTiling *x = &t->tiles[which];
   ZkCall call = n->call;
   if (zp_sends(n)) return;
-  if (t->o->piece && (!call.room || t->o->piece < call.room)) call.room = t->o->piece;
+  uint64_t piece = (uint64_t)t->o->piece << 20;
+  if (piece && (!call.room || piece < call.room)) call.room = piece;
   bool known = t->device->tiles && t->device->tiles(&call, t->o->sms, x);
   if (!known) *x = (ZkTiling){.launches = 1, .busy = 1};
   bool attends = call.op == ZG_OP_ATTEND || call.op == ZG_OP_ATTEND_GRAD;
   double by_flops = flops / rate_of(p, call.op) / (x->busy / (known && !attends ? t->busy : 1));
   double kernels = (double)x->launches * (known && call.op == ZG_OP_ATTEND_GRAD ? GRAD_KERNELS : 1);
   t->whole[which] +=
-      (known && by_flops > bound ? by_flops : bound) + x->bytes / p->bytes + kernels * t->o->gap;
+      (known && by_flops > bound ? by_flops : bound) + x->bytes / p->bytes + kernels * 1e-6 * t->o->gap;
 }
 
 /* ---- a step of rank 0, counted and not played ---------------------------------------------------------- */
@@ -232,8 +197,8 @@ static void print(const ZxEngine *e, const Tiled *t, uint64_t calls) {
   double flops = p->notes.model_flops / (double)p->layout.mesh.nranks;
   printf("in whole tiles on %d multiprocessors, %.4g us from kernel to kernel: %.3f ms, %.0f samples/s, "
          "%.1f %% of %.4g TFLOP/s (at least: %.1f %%); arena %s\n",
-         o->sms, 1e6 * o->gap, 1e3 * whole, (double)p->asked.global_batch / whole,
-         100 * flops / whole / o->sheet, o->sheet / 1e12, 100 * flops / sum / o->sheet,
+         o->sms, o->gap, 1e3 * whole, (double)p->asked.global_batch / whole,
+         100e-12 * flops / whole / o->sheet, o->sheet, 100e-12 * flops / sum / o->sheet,
          zb_bytes(arena, zp_fullest(p)->ledger.total[ZP_DEVICE]));
   for (int i = 0; i <= ZG_OP_COUNT; i++) {
     const ZxWork *w = &e->work[i];
@@ -252,22 +217,21 @@ static void print(const ZxEngine *e, const Tiled *t, uint64_t calls) {
            bounded_by(&c[i].work), tiles_text(e, t, &c[i]));
 }
 
-int main(int argc, char **argv) {
-  Options o;
-  int code = parse(argc, argv, &o);
-  if (code) return code == 1 ? 0 : code;
-  ZbArena *a = zb_arena_new();
+static int run_command(void *options, const ZbArgs *args, ZbArena *a, ZbErr *err) {
+  Options *o = options;
   ZpOptions po;
-  const ZkPlanning *device = ask_device(&o, &po);
-  ZpPlan *p = device ? bench_plan(a, "bench-bound", o.graph, o.recipe, &po) : NULL;
-  if (p) {
-    ZxEngine e = {.a = a, .p = p, .st = &p->programs.stages[0], .o.times = true, .peak = o.peak};
-    zx_profile_open(&e);
-    Tiled t = {&o, device, busy_at_rate(&o, device), ZB_NEWN(a, ZkTiling, e.ntimed),
-               ZB_NEWN(a, double, e.ntimed)};
-    uint64_t calls = count_step(&e, &t);
-    print(&e, &t, calls);
-  }
-  zb_arena_free(a);
-  return p ? 0 : 1;
+  o->peak = (ZxPeaks){1e12 * o->products, 1e9 * o->copies, 1e12 * o->attention, 1e12 * o->attend_grad};
+  const ZkPlanning *device = ask_device(o, &po, err);
+  if (!device) return 2;
+  ZpPlan *p = bench_plan(a, "bench-bound", args->operand[0], o->recipe, &po);
+  if (!p) return 1;
+  ZxEngine e = {.a = a, .p = p, .st = &p->programs.stages[0], .o.times = true, .peak = o->peak};
+  zx_profile_open(&e);
+  Tiled t = {o, device, busy_at_rate(o, device), ZB_NEWN(a, ZkTiling, e.ntimed),
+             ZB_NEWN(a, double, e.ntimed)};
+  uint64_t calls = count_step(&e, &t);
+  print(&e, &t, calls);
+  return 0;
 }
+
+int main(int argc, char **argv) { return zb_main(&program, argc, argv, &(Options){0}, run_command); }

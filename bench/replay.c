@@ -1,7 +1,6 @@
 /* bench-replay: how fast a training step would be if it were nothing but its matrix products, each by the
  * library that is fastest for it. See replay.h and README.md. */
 #define _GNU_SOURCE
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,21 +8,31 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "bench/plan.h"
 #include "bench/replay.h"
 
-static const char usage[] =
-    "usage: bench-replay GRAPH.zsg --recipe FILE:NAME [options]\n"
-    "  --threads T    (default 1)\n"
-    "  --steps K      replays, of which the median counts (default 3)\n"
-    "  --choice FILE  which library makes which product: read if it is there, else written\n"
-    "  -v             the products, and the rate of every library and of Zug at each\n";
-
 typedef struct {
-  const char *graph, *recipe, *choice;
+  const char *recipe, *choice;
   int threads, steps;
   bool verbose;
 } Options;
+
+/* clang-format off */
+#define FIELD(f) ZB_AT(Options, f)
+static const ZbCommand commands[] = {{NULL, "GRAPH.zsg", 1, 1, "play all matrix products of a step, and nothing else"}};
+static const ZbOption options[] = {
+  {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .needed = 1, .help = "the recipe to plan"},
+  {"threads", 0, ZB_WHOLE, FIELD(threads), "T", .usual = "1", .least = 1, .most = 1024, .help = "threads"},
+  {"steps", 0, ZB_WHOLE, FIELD(steps), "K", .usual = "3", .least = 1, .most = 1 << 20,
+   .help = "replays, of which the median counts"},
+  {"choice", 0, ZB_TEXT, FIELD(choice), "FILE",
+   .help = "which library makes which product: read if it is there, else written"},
+  {NULL, 'v', ZB_FLAG, FIELD(verbose), .help = "list the products, and the rate of every library and of Zug at each"},
+};
+static const ZbProgram program = {.name = "bench-replay", .what = "time the matrix products of a step alone",
+                                  ZB_TABLES(commands, options)};
+/* clang-format on */
 
 enum { MAX_LIBRARIES = 8, PAUSE_MS = 80 };
 static const uint64_t ROTATED = (uint64_t)1 << 29; /* bytes of operands of one shape at most */
@@ -116,8 +125,7 @@ static void open_all(Replay *r, ZbArena *a) {
   r->choice = ZB_NEWN(a, int, r->all.n);
   for (uint32_t i = 0; i < r->all.n; i++) {
     const Shape *s = &r->all.p[i].shape;
-    for (int k = 0; k < 3; k++)
-      r->bytes[i][k] = (uint64_t)replay_elems(s, k) * zk_elem_bytes((ZkElem)s->elem[k]);
+    for (int k = 0; k < 3; k++) r->bytes[i][k] = zk_bytes((ZkElem)s->elem[k], (uint64_t)replay_elems(s, k));
     r->choice[i] = -1;
   }
   for (int k = 0; k < r->nlibs; k++) {
@@ -308,61 +316,37 @@ static void run(Replay *r, ZbArena *a, const ZpPlan *p, const Options *o) {
 }
 
 /* ---- the program ---- */
-static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, THREADS, STEPS, CHOICE };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"threads", 1, NULL, THREADS},
-                                       {"steps", 1, NULL, STEPS},   {"choice", 1, NULL, CHOICE},
-                                       {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
-  *o = (Options){.threads = 1, .steps = 3};
-  for (int k; (k = getopt_long(argc, argv, "vh", list, NULL)) != -1;) {
-    switch (k) {
-    case RECIPE: o->recipe = optarg; break;
-    case THREADS: o->threads = atoi(optarg); break;
-    case STEPS: o->steps = atoi(optarg); break;
-    case CHOICE: o->choice = optarg; break;
-    case 'v': o->verbose = true; break;
-    case 'h': return fputs(usage, stdout), 1;
-    default: return 2;
-    }
-  }
-  if (optind + 1 != argc || !o->recipe || o->threads < 1 || o->threads > 1024 || o->steps < 1)
-    return fputs(usage, stderr), 2;
-  o->graph = argv[optind];
-  return 0;
-}
-
-static ZpPlan *plan(ZbArena *a, const Options *o) {
+static ZpPlan *plan(ZbArena *a, const char *graph, const Options *o) {
   ZpOptions po = {.scratch = zk_cpu_scratch, .threads = o->threads};
-  ZpPlan *p = bench_plan(a, "bench-replay", o->graph, o->recipe, &po);
+  ZpPlan *p = bench_plan(a, "bench-replay", graph, o->recipe, &po);
   if (!p || p->layout.mesh.nranks == 1) return p;
   return fprintf(stderr, "bench-replay: error: recipe %s is for %lld ranks; the replay is of one\n",
                  p->asked.recipe->name, (long long)p->layout.mesh.nranks),
          NULL;
 }
 
+static int run_command(void *options, const ZbArgs *args, ZbArena *a, ZbErr *err) {
+  const Options *o = options;
+  ZpPlan *p = plan(a, args->operand[0], o);
+  if (!p) return 1;
+  Replay r = {.all = replay_list(a, p), .threads = o->threads, .pool = zk_pool_new(o->threads)};
+  open_all(&r, a);
+  bool ok = make_memory(&r) || zb_fail(err, "", "not enough memory");
+  if (ok && (o->verbose || !read_choice(&r, o->choice))) {
+    ok = choose(&r, a, o->verbose);
+    if (ok) write_choice(&r, o->choice);
+  }
+  if (ok) run(&r, a, p, o);
+  close_all(&r);
+  zk_pool_free(r.pool);
+  return ok ? 0 : *err->text ? 2 : 1;
+}
+
 int main(int argc, char **argv) {
-  Options o;
   /* Read when a program is loaded; OpenMP's threads shall not spin into others. */
   if (!getenv("OMP_WAIT_POLICY")) {
     setenv("OMP_WAIT_POLICY", "passive", 1);
     execv("/proc/self/exe", argv);
   }
-  int code = parse(argc, argv, &o);
-  if (code) return code == 1 ? 0 : code;
-  ZbArena *a = zb_arena_new();
-  ZpPlan *p = plan(a, &o);
-  if (!p) return zb_arena_free(a), 1;
-  Replay r = {.all = replay_list(a, p), .threads = o.threads, .pool = zk_pool_new(o.threads)};
-  open_all(&r, a);
-  bool ok = make_memory(&r);
-  if (!ok) fprintf(stderr, "bench-replay: not enough memory\n");
-  if (ok && (o.verbose || !read_choice(&r, o.choice))) {
-    ok = choose(&r, a, o.verbose);
-    if (ok) write_choice(&r, o.choice);
-  }
-  if (ok) run(&r, a, p, &o);
-  close_all(&r);
-  zk_pool_free(r.pool);
-  zb_arena_free(a);
-  return ok ? 0 : 1;
+  return zb_main(&program, argc, argv, &(Options){0}, run_command);
 }

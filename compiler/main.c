@@ -1,47 +1,20 @@
 /* zc: the compiler's command line. Reads options, loads, compiles, prints, writes; decides nothing else. */
+#include "base/options.h"
 #include "compiler/compiler.h"
 #include "lang/ast.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { OK = 0, FAILED = 1, USAGE = 2 };
 
-static const char help[] =
-    "usage: zc MODEL.zug -o OUT.zsg [options]   compile a model to a stage graph\n"
-    "       zc MODEL.zug --check [options]      check all models and blocks of the file\n"
-    "       zc dump GRAPH.zsg                   print a stage graph as text\n"
-    "       zc fmt [--check] FILE.zug...        lay files out as those of the examples are; `-` is a filter\n"
-    "       zc --explain CODE                   what a message means and how to repair its cause\n"
-    "       zc --list LIBRARY [-I DIR]          what a library holds, such as std.nn: its blocks\n"
-    "\n"
-    "  -o FILE           write the stage graph here, all of it or nothing; only a stage graph is replaced\n"
-    "  -m MODEL          which model of the file (default: its only one)\n"
-    "  -D NAME=VALUE     override a static of the model; may be repeated\n"
-    "  --config FILE     take the statics from a config.json, or the one of a folder, as the model's weights "
-    "say; -D goes on top\n"
-    "  --names NAME      which weights of the model say so (default: the only ones with a `config`)\n"
-    "  -I DIR            search `use` here after the file's own folder; may be repeated\n"
-    "  -d PASS           print the program after a pass: parse, elab, simpl, grad, final; may be repeated\n"
-    "  -q                no line about success\n"
-    "  --check           only check; no output; with `fmt`: name the files that it would change, and fail\n"
-    "  --diag FORM       messages as `text` or `json` (one object a line)\n"
-    "  --warn-as-error   fail on warnings too\n"
-    "  --explain CODE    explain a message by its code, such as Z0201\n"
-    "  --list LIBRARY    the blocks of a library or of a file: axes, arguments with their defaults, results\n"
-    "  --version, --help\n"
-    "\n"
-    "Exit code: 0 done, 1 errors in the program or the files, 2 wrong usage.\n";
-
 typedef struct {
-  const char *input, *output, *list;
+  const char *input, *output, *list, *explain;
   ZcOptions compile;
-  ZcDefine *defines;
-  const char **include;
-  uint32_t ninclude;
+  ZbTexts defines, include;
   uint32_t dump; /* bit i: print after zc_pass_names[i] */
-  bool check, quiet, json, strict;
+  bool check, quiet, strict;
+  enum { TEXT, JSON } diag;
 } Options;
 
 static int usage(const char *fmt, ...) {
@@ -61,25 +34,64 @@ static void put_text(FILE *f, ZbText *t) {
 }
 
 /* ---- options ------------------------------------------------------------------------------------------- */
-static int add_define(ZbArena *a, Options *o, const char *text) {
-  const char *eq = strchr(text, '=');
-  if (!eq || eq == text || !eq[1]) return usage("-D %s: write -D name=value", text);
-  ZcDefine d = {zb_strndup(a, text, (size_t)(eq - text)), eq + 1};
-  ZB_PUSH(a, o->defines, o->compile.ndefines, d);
-  return OK;
-}
-
-static int add_dump(Options *o, const char *pass) {
+static bool take_pass(void *options, const char *pass, ZbErr *err) {
   size_t n = 0;
   for (; zc_pass_names[n]; n++) {
     if (strcmp(zc_pass_names[n], pass)) continue;
-    o->dump |= 1u << n;
-    return OK;
+    ((Options *)options)->dump |= 1u << n;
+    return true;
   }
   const char *near = zb_nearest(pass, zc_pass_names, n);
-  return usage("-d %s: no such pass%s%s%s", pass, near ? "; did you mean `" : "", near ? near : "",
-               near ? "`?" : "");
+  char help[64] = "";
+  if (near) snprintf(help, sizeof help, "did you mean `%s`?", near);
+  return zb_fail(err, help, "no such pass `%s`", zb_show(pass));
 }
+
+/* clang-format off */
+enum { COMPILE, DUMP, FMT };
+static const ZbCommand commands[] = {
+  [COMPILE] = {NULL, "MODEL.zug", 0, ZB_ANY_NUMBER, "compile a model to a stage graph"},
+  [DUMP] = {"dump", "GRAPH.zsg", 1, 1, "print a stage graph as text"},
+  [FMT] = {"fmt", "FILE.zug...", 1, ZB_ANY_NUMBER,
+   "format files; `-` reads the standard input and writes the standard output"},
+  {NULL, "MODEL.zug --check [options]", 0, 0, "check all models and blocks of the file"},
+  {NULL, "--explain CODE", 0, 0, "what a message means, and how to repair its cause"},
+  {NULL, "--list LIBRARY [-I DIR]", 0, 0, "what a library, such as std.nn, holds: its blocks"},
+};
+#define FIELD(f) ZB_AT(Options, f), .commands = 1 << COMPILE
+static const ZbOption options[] = {
+  {NULL, 'o', ZB_TEXT, FIELD(output), .value = "OUT.zsg", .shown = 1 << COMPILE,
+   .help = "write the stage graph here, all of it or nothing; only a stage graph is replaced"},
+  {NULL, 'm', ZB_TEXT, FIELD(compile.model), .value = "MODEL",
+   .help = "which model of the file (default: its only one)"},
+  {NULL, 'D', ZB_TEXTS, FIELD(defines), .value = "NAME=VALUE",
+   .help = "override a static of the model; may be repeated"},
+  {"config", 0, ZB_TEXT, FIELD(compile.config), .value = "FILE",
+   .help = "take the statics from a config.json, or from that of a folder, as the model's `weights` say; -D "
+           "overrides them"},
+  {"names", 0, ZB_TEXT, FIELD(compile.names), .value = "NAME",
+   .help = "which `weights` of the model say so (default: the only ones with a `config`)"},
+  {NULL, 'I', ZB_TEXTS, FIELD(include), .value = "DIR",
+   .help = "search `use` here after the file's own folder; may be repeated"},
+  {NULL, 'd', ZB_OTHER, FIELD(dump), .value = "PASS", .take = take_pass,
+   .help = "print the program after a pass: parse, elab, simpl, grad, final; may be repeated"},
+  {NULL, 'q', ZB_FLAG, FIELD(quiet), .help = "print no line about success"},
+  {"check", 0, ZB_FLAG, FIELD(check) | 1 << FMT,
+   .help = "only check; no output. With `fmt`: name the files that it would change, and fail"},
+  {"diag", 0, ZB_WORD, FIELD(diag), .value = "text|json", .usual = "text",
+   .help = "format of messages; json: one object per line"},
+  {"warn-as-error", 0, ZB_FLAG, FIELD(strict), .help = "fail on warnings, too"},
+  {"explain", 0, ZB_TEXT, FIELD(explain), .value = "CODE",
+   .help = "explain a message by its code, such as Z0201"},
+  {"list", 0, ZB_TEXT, FIELD(list), .value = "LIBRARY",
+   .help = "the blocks of a library or of a file: axes, arguments with their defaults, results"},
+};
+static const ZbProgram program = {
+  .name = "zc", .what = "compile a model to a stage graph",
+  ZB_TABLES(commands, options),
+  .notes = "Exit code: 0 done, 1 errors in the program or the files, 2 wrong usage.",
+};
+/* clang-format on */
 
 static int explain(const char *code) {
   const char *text = zl_explain(code);
@@ -88,57 +100,24 @@ static int explain(const char *code) {
   return OK;
 }
 
-/* Sets *done when all has been said already (--help and the like), whatever the result. */
-static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *done) {
-  enum { CHECK = 256, CONFIG, NAMES, DIAG, WARN, EXPLAIN, LIST, VERSION, HELP };
-  static const struct option names[] = {
-      {"check", no_argument, NULL, CHECK},        {"config", required_argument, NULL, CONFIG},
-      {"names", required_argument, NULL, NAMES},  {"diag", required_argument, NULL, DIAG},
-      {"warn-as-error", no_argument, NULL, WARN}, {"explain", required_argument, NULL, EXPLAIN},
-      {"list", required_argument, NULL, LIST},    {"version", no_argument, NULL, VERSION},
-      {"help", no_argument, NULL, HELP},          {NULL, 0, NULL, 0}};
-  int c, rc = OK;
-  ZbErr err;
-  *done = true;
-  opterr = 0;
-  while (rc == OK && (c = getopt_long(argc, argv, ":o:m:D:I:d:qh", names, NULL)) != -1) {
-    switch (c) {
-    case 'o': o->output = optarg; break;
-    case 'm': o->compile.model = optarg; break;
-    case 'D': rc = add_define(a, o, optarg); break;
-    case 'I': ZB_PUSH(a, o->include, o->ninclude, optarg); break;
-    case 'd': rc = add_dump(o, optarg); break;
-    case 'q': o->quiet = true; break;
-    case CHECK: o->check = true; break;
-    case CONFIG: o->compile.config = optarg; break;
-    case NAMES: o->compile.names = optarg; break;
-    case WARN: o->strict = true; break;
-    case DIAG:
-      o->json = !strcmp(optarg, "json");
-      if (!o->json && strcmp(optarg, "text")) return usage("--diag %s: write `text` or `json`", optarg);
-      break;
-    case EXPLAIN: return explain(optarg);
-    case LIST: o->list = optarg; break;
-    case VERSION: printf("zc (zug) %s\n", PACKAGE_VERSION); return OK;
-    case 'h':
-    case HELP: fputs(help, stdout); return OK;
-    default:
-      zb_option_failed(c, argv, names, &err);
-      return usage("%s%s%s", err.text, *err.help ? "; " : "", err.help);
-    }
+static int add_defines(ZbArena *a, Options *o) {
+  ZcDefine *d = ZB_NEWN(a, ZcDefine, o->defines.n);
+  for (uint32_t i = 0; i < o->defines.n; i++) {
+    const char *text = o->defines.s[i], *eq = strchr(text, '=');
+    if (!eq || eq == text || !eq[1]) return usage("-D %s: write -D name=value", text);
+    d[i] = (ZcDefine){zb_strndup(a, text, (size_t)(eq - text)), eq + 1};
   }
-  o->compile.defines = o->defines;
-  if (rc != OK) return rc;
-  *done = false;
+  o->compile.defines = d;
+  o->compile.ndefines = o->defines.n;
   return OK;
 }
 
-static int check_options(int argc, char **argv, Options *o) {
-  if (o->list) return optind < argc ? usage("--list takes one library, and no input file") : OK;
-  if (optind >= argc) return usage("no input file");
-  if (optind + 1 < argc)
-    return usage("one input file at a time: `%s` and `%s`", argv[optind], argv[optind + 1]);
-  o->input = argv[optind];
+static int check_options(const ZbArgs *args, Options *o) {
+  if (o->list) return args->noperands ? usage("--list takes one library, and no input file") : OK;
+  if (!args->noperands) return usage("no input file");
+  if (args->noperands > 1)
+    return usage("one input file at a time: `%s` and `%s`", args->operand[0], args->operand[1]);
+  o->input = args->operand[0];
   if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
   if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");
   if (o->compile.names && !o->compile.config)
@@ -157,7 +136,7 @@ static int fail_with(const ZbErr *err) {
   return FAILED;
 }
 
-/* "124,439,808" */
+/* Writes 124439808 as "124,439,808". */
 static const char *grouped(ZbArena *a, uint64_t n) {
   char *s = zb_printf(a, "%llu", (unsigned long long)n);
   size_t len = strlen(s);
@@ -189,7 +168,7 @@ static void print_after(void *arg, const char *pass, const ZgGraph *g) {
   }
 }
 
-/* ---- files laid out ------------------------------------------------------------------------------------ */
+/* ---- formatting ---------------------------------------------------------------------------------------- */
 static bool is_any(const uint8_t *head, size_t n) {
   (void)head, (void)n;
   return true; /* it has been read and parsed */
@@ -204,7 +183,7 @@ static char *read_stdin(ZbArena *a, size_t *n) {
   return text;
 }
 
-/* The laid out text goes to where the file is, all of it or nothing, or from `-` to the standard output. */
+/* Replaces the file by the formatted text, all of it or nothing; for `-` prints it. */
 static int put_formatted(const char *path, bool check, const char *text, size_t n, const ZbText *t) {
   bool same = t->len == n && (n == 0 || !memcmp(t->s, text, n)), filter = !strcmp(path, "-");
   ZbErr err;
@@ -235,22 +214,15 @@ static int format_file(const char *path, bool check) {
   return rc;
 }
 
-/* zc fmt [--check] FILE...: a file with errors is left alone, the others are done. */
-static int format_files(int argc, char **argv) {
-  int rc = OK, first = 2;
-  bool check = first < argc && !strcmp(argv[first], "--check");
-  first += check;
-  if (first < argc && !strcmp(argv[first], "--")) first++;
-  if (first >= argc) return usage("write `zc fmt [--check] FILE.zug...`, or `-` for the standard input");
-  for (int i = first; i < argc; i++)
-    if (argv[i][0] == '-' && argv[i][1])
-      return usage("fmt: no option %s but --check, before the files", argv[i]);
-  for (int i = first; i < argc; i++)
-    if (format_file(argv[i], check) != OK) rc = FAILED;
+/* Formats files. One with errors is left alone, the others are done. */
+static int format_files(const ZbArgs *args, bool check) {
+  int rc = OK;
+  for (uint32_t i = 0; i < args->noperands; i++)
+    if (format_file(args->operand[i], check) != OK) rc = FAILED;
   return rc;
 }
 
-/* ---- the three things it does -------------------------------------------------------------------------- */
+/* ---- the other commands -------------------------------------------------------------------------------- */
 static int dump_graph(ZbArena *a, const char *path) {
   ZbErr err;
   ZgGraph *g = zg_read_file(a, path, &err);
@@ -261,7 +233,7 @@ static int dump_graph(ZbArena *a, const char *path) {
   return OK;
 }
 
-/* No file that the program uses may be the output. */
+/* Refuses an output that is one of the program's files. */
 static bool leaves_sources(const ZlProgram *p, const char *output, ZbErr *err) {
   for (uint32_t i = 0; i < p->nfiles; i++)
     if (zb_same_file(output, p->files[i]->name))
@@ -271,8 +243,8 @@ static bool leaves_sources(const ZlProgram *p, const char *output, ZbErr *err) {
   return true;
 }
 
-static ZgGraph *run(ZbArena *a, ZlSources *s, ZlDiags *d, Options *o, ZlProgram **program) {
-  ZlOptions load = {o->include, o->ninclude};
+static ZgGraph *run_passes(ZbArena *a, ZlSources *s, ZlDiags *d, Options *o, ZlProgram **program) {
+  ZlOptions load = {o->include.s, o->include.n};
   ZlProgram *p = *program = zl_load(a, s, d, o->input, &load);
   if (p && (o->dump & 1)) { /* zc_pass_names[0]: parse */
     ZbText t = {0};
@@ -291,9 +263,9 @@ static int compile(ZbArena *a, Options *o) {
   o->compile.after = print_after;
   o->compile.arg = o;
   ZlProgram *p;
-  ZgGraph *g = run(a, s, d, o, &p);
+  ZgGraph *g = run_passes(a, s, d, o, &p);
   ZbText t = {0};
-  (o->json ? zl_print_json : zl_print_text)(d, &t);
+  (o->diag == JSON ? zl_print_json : zl_print_text)(d, &t);
   put_text(stderr, &t);
   if (zl_errors(d) || (o->strict && zl_warnings(d))) return FAILED;
   if (!o->output) return OK;
@@ -305,11 +277,11 @@ static int compile(ZbArena *a, Options *o) {
   return ok ? OK : fail_with(&err);
 }
 
-/* A file as it is, or what `use` finds under that name. */
+/* Lists a file, or the library that `use` finds under that name. */
 static int list_library(ZbArena *a, const Options *o) {
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);
-  ZlOptions load = {o->include, o->ninclude};
+  ZlOptions load = {o->include.s, o->include.n};
   size_t n = strlen(o->list);
   bool file = n > 4 && !strcmp(o->list + n - 4, ".zug");
   const char *use = zb_printf(a, "use %s\n", o->list);
@@ -320,26 +292,30 @@ static int list_library(ZbArena *a, const Options *o) {
   if (f && !file) f = f->uses[0].file;
   if (f) zc_list(s, f, &t);
   put_text(stdout, &t);
-  (o->json ? zl_print_json : zl_print_text)(d, &t);
+  (o->diag == JSON ? zl_print_json : zl_print_text)(d, &t);
   put_text(stderr, &t);
   return f ? OK : FAILED;
+}
+
+static int run(ZbArena *a, int argc, char **argv) {
+  Options o = {0};
+  ZbArgs args;
+  ZbErr err = {0};
+  if (zb_tells(&program, argc, argv)) return OK;
+  if (!zb_parse(&program, a, argc, argv, &o, &args, &err))
+    return *err.help ? fprintf(stderr, "zc: %s; %s\n", err.text, err.help), USAGE : usage("%s", err.text);
+  if (args.command == DUMP) return dump_graph(a, args.operand[0]);
+  if (args.command == FMT) return format_files(&args, o.check);
+  if (o.explain) return explain(o.explain);
+  int rc = add_defines(a, &o);
+  if (rc == OK) rc = check_options(&args, &o);
+  return rc != OK ? rc : o.list ? list_library(a, &o) : compile(a, &o);
 }
 
 int main(int argc, char **argv) {
   zb_begin();
   ZbArena *a = zb_arena_new();
-  Options o = {0};
-  bool done;
-  int rc;
-  if (argc > 1 && !strcmp(argv[1], "dump")) {
-    rc = argc == 3 ? dump_graph(a, argv[2]) : usage("write `zc dump GRAPH.zsg`");
-  } else if (argc > 1 && !strcmp(argv[1], "fmt")) {
-    rc = format_files(argc, argv);
-  } else {
-    rc = read_options(a, argc, argv, &o, &done);
-    if (!done) rc = check_options(argc, argv, &o);
-    if (!done && rc == OK) rc = o.list ? list_library(a, &o) : compile(a, &o);
-  }
+  int rc = run(a, argc, argv);
   zb_arena_free(a);
   ZbErr err;
   return zb_close_stdout(&err) ? rc : fail_with(&err);

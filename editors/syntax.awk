@@ -1,7 +1,7 @@
 # Syntax files for editors, of the words that the scanner knows: so they cannot lag behind the language.
 #
-#   awk -f editors/syntax.awk -v form=vim lang/scan.l > zug.vim             Vim
-#   awk -f editors/syntax.awk -v form=textmate lang/scan.l > zug.json       VS Code, and others that read TextMate's
+#   awk -f editors/syntax.awk -v form=vim lang/scan.l lang/directives.def > zug.vim             Vim
+#   awk -f editors/syntax.awk -v form=textmate lang/scan.l lang/directives.def > zug.json       VS Code, and others that read TextMate's
 # A word with a trailing context (`"state"/[ \t]+{ID}...`) begins a statement where a name follows, and is a name elsewhere.
 /^(<[*A-Z_,]*>)?"[a-z][a-z0-9]*"/ {
   split($0, part, "\"")
@@ -12,12 +12,16 @@
     else words = words (words == "" ? "" : " ") word
   }
 }
+/^(DIRECTIVE|NUMBER|CHOICE|LATER)\( *[A-Z]+, *[a-z]+,/ {
+  split($0, part, /, */)
+  if (!seen[part[2]]++) words = words " " part[2]
+}
 function either(list, by) {
   gsub(/ /, by, list)
   return list
 }
 function vim() {
-  print "\" Vim syntax of Zug's model files. Made by editors/syntax.awk of lang/scan.l."
+  print "\" Vim syntax of Zug's model files. Made by editors/syntax.awk of lang/scan.l and lang/directives.def."
   print "if exists(\"b:current_syntax\")\n  finish\nendif"
   print "syn keyword zugKeyword " words
   print "syn keyword zugType " types

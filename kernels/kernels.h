@@ -1,6 +1,7 @@
 /* kernels: arithmetic on pointers. A kernel sees views (pointer, element type, axes with sizes and
  * strides) and attributes; it knows nothing of graphs, plans or ranks. Kernels do not fail: they assert.
  *
+ * elem.def    how numbers lie in memory: a row per format; elem.h
  * table.c     from op to function        cpu/NAME.c  the fast CPU version of op NAME
  * unfuse.c    fused calls, as several
  * devices.c   the list of devices, see devices.h
@@ -16,20 +17,18 @@
 #include <string.h>
 
 #include "kernels/debug.h"
+#include "kernels/elem.h"
 
 #define ZK_MAX_AXES 8
 #define ZK_MAX_IN 12
 #define ZK_MAX_OUT 7
 #define ZK_POINTWISE_OUT 4 /* results of a pointwise function */
 
-typedef enum { ZK_F32, ZK_BF16, ZK_I32, ZK_F64 } ZkElem; /* F64 only in reference kernels; BOOL is F32 */
-static inline size_t zk_elem_bytes(ZkElem e) { return e == ZK_BF16 ? 2 : e == ZK_F64 ? 8 : 4; }
-
 /* A (local) tensor in memory. axis[i] names dimension i, slowest first; the same name in two views is
  * the same axis. Views are dense in their own order unless a kernel says that it takes more. */
 typedef struct {
   void *data;
-  uint8_t elem; /* ZkElem */
+  uint8_t elem; /* ZkElem; F64 only in reference kernels, BOOL is F32 */
   uint8_t rank;
   uint16_t axis[ZK_MAX_AXES];
   int64_t size[ZK_MAX_AXES];
@@ -37,6 +36,10 @@ typedef struct {
   int64_t start[ZK_MAX_AXES];  /* global index of the first element (a split axis starts at its part) */
   int64_t whole[ZK_MAX_AXES];  /* global size */
 } ZkView;
+/* Returns the address of the element at offset `at`, in elements. */
+static inline char *zk_at(const ZkView *v, int64_t at) {
+  return (char *)v->data + at * (int64_t)zk_plain_bytes((ZkElem)v->elem);
+}
 
 /* A pointwise function: elementwise ops on f32 registers, one value of each for every point of the iteration
  * space. The function of a call of op POINTWISE has these registers:
@@ -189,22 +192,13 @@ typedef struct {
 } ZkAdamW;
 bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
-/* The same with m and v as codes of 8 bits (Dettmers et al. 2021, block-wise dynamic quantisation): of
- * ZK_BLOCK8 elements each code is a share, in steps that are finer near 0, of the one that is largest, which
- * is the scale. Other than there the scale of m has the sign of that one, so that its own share is 1 and
- * codes of what they say are the same codes; and a v that is not 0 does not become 0, as m would then be
- * divided by eps. n is whole blocks. */
-#define ZK_BLOCK8 256
-typedef struct {
-  uint8_t *code; /* one an element */
-  float *scale;  /* one a block; 0: all of it is 0 */
-} ZkCodes;
-bool zk_cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, ZkCodes m,
-                   ZkCodes v, uint16_t *w16);
-/* What the codes of elements from `first` on say; and codes of n values, whole blocks. `sign`: those of m,
- * else of v, which has none. */
-void zk_cpu_decode8(int64_t first, int64_t n, bool sign, ZkCodes from, float *x);
-void zk_cpu_encode8(int64_t n, bool sign, const float *x, ZkCodes to);
+/* The same with m and v in formats of blocks (DYN8, UDYN8). n is whole blocks of both. */
+bool zk_cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, ZkFlat m,
+                   ZkFlat v, uint16_t *w16);
+/* Reads elements first .. first + n as f32, and writes n values, whole blocks, in any format that parameters
+ * and states are stored in: F32, BF16, DYN8, UDYN8. */
+void zk_cpu_decode(const ZkEnv *env, ZkFlat from, int64_t first, int64_t n, float *x);
+void zk_cpu_encode(const ZkEnv *env, int64_t n, const float *x, ZkFlat to);
 /* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when
  * momentum is 0. */
 typedef struct {

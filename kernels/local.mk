@@ -3,6 +3,8 @@
 # be vectors.
 noinst_LIBRARIES += libkernels.a
 libkernels_a_SOURCES = kernels/kernels.h \
+  kernels/elem.def \
+  kernels/elem.h \
   kernels/kernels.def \
   kernels/debug.c \
   kernels/debug.def \
@@ -19,6 +21,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/run.c \
   kernels/cpu/machine.c \
   kernels/cpu/adamw8.c \
+  kernels/cpu/codes.c \
   kernels/cpu/attend.c \
   kernels/cpu/attend_grad.c \
   kernels/cpu/attend_half.c \

@@ -124,9 +124,9 @@ static ZkView dense(const ZkView *like, void *data) {
 }
 
 static size_t bytes_of(const ZkView *v) {
-  size_t n = zk_elem_bytes((ZkElem)v->elem);
-  for (int i = 0; i < v->rank; i++) n *= (size_t)v->size[i];
-  return (n + 63) / 64 * 64;
+  uint64_t n = 1;
+  for (int i = 0; i < v->rank; i++) n *= (uint64_t)v->size[i];
+  return (zk_bytes((ZkElem)v->elem, n) + 63) / 64 * 64;
 }
 
 /* g / s and -g, which the gradient takes, lie in the scratch. */

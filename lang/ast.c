@@ -120,10 +120,9 @@ void zl_collect_axes(ZbArena *a, ZlModel *m, const ZlStmt *s, const ZlCond *cond
   for (uint32_t i = 0; i < s->choice.nother; i++) zl_collect_axes(a, m, s->choice.otherwise[i], other);
 }
 
-ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span) {
+ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind) {
   ZlDirective *d = ZB_NEW(a, ZlDirective);
   d->kind = kind;
-  d->span = span;
   return d;
 }
 

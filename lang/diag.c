@@ -1,7 +1,6 @@
 /* Collecting messages about a source text and printing them, for people and for programs. */
 #include "lang/internal.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,8 +191,8 @@ typedef struct {
   char mark;
 } Mark;
 
-/* Columns that the character at s[0..n) takes on a terminal, and its bytes. What is not plain is shown as one
- * `?` a byte. */
+/* Returns the columns that the character at s[0..n) takes on a terminal, and its bytes. A character that is not
+ * plain is shown as one `?` per byte. */
 static uint32_t width_of(const char *s, uint32_t n, uint32_t *bytes) {
   static const struct {
     uint32_t from, to, width;
@@ -376,47 +375,47 @@ void zl_print_text(const ZlDiags *d, ZbText *out) {
 }
 
 /* ---- JSON: one object a line ---- */
-static void add_place(cJSON *o, const ZlDiags *d, ZlSpan span) {
+static void put_place(ZbJson *j, const ZlDiags *d, ZlSpan span) {
   const ZlSources *s = d->sources;
   if (span.file < 0) return;
   uint32_t line, col;
   const char *name = zl_source_name(s, span.file);
-  cJSON_AddStringToObject(o, "file", shown(d->arena, name, strlen(name)));
+  zb_json_string(j, "file", shown(d->arena, name, strlen(name)));
   zl_source_place(s, span, &line, &col);
-  cJSON_AddNumberToObject(o, "line", line);
-  cJSON_AddNumberToObject(o, "column", col);
+  zb_json_count(j, "line", line);
+  zb_json_count(j, "column", col);
   zl_source_at(s, span.file, span.end, &line, &col);
-  cJSON_AddNumberToObject(o, "end_line", line);
-  cJSON_AddNumberToObject(o, "end_column", col);
+  zb_json_count(j, "end_line", line);
+  zb_json_count(j, "end_column", col);
 }
 
-static void add_strings(cJSON *o, const char *key, const char **at, uint32_t n) {
-  cJSON *list = cJSON_AddArrayToObject(o, key);
-  for (uint32_t i = 0; i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateString(at[i]));
+static void put_strings(ZbJson *j, const char *key, const char **at, uint32_t n) {
+  zb_json_list(j, key);
+  for (uint32_t i = 0; i < n; i++) zb_json_string(j, NULL, at[i]);
+  zb_json_end(j);
 }
 
 void zl_print_json(const ZlDiags *d, ZbText *out) {
   for (uint32_t i = 0; i < d->n; i++) {
     const ZlDiag *g = d->at[i];
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "severity", codes[g->code].severity == ERROR ? "error" : "warning");
-    cJSON_AddStringToObject(o, "code", codes[g->code].name);
-    cJSON_AddStringToObject(o, "message", g->text);
-    add_place(o, d, g->labels[0].span);
-    if (*g->labels[0].text) cJSON_AddStringToObject(o, "label", g->labels[0].text);
-    cJSON *also = cJSON_AddArrayToObject(o, "also");
+    ZbJson j = {.text = out};
+    zb_json_object(&j, NULL);
+    zb_json_string(&j, "severity", codes[g->code].severity == ERROR ? "error" : "warning");
+    zb_json_string(&j, "code", codes[g->code].name);
+    zb_json_string(&j, "message", g->text);
+    put_place(&j, d, g->labels[0].span);
+    if (*g->labels[0].text) zb_json_string(&j, "label", g->labels[0].text);
+    zb_json_list(&j, "also");
     for (uint32_t k = 1; k < g->nlabels; k++) {
-      cJSON *place = cJSON_CreateObject();
-      add_place(place, d, g->labels[k].span);
-      cJSON_AddStringToObject(place, "label", g->labels[k].text);
-      cJSON_AddItemToArray(also, place);
+      zb_json_object(&j, NULL);
+      put_place(&j, d, g->labels[k].span);
+      zb_json_string(&j, "label", g->labels[k].text);
+      zb_json_end(&j);
     }
-    add_strings(o, "notes", g->notes, g->nnotes);
-    add_strings(o, "help", g->helps, g->nhelps);
-    char *line = cJSON_PrintUnformatted(o);
-    if (!line) zb_out_of_memory(0);
-    zb_text_add(out, "%s\n", line);
-    cJSON_free(line);
-    cJSON_Delete(o);
+    zb_json_end(&j);
+    put_strings(&j, "notes", g->notes, g->nnotes);
+    put_strings(&j, "help", g->helps, g->nhelps);
+    zb_json_end(&j);
+    zb_text_add(out, "\n");
   }
 }

@@ -1,5 +1,5 @@
-/* What lang's own files share and nobody else may include (tests may): sources, the embedded library, recipes
- * as written, and the parser's state. */
+/* Shared by lang's own files; nobody else may include it (tests may): sources, the embedded library, recipes as
+ * written, and the parser's state. */
 #ifndef ZUG_LANG_INTERNAL_H
 #define ZUG_LANG_INTERNAL_H
 
@@ -12,7 +12,7 @@
 /* ---- span.c ---- */
 /* Adds a file; the text (NUL after n bytes) is kept, not copied. Returns its number. */
 int32_t zl_source_add(ZlSources *s, const char *name, const char *text, size_t n);
-/* Bytes of the mark that some editors begin a UTF-8 file with: 3 or 0. It is no part of the text. */
+/* Returns the bytes of the mark with which some editors begin a UTF-8 file: 3 or 0. The mark is not part of the text. */
 uint32_t zl_bom(const char *text, size_t n);
 /* The line (1-based) of a file without its newline; NULL past the end. */
 const char *zl_source_line(const ZlSources *s, int32_t file, uint32_t line, uint32_t *len);
@@ -31,7 +31,7 @@ typedef struct {
   ZlSpan span;
 } ZlNumber;
 
-/* What a quantity measures. */
+/* The unit of a quantity. */
 typedef enum { ZL_U_BYTES, ZL_U_BYTES_S, ZL_U_FLOPS, ZL_U_SECONDS, ZL_U_NONE } ZlUnit;
 typedef struct {
   ZlName name;
@@ -44,25 +44,11 @@ typedef struct {
 } ZlQuantity;
 
 typedef enum {
-  ZL_D_MESH,
-  ZL_D_BIND,
-  ZL_D_MICRO,
-  ZL_D_SPLIT,
-  ZL_D_SHARD,
-  ZL_D_STAGES,
-  ZL_D_SCHEDULE,
-  ZL_D_RECOMPUTE,
-  ZL_D_OFFLOAD,
-  ZL_D_PRECISION,
-  ZL_D_OPTIMIZER,
-  ZL_D_CLIP,
-  ZL_D_PAD,
-  ZL_D_LIMIT,
-  ZL_D_FREEZE,
-  ZL_D_AVERAGE,
-  ZL_D_ATTENTION,
-  ZL_D_PREFETCH,
-  ZL_D_CHUNK,
+#define DIRECTIVE(NAME, ...) ZL_D_##NAME,
+#define NUMBER DIRECTIVE
+#define CHOICE DIRECTIVE
+#define LATER DIRECTIVE
+#include "lang/directives.def"
   ZL_DIRECTIVES
 } ZlDirectiveKind;
 
@@ -83,16 +69,17 @@ typedef struct {
   ZlDirectiveKind kind;
   ZlSpan span;
   ZlQuantity *q; uint32_t nq;         /* mesh, bind, pad, limit; stages: the counts, unnamed */
-  ZlNumber num; bool has_num;         /* micro, clip, average, prefetch, chunk */
+  ZlNumber num; bool has_num;         /* micro, chunk, and those that are a number */
   ZlProd *prods; uint32_t nprods;     /* split */
   ZlNames names;                      /* split: dims; shard: levels; precision: keys */
   ZlNames maybe;                      /* split, pad: axes of these that the model may lack */
   ZlNames others;                     /* split: else; precision: element types */
-  ZlName word;                        /* schedule, optimizer, attention, chunk: name; shard, stages: dim; stages: see by */
+  ZlName word;                        /* optimizer, attention, chunk, choices: name; shard, stages: dim; stages: see by */
   ZlName by;                          /* stages over DIM by WORD; attention: over DIM, or NULL */
-  ZlPath *paths; uint32_t npaths;     /* recompute, freeze; shard: unit */
+  ZlPath *paths; uint32_t npaths;     /* recompute, freeze */
+  ZlPath unit;                        /* shard; n = 0 without */
   ZlPath *but; uint32_t nbut;         /* freeze: except */
-  ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */
+  ZlKw *kws; uint32_t nkws;           /* optimizer, choices */
   ZlClause *clauses; uint32_t nclauses; /* optimizer */
   bool keep;                          /* shard */
   /* `?` in place of what is to be chosen: of micro, recompute, stages, shard, split; of split: after `else`. */
@@ -137,7 +124,7 @@ const char *zl_paths_text(ZbArena *a, ZlPaths p); /* "embed, layer.attn" */
 
 /* ---- unit.c: quantities ---- */
 bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit);
-/* Whether it has this unit, and a value that times can be made from; else reports, `what` as the subject. */
+/* Says whether it has this unit and a value that times can be computed from; else reports, `what` as the subject. */
 bool zl_quantity_ok(ZlDiags *d, const ZlQuantity *q, ZlUnit unit, const char *what);
 
 /* ---- scan.l, parse.y ---- */

@@ -5,9 +5,10 @@
  * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
  * format.c align.c          the same text laid out: lines and blanks; columns (format.h)
  * weights.c                 maps to foreign weights: their nodes, that, and printing
- * recipe.c optimizer.c words.c  recipes: inheritance, checked records    cluster.c unit.c  clusters,
- * quantities recipe_text.c             what these say, as text; recipe_write.c  a recipe in the language
- * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes / */
+ * directives.def            what a recipe may say                        cluster.def  what a cluster may say
+ * recipe.c optimizer.c words.c  recipes: inheritance, checked records    cluster.c unit.c  clusters, quantities
+ * recipe_text.c             what recipes and clusters say, as facts; a recipe as a text of the language
+ * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes */
 #ifndef ZUG_LANG_H
 #define ZUG_LANG_H
 
@@ -45,7 +46,7 @@ ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Reports that a file cannot be read, as `err` says. */
 ZlDiag *zl_report_unread(ZlDiags *d, ZlCode code, ZlSpan span, const ZbErr *err);
-/* Whether the reason of any of these may pass: a file system that fails now, not a path that is wrong. */
+/* Says whether a later attempt may succeed: a file system failed, the path is not wrong. */
 bool zl_passing(const ZlDiags *d);
 /* Where something with this code was reported there already: a report that is not shown, for the caller's additions. Else NULL. */
 ZlDiag *zl_report_again(ZlDiags *d, ZlCode code, ZlSpan span);
@@ -100,14 +101,13 @@ typedef struct { ZlName name; int64_t size; } ZlMeshDim;                /* size 
 typedef struct { ZlName axis; int64_t size; double number; ZlSpan span; bool maybe; } ZlBind;
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
 /* maybe: axes among these that the model may lack, `head?`; then they are as if they were not named */
-/* Which part of an axis a rank has: the one of its number; or of twice as many chunks that one and, from the
- * end, its counterpart. AUTO: zigzag where causal attention is split so. */
+/* The part of an axis that a rank has. CONTIGUOUS: one chunk per rank, in order. ZIGZAG: of twice as many chunks the one of
+ * the rank's number and its counterpart from the end. AUTO: zigzag where causal attention is split. */
 typedef enum { ZL_ORDER_AUTO, ZL_ORDER_CONTIGUOUS, ZL_ORDER_ZIGZAG } ZlOrder;
 extern const char *const zl_orders[]; /* "", "contiguous", "zigzag" */
 /* open, open_else: `?` in place of the axes, of those after `else` */
 typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; bool open, open_else; ZlOrder order; ZlSpan span; } ZlSplit;
 /* clang-format on */
-enum { ZL_MOST_PREFETCH = 1000, ZL_MOST_CHUNKS = 64 };
 enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
 /* clang-format off */
 typedef struct {
@@ -146,7 +146,7 @@ typedef struct {
 } ZlOptimizer;
 /* clang-format on */
 
-/* Whether a name of that text is among them. */
+/* Says whether a name of that text is among them. */
 bool zl_is_named(ZlNames names, const char *s);
 
 /* A recipe with everything it inherits, its words checked, its numbers positive where they must be. What
@@ -163,16 +163,17 @@ typedef struct {
   ZlShard *shards; uint32_t nshards;
   ZlAttention *attention; uint32_t nattention;
   struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
-  ZlName schedule;
   ZlPath *recompute; uint32_t nrecompute;
   /* "f32", "bf16"; compute: also "tf32"; NULL: default f32. */
   struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
   ZlOptimizer optimizer;                            /* name.s NULL: none */
   ZlOptimizer *others; uint32_t nothers;            /* those with `for` */
-  double clip;     ZlSpan clip_span;    /* 0: none */
-  double average;                       /* of the parameters over the steps: its decay; 0: none */
-  int64_t prefetch; ZlSpan prefetch_span; /* iterations gathered ahead of their use; span: none said so */
-  /* What has this axis is computed in n chunks; axis.s NULL: at once. */
+  /* prefetch: iterations gathered ahead of their use; average: of the parameters over the steps, its decay, or 0;
+   * clip: 0 without. The span is nowhere where no recipe says another number. schedule: s NULL without. */
+#define NUMBER(NAME, word, layout, type, none, ...) type word; ZlSpan word##_span;
+#define CHOICE(NAME, word, ...) ZlName word;
+#include "lang/directives.def"
+  /* Tensors with this axis are computed in n chunks; axis.s NULL: in one. */
   struct { ZlName axis; int64_t n; ZlSpan span; } chunk;
   ZlBind *pads;    uint32_t npads;
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
@@ -184,13 +185,22 @@ typedef struct {
 /* The pipeline schedules there are, the default first; ends with NULL (schedules.def). */
 extern const char *const zl_schedules[];
 static inline const char *zl_schedule(ZlName word) { return word.s ? word.s : zl_schedules[0]; }
+/* The ranks of a pipeline own a model's virtual stages in turn; once the last one has one, it goes on with the
+ * first (LOOP) or with the last again (VEE). */
+typedef enum { ZL_LOOP, ZL_VEE } ZlPlacement;
+typedef struct {
+  ZlPlacement placement;
+  uint32_t vstages; /* of a rank */
+  bool halves;      /* backward is two items: gradients of inputs, gradients of weights */
+} ZlSchedule;
+const ZlSchedule *zl_schedule_info(const char *name); /* NULL: there is no such schedule */
 /* clang-format on */
 
 /* Tags that parameters of the standard library carry; NULL ends the list. A recipe for several models may
  * name them all. */
 extern const char *const zl_std_tags[];
 
-/* What they may say, and what of it is used for what, is in cluster.def: bytes/s, 1/s, seconds; or 0. */
+/* cluster.def lists what they may say and what it is used for: bytes/s, 1/s, seconds; or 0. */
 typedef struct {
   ZlName name;
   int64_t size;
@@ -246,6 +256,8 @@ const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
  * open. `text` is the callee's during the call. */
 typedef void ZlEach(void *ctx, const char *what, const char *text);
 void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx);
+/* Says whether what is listed as `what` says how a model is spread over ranks, not what is computed. */
+bool zl_is_layout(const char *what);
 /* As a recipe of the language, which inherits from none; nothing of it is open. */
 void zl_recipe_write(const ZlRecipe *r, ZbText *out);
 void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx);

@@ -1,7 +1,7 @@
 # lang: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += liblang.a
 liblang_a_SOURCES = \
-  lang/lang.h lang/ast.h lang/cluster.def lang/errors.def lang/schedules.def lang/format.h lang/internal.h lang/scan.h lang/words.h \
+  lang/lang.h lang/ast.h lang/cluster.def lang/directives.def lang/errors.def lang/schedules.def lang/format.h lang/internal.h lang/scan.h lang/words.h \
   lang/align.c \
   lang/ast.c \
   lang/cluster.c \
@@ -14,7 +14,6 @@ liblang_a_SOURCES = \
   lang/optimizer.c \
   lang/recipe.c \
   lang/recipe_text.c \
-  lang/recipe_write.c \
   lang/recover.c \
   lang/span.c \
   lang/torch.c \

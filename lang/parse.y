@@ -22,6 +22,7 @@
       ((ZlIgnore){.pattern = zl_path_name(ps->arena, &path), .cond = ps->cond}))
 #define TEXT(v, where) (v).kind = ZL_V_TEXT, (v).span = (where)
 #define ADD(p, n, value) ZB_PUSH(ps->arena, p, n, value)
+#define NEW(kind) zl_directive(ps->arena, ZL_D_##kind)
 %}
 %code requires {
 #include "lang/scan.h"
@@ -45,7 +46,7 @@
   ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKw kw; ZlKwList kws;
   ZlPairs pairs; ZlClause clause; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
   bool flag; ZlWeights *weights; ZlDim *dim; ZlDimList dims; ZlConfigValue value; ZlValueList values;
-  struct { ZlName axis, index; } fix; ZlOrder order;
+  struct { ZlName axis, index; } fix; ZlOrder order; ZlDirectiveKind kind;
 }
 %token END 0 "end of file"
 %token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" WEIGHTS "weights"
@@ -54,9 +55,10 @@
 %token STATE "state" UPDATE "update"
 %token REPEAT "repeat" IF "if" RETURN "return" INDEX "index" ARROW "->" DOTDOT ".."
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
-%token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
-%token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
-%token LIMIT "limit" FREEZE "freeze" AVERAGE "average" ATTENTION "attention" PREFETCH "prefetch" CHUNK "chunk"
+%token KEEP "keep" STAGES "stages" BY "by" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
+%token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" PAD "pad"
+%token LIMIT "limit" FREEZE "freeze" ATTENTION "attention" CHUNK "chunk"
+%token <kind> NUMBERED "a directive and its number" CHOSEN "a directive and its word"
 %token IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
 %token ZIGZAG "zigzag" CONTIGUOUS "contiguous"
 %token AND "and" OR "or" NOT "not"
@@ -74,7 +76,7 @@
 %type <path> path from
 %type <span> head
 %type <block> block
-%type <axpar> axpar axes0 blockaxes
+%type <axpar> axpar axes0 row
 %type <formal> formal
 %type <formals> formals formals0
 %type <type> type
@@ -100,7 +102,7 @@
 %type <kw> kw
 %type <kws> kws kws0
 %type <pairs> precs
-%type <directive> directive clauses
+%type <directive> directive clauses split
 %type <clause> clause
 %type <recipe> rhead
 %type <cluster> chead
@@ -163,15 +165,17 @@ name1   : IDENT          { $$ = (ZlNames){0}; PUSH($$, $1); }
         ;
 
 /* ---- blocks and models ---- */
-block   : BLOCK IDENT blockaxes '(' formals0 ')' ARROW types '{' stmts '}' {
+block   : BLOCK IDENT axpar '(' formals0 ')' ARROW types '{' stmts '}' {
             $$ = ZB_NEW(ps->arena, ZlBlock);
             *$$ = (ZlBlock){.name = $2, .span = between(@1, @8), .file = ps->file, .model = ps->model, .axes = $3.names, .row = $3.all,
                             .formals = $5.at, .nformals = $5.n, .results = $8.at, .nresults = $8.n,
                             .body = $10.at, .nbody = $10.n};
           }
         ;
-blockaxes : %empty       { memset(&$$, 0, sizeof $$); $$.span = ZL_NOWHERE; }
-        | '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
+axpar   : %empty         { memset(&$$, 0, sizeof $$); $$.span = ZL_NOWHERE; }
+        | row
+        ;
+row     : '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
         | '[' DOTDOT ']' { memset(&$$, 0, sizeof $$); $$.all = true; $$.span = @$; }
         | '[' DOTDOT ',' names ']' { $$.all = true; $$.names = $4; $$.span = @$; }
         ;
@@ -194,9 +198,7 @@ type    : ELEM axes0     { $$ = (ZlTypeExpr){.elem = $1, .rest = $2.all, .axes =
         ;
 axes0   : %empty         { memset(&$$, 0, sizeof $$); }
         | '[' ']'        { memset(&$$, 0, sizeof $$); }
-        | '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
-        | '[' DOTDOT ']' { memset(&$$, 0, sizeof $$); $$.all = true; $$.span = @$; }
-        | '[' DOTDOT ',' names ']' { $$.all = true; $$.names = $4; $$.span = @$; }
+        | row
         ;
 model   : MODEL IDENT statics0 head {
             ZlModel *m = ZB_NEW(ps->arena, ZlModel);
@@ -383,11 +385,6 @@ call    : path axpar '(' args0 ')' as {
         | ELEM '(' expr ')' {
             $$ = zl_cast(ps->arena, @$, $1, $3);
           }
-        ;
-axpar   : %empty         { memset(&$$, 0, sizeof $$); $$.span = ZL_NOWHERE; }
-        | '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
-        | '[' DOTDOT ']' { memset(&$$, 0, sizeof $$); $$.all = true; $$.span = @$; }
-        | '[' DOTDOT ',' names ']' { $$.all = true; $$.names = $4; $$.span = @$; }
         ;
 args0   : %empty         { $$ = (ZlArgList){0}; }
         | args
@@ -580,106 +577,59 @@ from    : %empty         { $$ = (ZlPath){.span = ZL_NOWHERE}; }
 directives : %empty
         | directives directive {
             ZlRecipeAst *r = ps->file->recipes[ps->file->nrecipes - 1];
+            $2->span = @2;
+            $2->maybe = ps->maybe;
+            $2->open_else = ps->open_else;
+            ps->maybe = (ZlNames){0};
+            ps->open_else = false;
             ADD(r->at, r->n, $2);
           }
         | directives error RESYNC { yyerrok; }
         ;
-directive : MESH dims0   { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = $2.at; $$->nq = $2.n; }
-        | BIND nums {
-            $$ = zl_directive(ps->arena, ZL_D_BIND, @$);
-            $$->q = $2.at;
-            $$->nq = $2.n;
-            $$->maybe = ps->maybe;
-            ps->maybe = (ZlNames){0};
+directive : NUMBERED NUMBER { $$ = zl_directive(ps->arena, $1); $$->num = $2; $$->has_num = true; }
+        | CHOSEN IDENT kws0 {
+            $$ = zl_directive(ps->arena, $1);
+            $$->word = $2;
+            $$->kws = $3.at;
+            $$->nkws = $3.n;
           }
-        | MICRO NUMBER   { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->num = $2; $$->has_num = true; }
-        | MICRO '?'      { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->open = true; }
-        | SPLIT '?' OVER names else order {
-            $$ = zl_directive(ps->arena, ZL_D_SPLIT, @$);
-            $$->open = true;
-            $$->names = $4;
-            $$->others = $5;
-            $$->open_else = ps->open_else;
-            $$->order = $6;
-            $$->maybe = ps->maybe;
-            ps->maybe = (ZlNames){0};
-            ps->open_else = false;
-          }
-        | SPLIT prods OVER names else order {
-            $$ = zl_directive(ps->arena, ZL_D_SPLIT, @$);
-            $$->prods = $2.at;
-            $$->nprods = $2.n;
-            $$->names = $4;
-            $$->others = $5;
-            $$->open_else = ps->open_else;
-            $$->order = $6;
-            $$->maybe = ps->maybe;
-            ps->maybe = (ZlNames){0};
-            ps->open_else = false;
-          }
-        | SHARD '?' OVER IDENT unit {
-            $$ = zl_directive(ps->arena, ZL_D_SHARD, @$);
-            $$->open = true;
-            $$->word = $4;
-            if ($5.n) ADD($$->paths, $$->npaths, $5);
-          }
+        | MESH dims0     { $$ = NEW(MESH); $$->q = $2.at; $$->nq = $2.n; }
+        | BIND nums      { $$ = NEW(BIND); $$->q = $2.at; $$->nq = $2.n; }
+        | MICRO NUMBER   { $$ = NEW(MICRO); $$->num = $2; $$->has_num = true; }
+        | MICRO '?'      { $$ = NEW(MICRO); $$->open = true; }
+        | SPLIT split OVER names else order { $$ = $2; $$->names = $4; $$->others = $5; $$->order = $6; }
+        | SHARD '?' OVER IDENT unit { $$ = NEW(SHARD); $$->open = true; $$->word = $4; $$->unit = $5; }
         | SHARD names OVER IDENT unit keep {
-            $$ = zl_directive(ps->arena, ZL_D_SHARD, @$);
+            $$ = NEW(SHARD);
             $$->names = $2;
             $$->word = $4;
-            if ($5.n) ADD($$->paths, $$->npaths, $5);
+            $$->unit = $5;
             $$->keep = $6;
           }
-        | STAGES OVER IDENT BY IDENT { $$ = zl_directive(ps->arena, ZL_D_STAGES, @$); $$->word = $3; $$->by = $5; }
-        | STAGES OVER IDENT '=' '[' numlist ']' {
-            $$ = zl_directive(ps->arena, ZL_D_STAGES, @$);
-            $$->word = $3;
-            $$->q = $6.at;
-            $$->nq = $6.n;
-          }
-        | STAGES OVER IDENT '=' '?' { $$ = zl_directive(ps->arena, ZL_D_STAGES, @$); $$->word = $3; $$->open = true; }
-        | SCHEDULE IDENT kws0 {
-            $$ = zl_directive(ps->arena, ZL_D_SCHEDULE, @$);
-            $$->word = $2;
-            $$->kws = $3.at;
-            $$->nkws = $3.n;
-          }
-        | RECOMPUTE paths { $$ = zl_directive(ps->arena, ZL_D_RECOMPUTE, @$); $$->paths = $2.at; $$->npaths = $2.n; }
-        | RECOMPUTE '?'  { $$ = zl_directive(ps->arena, ZL_D_RECOMPUTE, @$); $$->open = true; }
-        | OFFLOAD names TO IDENT { $$ = zl_directive(ps->arena, ZL_D_OFFLOAD, @$); $$->names = $2; $$->word = $4; }
-        | PRECISION precs {
-            $$ = zl_directive(ps->arena, ZL_D_PRECISION, @$);
-            $$->names = $2.keys;
-            $$->others = $2.values;
-          }
-        | OPTIMIZER IDENT kws0 clauses {
-            $$ = $4;
-            $$->span = @$;
-            $$->word = $2;
-            $$->kws = $3.at;
-            $$->nkws = $3.n;
-          }
-        | CLIP NUMBER    { $$ = zl_directive(ps->arena, ZL_D_CLIP, @$); $$->num = $2; $$->has_num = true; }
-        | PAD axis TO NUMBER {
-            $$ = zl_directive(ps->arena, ZL_D_PAD, @$);
-            ADD($$->q, $$->nq, zl_number_quantity($2, $4));
-            $$->maybe = ps->maybe;
-            ps->maybe = (ZlNames){0};
-          }
-        | LIMIT quants   { $$ = zl_directive(ps->arena, ZL_D_LIMIT, @$); $$->q = $2.at; $$->nq = $2.n; }
-        | AVERAGE NUMBER { $$ = zl_directive(ps->arena, ZL_D_AVERAGE, @$); $$->num = $2; $$->has_num = true; }
-        | ATTENTION IDENT attended { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->word = $2; $$->by = $3; }
-        | ATTENTION '?' attended { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->open = true; $$->by = $3; }
-        | PREFETCH NUMBER { $$ = zl_directive(ps->arena, ZL_D_PREFETCH, @$); $$->num = $2; $$->has_num = true; }
-        | CHUNK IDENT    { $$ = zl_directive(ps->arena, ZL_D_CHUNK, @$); $$->word = $2; }
-        | CHUNK IDENT '=' NUMBER { $$ = zl_directive(ps->arena, ZL_D_CHUNK, @$); $$->word = $2; $$->num = $4; $$->has_num = true; }
+        | STAGES OVER IDENT BY IDENT { $$ = NEW(STAGES); $$->word = $3; $$->by = $5; }
+        | STAGES OVER IDENT '=' '[' numlist ']' { $$ = NEW(STAGES); $$->word = $3; $$->q = $6.at; $$->nq = $6.n; }
+        | STAGES OVER IDENT '=' '?' { $$ = NEW(STAGES); $$->word = $3; $$->open = true; }
+        | RECOMPUTE paths { $$ = NEW(RECOMPUTE); $$->paths = $2.at; $$->npaths = $2.n; }
+        | RECOMPUTE '?'  { $$ = NEW(RECOMPUTE); $$->open = true; }
+        | OFFLOAD names TO IDENT { $$ = NEW(OFFLOAD); $$->names = $2; $$->word = $4; }
+        | PRECISION precs { $$ = NEW(PRECISION); $$->names = $2.keys; $$->others = $2.values; }
+        | OPTIMIZER IDENT kws0 clauses { $$ = $4; $$->word = $2; $$->kws = $3.at; $$->nkws = $3.n; }
+        | PAD axis TO NUMBER { $$ = NEW(PAD); ADD($$->q, $$->nq, zl_number_quantity($2, $4)); }
+        | LIMIT quants   { $$ = NEW(LIMIT); $$->q = $2.at; $$->nq = $2.n; }
+        | ATTENTION IDENT attended { $$ = NEW(ATTENTION); $$->word = $2; $$->by = $3; }
+        | ATTENTION '?' attended { $$ = NEW(ATTENTION); $$->open = true; $$->by = $3; }
+        | CHUNK IDENT    { $$ = NEW(CHUNK); $$->word = $2; }
+        | CHUNK IDENT '=' NUMBER { $$ = NEW(CHUNK); $$->word = $2; $$->num = $4; $$->has_num = true; }
         | FREEZE paths but {
-            $$ = zl_directive(ps->arena, ZL_D_FREEZE, @$);
+            $$ = NEW(FREEZE);
             $$->paths = $2.at;
             $$->npaths = $2.n;
             $$->but = $3.at;
             $$->nbut = $3.n;
           }
+        ;
+split   : '?'            { $$ = NEW(SPLIT); $$->open = true; }
+        | prods          { $$ = NEW(SPLIT); $$->prods = $1.at; $$->nprods = $1.n; }
         ;
 dims0   : dim0           { $$ = (ZlQuantityList){0}; PUSH($$, $1); }
         | dims0 ',' dim0 { $$ = $1; PUSH($$, $3); }
@@ -742,11 +692,11 @@ precs   : IDENT IDENT    { $$ = (ZlPairs){{0}, {0}}; PUSH($$.keys, $1); PUSH($$.
         | precs ',' IDENT IDENT { $$ = $1; PUSH($$.keys, $3); PUSH($$.values, $4); }
         ;
 /* A name behind a comma goes on the list of the clause before it. */
-clauses : %empty         { $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$); }
+clauses : %empty         { $$ = NEW(OPTIMIZER); }
         | FOR path       {
             ZlClause c = {.kind = ZL_CLAUSE_FOR, .span = @$};
             ADD(c.of, c.nof, $2);
-            $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$);
+            $$ = NEW(OPTIMIZER);
             ADD($$->clauses, $$->nclauses, c);
           }
         | clauses clause { $$ = $1; ADD($$->clauses, $$->nclauses, $2); }
@@ -812,6 +762,7 @@ static int zl_bison_lex(ZL_BISON_STYPE *v, ZlSpan *span, ZlParser *ps) {
   else if (t.kind == NUMBER) v->number = t.number;
   else if (t.kind == QUANTITY) v->quantity = t.quantity;
   else if (t.kind == ELEM) v->elem = t.elem;
+  else if (t.kind == NUMBERED || t.kind == CHOSEN) v->kind = t.directive;
   return t.kind;
 }
 

@@ -1,19 +1,20 @@
 /* Recipes: from directives as written to one checked record with everything it inherits.
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
- * of the same key: mesh, micro, stages, schedule, recompute, clip, average, prefetch, chunk and freeze have one; split and
- * shard have one for each mesh dimension; attention has one for each, and one without; optimizer for each
- * list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their
- * words. Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
+ * of the same key: split and shard have one for each mesh dimension; attention has one for each, and one without;
+ * optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for
+ * each of their words; all others have one. Within one body the same key twice is a mistake. Nothing is accepted
+ * that has no meaning. */
 #include "lang/words.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-  MAX_CHAIN = 64,       /* recipes that inherit from each other */
-  MAX_WORDS = 4096,     /* directives of one recipe with what it inherits, and what they list */
-  MAX_CHECKED = 4 << 20 /* the same of all recipes of a file */
+  MAX_CHAIN = 64,        /* recipes that inherit from each other */
+  MAX_WORDS = 4096,      /* directives of one recipe with what it inherits, and what they list */
+  MAX_CHECKED = 4 << 20, /* the same of all recipes of a file */
+  MOST_CHUNKS = 64
 };
 
 /* The keys of one kind of directive that a body sets; "" if the directive has but one. */
@@ -35,14 +36,6 @@ typedef struct {
 
 #define BAD(b, ...) ((b)->bad = true, zl_report((b)->d, __VA_ARGS__))
 
-static const char *directive_word(ZlDirectiveKind k) {
-  static const char *const word[] = {"mesh",      "bind",      "micro",     "split",   "shard",
-                                     "stages",    "schedule",  "recompute", "offload", "precision",
-                                     "optimizer", "clip",      "pad",       "limit",   "freeze",
-                                     "average",   "attention", "prefetch",  "chunk"};
-  return word[k];
-}
-
 /* Notes that this body sets `key` of a directive; false and a report if it did before. */
 static bool once(Build *b, ZlDirectiveKind kind, const char *key, ZlSpan span) {
   Seen *seen = &b->seen[kind];
@@ -52,7 +45,7 @@ static bool once(Build *b, ZlDirectiveKind kind, const char *key, ZlSpan span) {
     ZB_PUSH(b->arena, seen->spans, seen->n, span);
     return true;
   }
-  ZlDiag *g = BAD(b, ZL_Z0803, span, "`%s%s%s` is given twice in one recipe", directive_word(kind),
+  ZlDiag *g = BAD(b, ZL_Z0803, span, "`%s%s%s` is given twice in one recipe", zl_directive_words[kind],
                   *key ? " " : "", key);
   zl_also(g, seen->spans[i], "first here");
   return false;
@@ -68,6 +61,25 @@ static bool positive(Build *b, const char *what, const ZlQuantity *q) {
 /* `what` removes what was inherited, by a name; nothing was. */
 static ZlDiag *removes_nothing(Build *b, ZlSpan span, const char *what) {
   return zl_report(b->d, ZL_Z0809, span, "`%s` has no effect: there is none to remove", what);
+}
+
+static uint32_t count(const char *const *words) {
+  uint32_t n = 0;
+  while (words[n]) n++;
+  return n;
+}
+
+static int among(const char *const *words, const char *word) {
+  return zl_word_index(word, words, (int)count(words));
+}
+
+/* Returns "`gpipe` and `1f1b`", the default last. */
+static const char *words_text(ZbArena *a, const char *const *words) {
+  uint32_t n = count(words);
+  const char *text = "";
+  for (uint32_t i = 0; i < n; i++)
+    text = zb_printf(a, "%s%s`%s`", text, !i ? "" : i + 1 < n ? ", " : " and ", words[n - 1 - i]);
+  return text;
 }
 
 /* ---- directives that name sizes ---- */
@@ -92,7 +104,7 @@ static void apply_mesh(Build *b, const ZlDirective *d) {
 }
 
 /* bind and pad: one entry for each axis. */
-static void apply_sizes(Build *b, const ZlDirective *d, ZbNames *names, ZlBind **at, uint32_t *n) {
+static void sizes(Build *b, const ZlDirective *d, ZbNames *names, ZlBind **at, uint32_t *n) {
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
     bool part = d->kind == ZL_D_BIND && !q->integer && q->value > 0 && isfinite(q->value);
@@ -107,6 +119,14 @@ static void apply_sizes(Build *b, const ZlDirective *d, ZbNames *names, ZlBind *
     zb_names_add(b->arena, names, q->name.s);
     ZB_PUSH(b->arena, *at, *n, v);
   }
+}
+
+static void apply_bind(Build *b, const ZlDirective *d) {
+  sizes(b, d, &b->bind_names, &b->r->binds, &b->r->nbinds);
+}
+
+static void apply_pad(Build *b, const ZlDirective *d) {
+  sizes(b, d, &b->pad_names, &b->r->pads, &b->r->npads);
 }
 
 static void apply_micro(Build *b, const ZlDirective *d) {
@@ -221,17 +241,18 @@ static void apply_shard(Build *b, const ZlDirective *d) {
   uint32_t k = 0;
   while (k < r->nshards && strcmp(r->shards[k].dim.s, d->word.s) != 0) k++;
   if (d->names.n == 1 && strcmp(d->names.at[0].s, "none") == 0) {
-    if (d->npaths || d->keep) BAD(b, ZL_Z0805, d->span, "`shard none` takes neither `unit` nor `keep`");
+    if (d->unit.n || d->keep) BAD(b, ZL_Z0805, d->span, "`shard none` takes neither `unit` nor `keep`");
     if (k < r->nshards) r->shards[k] = r->shards[--r->nshards];
     else if (!b->bad) no_such_shard(b, d);
     return;
   }
-  ZlShard s = {.dim = d->word, .keep = d->keep, .open = d->open, .span = d->span};
+  ZlShard s = {.dim = d->word,
+               .unit = d->unit.part,
+               .nunit = d->unit.n,
+               .keep = d->keep,
+               .open = d->open,
+               .span = d->span};
   if (!d->open && !(s.what = shard_levels(b, d))) return;
-  if (d->npaths) {
-    s.unit = d->paths[0].part;
-    s.nunit = d->paths[0].n;
-  }
   if (s.keep && !(s.what & ZL_SHARD_PARAMS)) {
     ZlDiag *g = BAD(b, ZL_Z0806, d->span, "`keep` needs `params` among what is sharded");
     zl_help(g, "it says that gathered params stay for the whole step; leave it out");
@@ -263,24 +284,28 @@ static void apply_stages(Build *b, const ZlDirective *d) {
 }
 
 /* ---- directives of words ---- */
-static void apply_schedule(Build *b, const ZlDirective *d) {
-  if (!once(b, ZL_D_SCHEDULE, "", d->span)) return;
-  const char *const *known = zl_schedules;
-  for (; *known && strcmp(*known, d->word.s) != 0; known++) {}
-  if (!*known) {
-    const char *const *later = zl_schedules_later;
-    for (; *later && strcmp(*later, d->word.s) != 0; later++) {}
-    ZlDiag *g = *later ? BAD(b, ZL_Z0808, d->word.span, "schedule `%s` is not in this version", d->word.s)
-                       : BAD(b, ZL_Z0804, d->word.span, "no schedule is called `%s`", d->word.s);
-    zl_note(g, "there are `gpipe` and `1f1b`");
-    if (!*later) zl_help_nearest(g, d->word.s, zl_schedules, 2);
+/* Takes one of `words`, or reports; `later` are those of the field that this version lacks. */
+static void choice(Build *b, const ZlDirective *d, const char *const *words, const char *const *later,
+                   ZlName *to) {
+  const char *what = zl_directive_words[d->kind];
+  if (!once(b, d->kind, "", d->span)) return;
+  if (among(words, d->word.s) < 0) {
+    bool known = among(later, d->word.s) >= 0;
+    ZlDiag *g = known ? BAD(b, ZL_Z0808, d->word.span, "%s `%s` is not in this version", what, d->word.s)
+                      : BAD(b, ZL_Z0804, d->word.span, "no %s is called `%s`", what, d->word.s);
+    zl_note(g, "there are %s", words_text(b->arena, words));
+    if (!known) zl_help_nearest(g, d->word.s, words, count(words));
     return;
   }
   if (d->nkws)
-    zl_help(BAD(b, ZL_Z0804, d->kws[0].span, "schedule `%s` takes no settings", d->word.s),
-            "write `schedule %s`", d->word.s);
-  b->r->schedule = d->word;
+    zl_help(BAD(b, ZL_Z0804, d->kws[0].span, "%s `%s` takes no settings", what, d->word.s), "write `%s %s`",
+            what, d->word.s);
+  *to = d->word;
 }
+
+#define CHOICE(NAME, word, layout, words, later)                                                             \
+  static void apply_##word(Build *b, const ZlDirective *d) { choice(b, d, words, later, &b->r->word); }
+#include "lang/directives.def"
 
 static void apply_recompute(Build *b, const ZlDirective *d) {
   if (!once(b, ZL_D_RECOMPUTE, "", d->span)) return;
@@ -348,12 +373,6 @@ static void apply_optimizer(Build *b, const ZlDirective *d) {
   }
 }
 
-static void apply_clip(Build *b, const ZlDirective *d) {
-  if (!once(b, ZL_D_CLIP, "", d->span)) return;
-  b->r->clip = d->num.value;
-  b->r->clip_span = d->num.value > 0 ? d->span : ZL_NOWHERE;
-}
-
 static bool is_word(const ZlPath *p, const char *word) { return p->n == 1 && !strcmp(p->part[0].s, word); }
 
 static void apply_freeze(Build *b, const ZlDirective *d) {
@@ -375,22 +394,13 @@ static void apply_freeze(Build *b, const ZlDirective *d) {
   b->r->freeze.but = (ZlPaths){d->but, d->nbut};
 }
 
-static void apply_average(Build *b, const ZlDirective *d) {
-  double x = d->num.value;
-  if (!once(b, ZL_D_AVERAGE, "", d->span)) return;
-  if (!(x >= 0 && x < 1)) BAD(b, ZL_Z0805, d->num.span, "`average` must be at least 0 and less than 1");
-  b->r->average = x;
-}
-
 static void apply_attention(Build *b, const ZlDirective *d) {
   ZlRecipe *r = b->r;
-  int n = 0;
-  while (zl_attention_ways[n]) n++;
-  int way = d->open ? ZL_ATTENTION_AUTO : zl_word_index(d->word.s, zl_attention_ways, n);
+  int way = d->open ? ZL_ATTENTION_AUTO : among(zl_attention_ways, d->word.s);
   if (way < 0) {
     ZlDiag *g = BAD(b, ZL_Z0804, d->word.span, "no way of attention is called `%s`", d->word.s);
     zl_note(g, "there are `gather`, `heads`, `ring` and `auto`");
-    zl_help_nearest(g, d->word.s, zl_attention_ways, (uint32_t)n);
+    zl_help_nearest(g, d->word.s, zl_attention_ways, count(zl_attention_ways));
     return;
   }
   const char *dim = d->by.s ? d->by.s : "";
@@ -402,15 +412,6 @@ static void apply_attention(Build *b, const ZlDirective *d) {
   else ZB_PUSH(b->arena, r->attention, r->nattention, a);
 }
 
-static void apply_prefetch(Build *b, const ZlDirective *d) {
-  if (!once(b, ZL_D_PREFETCH, "", d->span)) return;
-  if (!d->num.integer || d->num.i < 0 || d->num.i > ZL_MOST_PREFETCH)
-    zl_help(BAD(b, ZL_Z0805, d->num.span, "`prefetch` must be a whole number from 0 to %d", ZL_MOST_PREFETCH),
-            "of how many layers parameters are gathered ahead; without it, of one");
-  b->r->prefetch = d->num.i;
-  b->r->prefetch_span = d->span;
-}
-
 static void apply_chunk(Build *b, const ZlDirective *d) {
   bool none = !strcmp(d->word.s, "none");
   if (!once(b, ZL_D_CHUNK, "", d->span)) return;
@@ -418,38 +419,40 @@ static void apply_chunk(Build *b, const ZlDirective *d) {
   b->r->chunk.n = d->num.i;
   b->r->chunk.span = d->span;
   if (none && d->has_num) BAD(b, ZL_Z0805, d->span, "`chunk none` takes no number");
-  if (none || (d->has_num && d->num.integer && d->num.i >= 1 && d->num.i <= ZL_MOST_CHUNKS)) return;
+  if (none || (d->has_num && d->num.integer && d->num.i >= 1 && d->num.i <= MOST_CHUNKS)) return;
   ZlDiag *g = BAD(b, ZL_Z0805, d->has_num ? d->num.span : d->word.span,
-                  "`chunk %s` needs a whole number of chunks from 1 to %d", d->word.s, ZL_MOST_CHUNKS);
+                  "`chunk %s` needs a whole number of chunks from 1 to %d", d->word.s, MOST_CHUNKS);
   zl_help(g, "write `chunk %s = 8`", d->word.s);
 }
 
-static void apply(Build *b, const ZlDirective *d) {
-  switch (d->kind) {
-  case ZL_D_MESH: apply_mesh(b, d); break;
-  case ZL_D_BIND: apply_sizes(b, d, &b->bind_names, &b->r->binds, &b->r->nbinds); break;
-  case ZL_D_MICRO: apply_micro(b, d); break;
-  case ZL_D_SPLIT: apply_split(b, d); break;
-  case ZL_D_SHARD: apply_shard(b, d); break;
-  case ZL_D_STAGES: apply_stages(b, d); break;
-  case ZL_D_SCHEDULE: apply_schedule(b, d); break;
-  case ZL_D_RECOMPUTE: apply_recompute(b, d); break;
-  case ZL_D_OFFLOAD:
-    zl_help(BAD(b, ZL_Z0808, d->span, "`offload` is not in this version"),
-            "`recompute` and `shard` save device memory too");
-    break;
-  case ZL_D_PRECISION: apply_precision(b, d); break;
-  case ZL_D_OPTIMIZER: apply_optimizer(b, d); break;
-  case ZL_D_CLIP: apply_clip(b, d); break;
-  case ZL_D_PAD: apply_sizes(b, d, &b->pad_names, &b->r->pads, &b->r->npads); break;
-  case ZL_D_LIMIT: apply_limit(b, d); break;
-  case ZL_D_FREEZE: apply_freeze(b, d); break;
-  case ZL_D_AVERAGE: apply_average(b, d); break;
-  case ZL_D_ATTENTION: apply_attention(b, d); break;
-  case ZL_D_PREFETCH: apply_prefetch(b, d); break;
-  case ZL_D_CHUNK: apply_chunk(b, d); break;
-  case ZL_DIRECTIVES: break;
+/* ---- directives that are one number, and those of later versions ---- */
+static void not_valid(Build *b, const ZlDirective *d, const char *must, const char *help) {
+  ZlDiag *g = BAD(b, ZL_Z0805, d->num.span, "`%s` must be %s", zl_directive_words[d->kind], must);
+  if (help) zl_help(g, "%s", help);
+}
+
+#define NUMBER(NAME, word, layout, type, none, valid, must, help)                                            \
+  static void apply_##word(Build *b, const ZlDirective *d) {                                                 \
+    const ZlNumber n = d->num;                                                                               \
+    if (!once(b, d->kind, "", d->span)) return;                                                              \
+    if (valid) b->r->word = (type)n.value, b->r->word##_span = n.value == none ? ZL_NOWHERE : d->span;       \
+    else not_valid(b, d, must, help);                                                                        \
   }
+#define LATER(NAME, word, help)                                                                              \
+  static void apply_##word(Build *b, const ZlDirective *d) {                                                 \
+    zl_help(BAD(b, ZL_Z0808, d->span, "`" #word "` is not in this version"), help);                          \
+  }
+#include "lang/directives.def"
+
+static void apply(Build *b, const ZlDirective *d) {
+  static void (*const by_kind[])(Build *, const ZlDirective *) = {
+#define DIRECTIVE(NAME, word, ...) apply_##word,
+#define NUMBER DIRECTIVE
+#define CHOICE DIRECTIVE
+#define LATER DIRECTIVE
+#include "lang/directives.def"
+  };
+  by_kind[d->kind](b, d);
 }
 
 /* ---- the whole: mesh dimensions exist, and are used for one thing ---- */
@@ -481,9 +484,11 @@ static void check_stages(Build *b) {
   check_dim(b, r->stages.dim);
   const ZlMeshDim *m = dim_named(b, r->stages.dim.s);
   bool listed = !r->stages.by_cost && r->open.stages.file < 0;
-  if (m && m->size && listed && r->stages.n != (uint64_t)m->size) {
-    ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld",
-                    r->stages.n, m->name.s, (long long)m->size);
+  uint32_t each = zl_schedule_info(zl_schedule(r->schedule))->vstages;
+  if (m && m->size && listed && r->stages.n != (uint64_t)m->size * each) {
+    ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld%s",
+                    r->stages.n, m->name.s, (long long)m->size,
+                    each > 1 ? zb_printf(b->arena, ", with %u virtual stages each", each) : "");
     zl_also(g, m->name.span, "here");
   }
   for (uint32_t i = 0; i < r->nsplits + r->nshards; i++) {
@@ -503,7 +508,7 @@ static const char *shard_words(const ZlShard *s) {
                                     : "states";
 }
 
-/* What is cut is cut over all these dimensions: a parameter's gradient has one place. */
+/* Checks that all `shard` directives shard the same parts: they are sharded over all these dimensions. */
 static void check_shards(Build *b) {
   for (uint32_t i = 1; i < b->r->nshards; i++) {
     const ZlShard *x = &b->r->shards[0], *y = &b->r->shards[i];
@@ -581,6 +586,7 @@ static void circle(Build *b, const ZlRecipeAst *const *chain, uint32_t n, const 
 
 static bool count_words(Build *b, const ZlRecipeAst *ast, const ZlDirective *d) {
   b->words += 1 + d->nq + d->nprods + d->names.n + d->others.n + d->npaths + d->nbut + d->nkws;
+  b->words += d->unit.n ? 1 + d->unit.n : 0;
   for (uint32_t i = 0; i < d->nprods; i++) b->words += d->prods[i].n;
   for (uint32_t i = 0; i < d->npaths; i++) b->words += d->paths[i].n;
   for (uint32_t i = 0; i < d->nbut; i++) b->words += d->but[i].n;
@@ -628,12 +634,12 @@ static const ZlRecipe *made(ZbArena *a, ZlDiags *d, const ZlRecipeAst *ast, uint
   ZlRecipe *r = ZB_NEW(a, ZlRecipe);
   *r = (ZlRecipe){.name = ast->name.s,
                   .span = ast->span,
-                  .micro_span = ZL_NOWHERE,
-                  .clip_span = ZL_NOWHERE,
-                  .prefetch = 1,
-                  .prefetch_span = ZL_NOWHERE};
+#define NUMBER(NAME, word, layout, type, none, ...) .word = none, .word##_span = ZL_NOWHERE,
+#define CHOICE(NAME, word, ...) .word.span = ZL_NOWHERE,
+#include "lang/directives.def"
+                  .micro_span = ZL_NOWHERE};
   r->stages.span = r->precision.span = r->optimizer.span = ZL_NOWHERE;
-  r->stages.dim.span = r->schedule.span = r->optimizer.name.span = ZL_NOWHERE;
+  r->stages.dim.span = r->optimizer.name.span = ZL_NOWHERE;
   r->limit.memory_span = r->limit.host_span = r->freeze.span = r->chunk.span = ZL_NOWHERE;
   r->open.micro = r->open.stages = r->open.recompute = ZL_NOWHERE;
   Build b = {.d = d, .arena = a, .r = r};

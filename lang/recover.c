@@ -21,25 +21,11 @@ static bool starts_statement(int kind) {
 }
 static bool starts_directive(int kind) {
   switch (kind) {
-  case MESH:
-  case BIND:
-  case MICRO:
-  case SPLIT:
-  case SHARD:
-  case STAGES:
-  case SCHEDULE:
-  case RECOMPUTE:
-  case OFFLOAD:
-  case PRECISION:
-  case OPTIMIZER:
-  case CLIP:
-  case PAD:
-  case LIMIT:
-  case FREEZE:
-  case AVERAGE:
-  case ATTENTION:
-  case PREFETCH:
-  case CHUNK:
+#define DIRECTIVE(NAME, ...) case NAME:
+#define LATER DIRECTIVE
+#include "lang/directives.def"
+  case NUMBERED:
+  case CHOSEN:
   case IGNORE:
   case FROM:
   case CONFIG:
@@ -55,7 +41,7 @@ static bool is_word(int kind) { return kind >= USE && kind <= LEVEL && kind != A
 
 static bool compares(int kind) { return kind == '<' || kind == '>' || (kind >= AT_MOST && kind <= DIFFERS); }
 
-/* Whether parsing can go on with `t` after a mistake under `depth` braces. */
+/* Says whether parsing can go on with `t` after a mistake under `depth` braces. */
 static bool restarts(const ZlParser *ps, const ZlToken *t, uint32_t depth) {
   if (t->depth != depth) return false;
   if (depth == 0) return starts_item(t->kind) && (t->first || t->kind != BLOCK);
@@ -126,8 +112,11 @@ static void summarise(ZlExpected *e) {
         "an element type"}},
       {"a directive",
        "mesh",
-       {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",
-        "optimizer", "clip", "pad", "limit", "freeze", "average", "attention", "prefetch", "chunk"}},
+       {
+#define DIRECTIVE(NAME, word, ...) #word,
+#define LATER DIRECTIVE
+#include "lang/directives.def"
+           "a directive and its number", "a directive and its word"}},
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",
@@ -138,7 +127,7 @@ static void summarise(ZlExpected *e) {
       {"a type", "index", {"index", "an element type"}},
   };
   take_word(e, "a name with ?");  /* where a name can stand, too */
-  bool operators = has(e, "'+'"); /* then '-' is no sign of an expression */
+  bool operators = has(e, "'+'"); /* then '-' does not mean an expression */
   static const char *const after_name[] = {"'('", "'['", "'.'", "'='", "as"};
   for (size_t i = 0; operators && i < sizeof after_name / sizeof *after_name; i++)
     take_word(e, after_name[i]);
@@ -195,8 +184,8 @@ static bool missing_operator(ZlParser *ps, const ZlExpected *e) {
   return true;
 }
 
-/* `80 gb` of a cluster reads as the number 80, and a name where a line may begin. Of `sms 132 launch 2 us` a
- * comma is missing. */
+/* Reports an unknown unit: `80 gb` of a cluster reads as the number 80, and a name where a line may begin. In
+ * `sms 132 launch 2 us` it is a comma that is missing. */
 static bool unknown_unit(ZlParser *ps, const ZlExpected *e) {
   const char *after = ps->text + ps->last.span.end;
   while (*after == ' ') after++;
@@ -210,7 +199,7 @@ static bool unknown_unit(ZlParser *ps, const ZlExpected *e) {
   return true;
 }
 
-/* What is written so in other languages, and how here; NULL: nothing of that kind. */
+/* Returns how one writes here what is written so in other languages; NULL: nothing of that kind. */
 static const char *from_elsewhere(ZlParser *ps, const ZlExpected *e) {
   const ZlToken *t = &ps->last, *before = &ps->before;
   char next = ps->text[t->span.end];

@@ -35,6 +35,7 @@ typedef struct {
     ZlNumber number; /* NUMBER */
     ZlQuantity quantity;
     ZlElem elem;
+    ZlDirectiveKind directive; /* NUMBERED, CHOSEN */
   };
 } ZlToken;
 
@@ -45,7 +46,7 @@ struct ZlParser {
   const char *text;
   void *scanner; /* flex's */
 
-  /* Of the scanner: where it is, and which words are keywords there. */
+  /* The scanner: where it is, and which words are keywords there. */
   uint32_t pos;    /* byte after the last token */
   bool line_start; /* nothing but blanks since the last newline */
   bool bad_line;   /* a character of this line was reported and skipped */
@@ -54,10 +55,10 @@ struct ZlParser {
   ZlSpan *open; /* open braces */
   uint32_t nopen, parens;
 
-  /* Of error recovery (recover.c). */
+  /* Error recovery (recover.c). */
   ZlToken before, last, again;
   bool skipping, replay;
-  bool brace_missing; /* said so: the end of the file is no news */
+  bool brace_missing; /* reported: the end of the file is not reported as well */
   bool reported;      /* a syntax error at byte last_error */
   uint32_t last_error;
   bool in_use; /* `use` was the last word but `as` */
@@ -76,7 +77,7 @@ void zl_scan_close(ZlParser *ps);
 
 /* ---- recover.c: what the parser sees of the scanner, and the report of a syntax error ---- */
 ZlToken zl_next_token(ZlParser *ps);
-/* Whether an item, a statement or a directive begins with this word (`from`: of maps, where it is no part of
+/* Says whether an item, a statement or a directive begins with this word (`from`: in maps, where it is not part of
  * a head). */
 bool zl_begins(int kind);
 typedef struct {
@@ -97,7 +98,7 @@ void zl_add_statement(ZbArena *a, ZlStmtList *list, ZlStmt *s);
 /* The axes that a statement of a model declares, also in an `if`, into the model's. */
 void zl_collect_axes(ZbArena *a, ZlModel *m, const ZlStmt *s, const ZlCond *cond);
 const ZlCond *zl_cond(ZbArena *a, const ZlCond *outer, ZlExpr *expr, bool otherwise);
-ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span);
+ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind);
 /* ---- weights.c: nodes of maps ---- */
 ZlDim *zl_dim(ZbArena *a, ZlDimKind kind, ZlSpan span);
 ZlDim *zl_dim_add(ZbArena *a, ZlDimKind kind, ZlSpan span, ZlDim *x, ZlDim *y); /* x kind y */

@@ -6,6 +6,8 @@
 
 extern const char *const zl_schedules_later[]; /* those of the field that this version lacks */
 
+extern const char *const zl_directive_words[]; /* by ZlDirectiveKind */
+
 /* Position of `word` among `n` words, or -1. */
 int zl_word_index(const char *word, const char *const *words, int n);
 /* "no recipe `x` in FILE", with the nearest; or, without a name, that there are none or several. */

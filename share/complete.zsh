@@ -1,13 +1,10 @@
 #compdef zc zplan zrun zdata zckpt zkeep zlog
-# Completion of Zug's programs in zsh, from what each says with --help: so it cannot lag behind.
-local zug_words='
-@WORDS@
-'
+# Completion of Zug's programs in zsh. The program itself says what may come next (--complete).
 local -a all
-all=(${(fu)"$($words[1] --help 2>/dev/null | awk -v program=${words[1]:t} $zug_words)"})
+all=(${(f)"$($words[1] --complete ${words[2,CURRENT-1]} 2>/dev/null)"})
 if [[ $words[CURRENT] == -* ]]; then
   compadd -- ${(M)all:#-*}
 else
-  (( CURRENT == 2 )) && compadd -- ${all:#-*}
+  compadd -- ${all:#-*}
   _files
 fi

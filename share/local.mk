@@ -1,26 +1,14 @@
-# share: what `make install` gives beside the programs: their man pages and completion, made of what they say with --help.
-what_zc = compile a model to a stage graph
-what_zplan = show, explain, check and time the plan of a run
-what_zrun = train or evaluate a stage graph on many ranks
-what_zdata = make and inspect the files that zrun trains from
-what_zckpt = look at checkpoints, and hand weights to other programs
-what_zkeep = keep a run going
-what_zlog = draw, compare and follow runs
+# share: what `make install` gives beside the programs: their man pages, which they write themselves, and completion.
 man1_MANS = $(bin_PROGRAMS:%=share/%.1)
-$(man1_MANS): share/%.1: % share/man.awk
+$(man1_MANS): share/%.1: %
 	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)./$* --help | $(AWK) -f $(srcdir)/share/man.awk -v name=$* -v what='$(what_$*)' -v version=$(PACKAGE_VERSION) >$@.tmp && mv $@.tmp $@
+	$(AM_V_GEN){ ./$* --man-page && echo .SH SEE ALSO && printf '.BR %s (1),\n' $(filter-out $*,$(bin_PROGRAMS)) | sed '$$s/,$$//'; } >$@.tmp && mv $@.tmp $@
 CLEANFILES += $(man1_MANS)
-completions = share/zug.bash share/zug.zsh
-$(completions): share/zug.%: share/complete.% share/words.awk
-	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)sed -e '/^@WORDS@$$/{r $(srcdir)/share/words.awk' -e 'd;}' $(srcdir)/share/complete.$* >$@.tmp && mv $@.tmp $@
-CLEANFILES += $(completions)
 
 # What is installed is linked a second time, as installed/NAME: for programs that may lie anywhere, with their libraries and modules
 # in ../lib. Those of the build folder have no business there: it is not ours.
 installed = $(bin_PROGRAMS:%=installed/%) $(modules_PROGRAMS:%=installed/%)
-all-local: $(installed) $(completions)
+all-local: $(installed)
 automakes_name = $(subst .,_,$(subst -,_,$(subst /,_,$(@:installed/%=%))))
 link_installed = $(MKDIR_P) $(@D) && $(or $($(automakes_name)_LINK),$(LINK)) $(filter base/%,$^) $($(automakes_name)_OBJECTS) \
   $($(automakes_name)_LDADD) $(LIBS)
@@ -41,8 +29,8 @@ zsh_completions = $(datadir)/zsh/site-functions
 install-data-hook:
 	for m in $(modules_PROGRAMS); do $(INSTALL_PROGRAM) installed/$$m $(DESTDIR)$(modulesdir)/$$m || exit 1; done
 	$(MKDIR_P) $(DESTDIR)$(bash_completions) $(DESTDIR)$(zsh_completions)
-	for p in $(bin_PROGRAMS); do $(INSTALL_DATA) share/zug.bash $(DESTDIR)$(bash_completions)/$$p || exit 1; done
-	$(INSTALL_DATA) share/zug.zsh $(DESTDIR)$(zsh_completions)/_zug
+	for p in $(bin_PROGRAMS); do $(INSTALL_DATA) $(srcdir)/share/complete.bash $(DESTDIR)$(bash_completions)/$$p || exit 1; done
+	$(INSTALL_DATA) $(srcdir)/share/complete.zsh $(DESTDIR)$(zsh_completions)/_zug
 uninstall-hook:
 	for p in $(bin_PROGRAMS); do rm -f $(DESTDIR)$(bash_completions)/$$p; done
 	rm -f $(DESTDIR)$(zsh_completions)/_zug

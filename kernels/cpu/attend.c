@@ -50,8 +50,7 @@ static void skip_elsewhere(ZkAttend *a, const ZkAttention *x) {
     int64_t by_key = ids ? 0 : zk_view_skip(v, x->ax.k, x->first) * (bias ? a->hs[of[i]] : a->ss[of[i]]);
     bool queries = ids || (bias && x->ax.q != x->ax.k);
     int64_t by_query = queries ? zk_view_skip(v, x->ax.q, query) * a->ss[of[i]] : 0;
-    if (by_key + by_query)
-      v->data = (char *)v->data + (by_key + by_query) * (int64_t)zk_elem_bytes((ZkElem)v->elem);
+    if (by_key + by_query) v->data = zk_at(v, by_key + by_query);
   }
 }
 

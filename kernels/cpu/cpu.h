@@ -65,9 +65,6 @@ static inline void zk_walk_next(const ZkNest *n, ZkWalk *w) {
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
-static inline char *zk_at(const ZkView *v, int64_t off) {
-  return (char *)v->data + off * (int64_t)zk_elem_bytes((ZkElem)v->elem);
-}
 /* n elements of v from offset `off` with stride `s` to and from contiguous f32. `add` adds to what is
  * there. */
 void zk_load(float *dst, const ZkView *v, int64_t off, int64_t s, int64_t n);
@@ -110,6 +107,10 @@ void zk_run_exp_scale(float *y, const float *x, float shift, float a, int64_t n)
 void zk_run_fill(float *y, float a, int64_t n);
 void zk_run_from_bf16(float *y, const uint16_t *x, int64_t n);
 void zk_run_to_bf16(uint16_t *y, const float *x, int64_t n);
+
+/* ---- codes.c: a block of a format whose elements share a scale -------------------------------- */
+void zk_decode_block(ZkFlat from, float *x);
+void zk_encode_block(const float *x, ZkFlat to);
 
 /* ---- flat.c: AdamW on one thread; 0, or NaN if something of what it writes is not finite ---- */
 float zk_run_adamw(int64_t n, const float *g, float *w, float *m, float *v, const ZkAdamW *p);

@@ -37,8 +37,7 @@ static void copy_run(const Lookup *p, int64_t to, int64_t from) {
   float buf[PIECE];
   bool same = p->rows.elem == p->table.elem && p->run.s[0] == 1 && p->run.s[1] == 1;
   if (same) {
-    memcpy(zk_at(&p->rows, to), zk_at(&p->table, from),
-           (size_t)p->run.n * zk_elem_bytes((ZkElem)p->rows.elem));
+    memcpy(zk_at(&p->rows, to), zk_at(&p->table, from), zk_bytes((ZkElem)p->rows.elem, (uint64_t)p->run.n));
     return;
   }
   for (int64_t i = 0; i < p->run.n; i += PIECE) {

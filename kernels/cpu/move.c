@@ -19,7 +19,7 @@ typedef struct {
 /* d[i][j] = s[i][j], n by m elements of `size` bytes; strides in elements. */
 static void copy_bits(const ZkView *dv, int64_t d, int64_t ds, const ZkView *sv, int64_t s, int64_t ss,
                       int64_t n) {
-  if (zk_elem_bytes((ZkElem)dv->elem) == 2) {
+  if (zk_plain_bytes((ZkElem)dv->elem) == 2) {
     uint16_t *y = (uint16_t *)dv->data + d;
     const uint16_t *x = (const uint16_t *)sv->data + s;
     for (int64_t i = 0; i < n; i++) y[i * ds] = x[i * ss];
@@ -38,7 +38,7 @@ static void copy_run(const Copy *c, int64_t d, int64_t s, int64_t n) {
     zk_load(buf, sv, s, ss, n);
     zk_store(dv, d, ds, n, buf, false);
   } else if (ds == 1 && ss == 1) {
-    memcpy(zk_at(dv, d), zk_at(sv, s), (size_t)n * zk_elem_bytes((ZkElem)dv->elem));
+    memcpy(zk_at(dv, d), zk_at(sv, s), zk_bytes((ZkElem)dv->elem, (uint64_t)n));
   } else {
     copy_bits(dv, d, ds, sv, s, ss, n);
   }

@@ -67,7 +67,7 @@ static void geometry(Pointwise *c) {
     c->class[k] = class_of(c, k);
     if (c->class[k] == DIRECT || c->class[k] == GATHER)
       c->move[c->nmoves++] =
-          (ZkMove){(uint8_t)k, c->class[k] == DIRECT ? (uint8_t)zk_elem_bytes((ZkElem)c->view[k].elem) : 4};
+          (ZkMove){(uint8_t)k, c->class[k] == DIRECT ? (uint8_t)zk_plain_bytes((ZkElem)c->view[k].elem) : 4};
   }
 }
 
@@ -122,11 +122,11 @@ static void last_tile(const Pointwise *c, Memory *m, int64_t n) {
     at[k] = m->place[k];
     if (c->class[k] != DIRECT) continue;
     m->place[k] = (char *)m->tile[k];
-    if (k < c->nin) memcpy(m->tile[k], at[k], (size_t)n * zk_elem_bytes((ZkElem)c->view[k].elem));
+    if (k < c->nin) memcpy(m->tile[k], at[k], zk_bytes((ZkElem)c->view[k].elem, (uint64_t)n));
   }
   c->set->run(c->code.step, m->place, NULL, 0, 1);
   for (int k = c->nin; k < c->nin + c->nout; k++)
-    if (c->class[k] == DIRECT) memcpy(at[k], m->tile[k], (size_t)n * zk_elem_bytes((ZkElem)c->view[k].elem));
+    if (c->class[k] == DIRECT) memcpy(at[k], m->tile[k], zk_bytes((ZkElem)c->view[k].elem, (uint64_t)n));
 }
 
 /* `rows` rows of n elements between views of class GATHER and their blocks, in or out. */

@@ -88,7 +88,7 @@ void zkc_attend_of(const ZkCall *c, ZkcAttend *a) {
 
 bool zkc_attend_wide(const ZkcAttend *a, int v) {
   if (a->hs[v] != 1 || (ZKA_OF_VALUES(v) ? a->W : a->H) % 8 != 0 ||
-      a->ss[v] * (int64_t)zk_elem_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
+      a->ss[v] * (int64_t)zk_plain_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
     return false;
   return zkc_aligned(a->v[v], &a->heads, v, 1) && zkc_aligned(a->v[v], &a->groups, v, 1);
 }

@@ -531,7 +531,7 @@ static Attend for_device(const ZkcAttend *from, void *scratch) {
   for (int v = 0; v < ZKA_VIEWS; v++) {
     a.has[v] = from->v[v] != NULL;
     if (!a.has[v]) continue;
-    a.p[v] = (char *)from->v[v]->data + from->skip[v] * (int64_t)zk_elem_bytes((ZkElem)from->v[v]->elem);
+    a.p[v] = zk_at(from->v[v], from->skip[v]);
     a.elem[v] = from->v[v]->elem;
     a.wide[v] = v < ZKA_DELTA && v != ZKA_L && zkc_attend_wide(from, v);
     a.ss[v] = from->ss[v];

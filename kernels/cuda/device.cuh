@@ -1,11 +1,7 @@
 /* Device code without includes: element access and index arithmetic. For .cu files (through common.cuh) and
- * for programs compiled at run time, which carry this text. */
+ * for programs compiled at run time, which carry this text, and the names of formats before it. */
 #ifndef ZUG_KERNELS_CUDA_DEVICE_CUH
 #define ZUG_KERNELS_CUDA_DEVICE_CUH
-
-#define ZKC_F32 0 /* ZkElem */
-#define ZKC_BF16 1
-#define ZKC_I32 2
 
 #ifdef ZK_EMU
 #define ZK_ALIGNED(p)                                                                                        \
@@ -74,13 +70,13 @@ ZK_DEVICE unsigned zk_to_bf16x2(float lo, float hi) {
 ZK_DEVICE unsigned short zk_to_bf16(float x) { return (unsigned short)zk_to_bf16x2(x, 0); }
 
 ZK_DEVICE float zk_load(const void *p, int elem, long long at) {
-  if (elem == ZKC_BF16) return zk_from_bf16(((const unsigned short *)p)[at]);
-  if (elem == ZKC_I32) return (float)((const int *)p)[at];
+  if (elem == ZK_BF16) return zk_from_bf16(((const unsigned short *)p)[at]);
+  if (elem == ZK_I32) return (float)((const int *)p)[at];
   return ((const float *)p)[at];
 }
 ZK_DEVICE void zk_store(void *p, int elem, long long at, float x) {
-  if (elem == ZKC_BF16) ((unsigned short *)p)[at] = zk_to_bf16(x);
-  else if (elem == ZKC_I32) ((int *)p)[at] = (int)x;
+  if (elem == ZK_BF16) ((unsigned short *)p)[at] = zk_to_bf16(x);
+  else if (elem == ZK_I32) ((int *)p)[at] = (int)x;
   else ((float *)p)[at] = x;
 }
 
@@ -103,7 +99,7 @@ ZK_DEVICE void zk_store16(void *p, uint4 x) {
 
 /* Eight neighbours, of f32 or bf16, that lie at a multiple of 16 bytes. */
 ZK_DEVICE void zk_load8(const void *p, int elem, long long at, float (&x)[8]) {
-  if (elem == ZKC_BF16) {
+  if (elem == ZK_BF16) {
     uint4 u = zk_load16((const unsigned short *)p + at);
     const unsigned w[4] = {u.x, u.y, u.z, u.w};
 #pragma unroll
@@ -117,12 +113,12 @@ ZK_DEVICE void zk_load8(const void *p, int elem, long long at, float (&x)[8]) {
       uint4 u = zk_load16((const float *)p + at + 4 * i);
       const unsigned w[4] = {u.x, u.y, u.z, u.w};
 #pragma unroll
-      for (int j = 0; j < 4; j++) x[4 * i + j] = elem == ZKC_I32 ? (float)(int)w[j] : __uint_as_float(w[j]);
+      for (int j = 0; j < 4; j++) x[4 * i + j] = elem == ZK_I32 ? (float)(int)w[j] : __uint_as_float(w[j]);
     }
   }
 }
 ZK_DEVICE void zk_store8(void *p, int elem, long long at, const float (&x)[8]) {
-  if (elem == ZKC_BF16) {
+  if (elem == ZK_BF16) {
     uint4 u;
     u.x = zk_to_bf16x2(x[0], x[1]);
     u.y = zk_to_bf16x2(x[2], x[3]);
@@ -135,7 +131,7 @@ ZK_DEVICE void zk_store8(void *p, int elem, long long at, const float (&x)[8]) {
       unsigned w[4];
 #pragma unroll
       for (int j = 0; j < 4; j++)
-        w[j] = elem == ZKC_I32 ? (unsigned)(int)x[4 * i + j] : __float_as_uint(x[4 * i + j]);
+        w[j] = elem == ZK_I32 ? (unsigned)(int)x[4 * i + j] : __float_as_uint(x[4 * i + j]);
       uint4 u;
       u.x = w[0], u.y = w[1], u.z = w[2], u.w = w[3];
       zk_store16((float *)p + at + 4 * i, u);

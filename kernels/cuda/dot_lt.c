@@ -62,7 +62,7 @@ ZkElem zk_lt_elem(const ZkDot *d, int i) {
 }
 
 static bool sixteens(const ZkView *v, const ZkLtMatrix *m) {
-  int64_t size = (int64_t)zk_elem_bytes((ZkElem)v->elem);
+  int64_t size = (int64_t)zk_plain_bytes((ZkElem)v->elem);
   return m->ld * size % 16 == 0 && m->step * size % 16 == 0;
 }
 
@@ -86,7 +86,7 @@ static int64_t add_axes(ZkView *p, const ZkView *v, const ZkDotAxes *axes, int64
 static void pack(ZkLtLayout *l, int i) {
   const ZkDot *d = &l->d;
   ZkElem elem = zk_lt_elem(d, i);
-  int64_t size = (int64_t)zk_elem_bytes(elem), unit = 16 / size;
+  int64_t size = (int64_t)zk_plain_bytes(elem), unit = 16 / size;
   ZkView *p = &l->pack[i];
   *p = (ZkView){.data = (void *)l->bytes, .elem = elem};
   int64_t cols = add_axes(p, &d->v[i], cols_of(d, i), 1);
@@ -98,7 +98,7 @@ static void pack(ZkLtLayout *l, int i) {
   l->packed[i] = true;
   l->bytes += zb_round_up((size_t)(all * size), 64);
   int64_t copies = i == ZKD_C && d->add ? 2 : 1; /* there, and back */
-  l->cost += copies * zkc_count(&d->v[i]) * (size + (int64_t)zk_elem_bytes((ZkElem)d->v[i].elem));
+  l->cost += copies * zkc_count(&d->v[i]) * (size + (int64_t)zk_plain_bytes((ZkElem)d->v[i].elem));
 }
 
 static ZkLtLayout lay_out(const ZkDot *d) {
@@ -228,7 +228,7 @@ static bool may_have_vector(ZkLtPlan *p, const ZkCall *call) {
   bool sums = p->epi.kind == ZKD_COLUMN_SUMS;
   const ZkView *v = sums ? &call->out[1] : &call->in[p->epi.bias];
   const ZkDotAxes *axes = sums || !p->epi.bias_along_m ? &l->d.n : &l->d.m;
-  int64_t stride, size = (int64_t)zk_elem_bytes((ZkElem)v->elem);
+  int64_t stride, size = (int64_t)zk_plain_bytes((ZkElem)v->elem);
   bool lies =
       zk_dot_one_loop(axes, v, &stride) && stride == 1 && zk_dot_one_loop(&l->d.batch, v, &p->vector_step);
   if (l->d.batch.count == 1) p->vector_step = 0;
@@ -270,13 +270,13 @@ static bool may_follow(ZkLtPlan *p, const ZkCall *call) {
 static uint32_t alignment(const ZkLtPlan *p, int i) {
   ZkView v = p->layout.packed[i] ? p->layout.pack[i] : p->layout.d.v[i];
   uintptr_t address = p->layout.packed[i] ? 0 : (uintptr_t)v.data; /* scratch is aligned */
-  return sixteens(&v, &p->layout.mat[i]) && address % 16 == 0 ? 16 : (uint32_t)zk_elem_bytes((ZkElem)v.elem);
+  return sixteens(&v, &p->layout.mat[i]) && address % 16 == 0 ? 16 : (uint32_t)zk_plain_bytes((ZkElem)v.elem);
 }
 
 /* The same of C, which is the result, or what is added to it. */
 static uint32_t alignment_of_c(const ZkLtPlan *p, const ZkCall *call) {
   bool odd = p->epi.full >= 0 && (uintptr_t)call->in[p->epi.full].data % 16 != 0;
-  return odd ? (uint32_t)zk_elem_bytes((ZkElem)call->in[p->epi.full].elem) : alignment(p, ZKD_C);
+  return odd ? (uint32_t)zk_plain_bytes((ZkElem)call->in[p->epi.full].elem) : alignment(p, ZKD_C);
 }
 
 static cublasStatus_t prefer(const ZkCuda *cu, const ZkLtPlan *p, const ZkCall *call,

@@ -38,7 +38,7 @@ static size_t extent(const ZkLtPlan *p, int i) {
   const ZkLtMatrix *m = &p->layout.mat[i];
   int64_t lines = m->trans ? m->cols : m->rows, width = m->trans ? m->rows : m->cols;
   int64_t n = (p->layout.d.batch.count - 1) * m->step + (lines - 1) * m->ld + width;
-  return (size_t)n * zk_elem_bytes(zk_lt_elem(&p->layout.d, i));
+  return zk_bytes(zk_lt_elem(&p->layout.d, i), (uint64_t)n);
 }
 
 static char *take(size_t *all, char *mem, size_t bytes) {
@@ -61,14 +61,14 @@ static char *take_operand(size_t *all, char *mem, const ZkLtPlan *p, int i) {
 
 static void add_noise(ZkCuda *cu, const ZkLtPlan *p, const void *at, size_t bytes, int i, unsigned seed) {
   ZkElem elem = zk_lt_elem(&p->layout.d, i);
-  if (at) zk_dot_noise(cu, (void *)(uintptr_t)at, elem, (int64_t)(bytes / zk_elem_bytes(elem)), seed);
+  if (at) zk_dot_noise(cu, (void *)(uintptr_t)at, elem, (int64_t)(bytes / zk_plain_bytes(elem)), seed);
 }
 
 static size_t vector_bytes(const ZkLtPlan *p) {
   const ZkDot *d = &p->layout.d;
   bool along_m = p->epi.kind != ZKD_COLUMN_SUMS && p->layout.mat[ZKD_C].trans;
   int64_t n = (along_m ? d->m.count : d->n.count) * (p->vector_step ? d->batch.count : 1);
-  return zk_lt_has_vector(&p->epi) ? (size_t)n * zk_elem_bytes(zk_lt_elem(d, ZKD_C)) : 0;
+  return zk_lt_has_vector(&p->epi) ? zk_bytes(zk_lt_elem(d, ZKD_C), (uint64_t)n) : 0;
 }
 
 /* Lays the trial's memory out from `mem` on; returns how much it is. */
@@ -222,8 +222,8 @@ static bool right(ZkCuda *cu, const ZkLtPlan *p, const Trial *t, bool bits) {
     if (each[i].now == each[i].right) continue; /* no result */
     if (bits) zk_dot_compare(cu, each[i].now, each[i].right, (int64_t)each[i].bytes, t->flag);
     else
-      zk_dot_close(cu, each[i].now, each[i].right, elem, (int64_t)(each[i].bytes / zk_elem_bytes(elem)), unit,
-                   room, t->flag);
+      zk_dot_close(cu, each[i].now, each[i].right, elem, (int64_t)(each[i].bytes / zk_plain_bytes(elem)),
+                   unit, room, t->flag);
   }
   return flag_is_down(cu, t);
 }

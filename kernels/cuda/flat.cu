@@ -437,8 +437,8 @@ static __global__ void __launch_bounds__(THREADS) to_bf16(int64_t n, bool wide, 
       n, wide,
       [&](int64_t i) {
         float f[8];
-        zk_load8(x, ZKC_F32, i, f);
-        zk_store8(y, ZKC_BF16, i, f);
+        zk_load8(x, ZK_F32, i, f);
+        zk_store8(y, ZK_BF16, i, f);
       },
       [&](int64_t i) { y[i] = zk_to_bf16(x[i]); });
 }
@@ -454,8 +454,8 @@ static __global__ void __launch_bounds__(THREADS)
       n, wide,
       [&](int64_t i) {
         float f[8];
-        zk_load8(x, ZKC_BF16, i, f);
-        zk_store8(y, ZKC_F32, i, f);
+        zk_load8(x, ZK_BF16, i, f);
+        zk_store8(y, ZK_F32, i, f);
       },
       [&](int64_t i) { y[i] = zk_from_bf16(x[i]); });
 }

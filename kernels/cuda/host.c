@@ -66,7 +66,7 @@ ZkcUnits zkc_units(int64_t rows, int64_t n) {
 }
 
 bool zkc_aligned(const ZkView *v, const ZkcNest *nest, int k, int64_t stride) {
-  int64_t bytes = (int64_t)zk_elem_bytes((ZkElem)v->elem);
+  int64_t bytes = (int64_t)zk_plain_bytes((ZkElem)v->elem);
   if (stride != 1 || (uintptr_t)v->data % 16 != 0) return false;
   for (int l = 0; l < nest->nloops; l++)
     if (nest->stride[l][k] * bytes % 16 != 0) return false;

@@ -66,7 +66,7 @@ static Lookup analyse(const ZkCall *c, const ZkView *table, const ZkView *rows) 
   p.size = zkc_size(table, v), p.stride = zkc_stride(table, v), p.start = zkc_start(table, v);
   p.wide = zkc_wide(rows, &p.outer, 0, p.run.n, p.run.stride[0]) && zkc_aligned(rows, &p.rest, 0, 1) &&
            zkc_wide(table, &p.outer, 2, p.run.n, p.run.stride[1]) && zkc_aligned(table, &p.rest, 1, 1) &&
-           p.stride * (int64_t)zk_elem_bytes((ZkElem)table->elem) % 16 == 0;
+           p.stride * (int64_t)zk_plain_bytes((ZkElem)table->elem) % 16 == 0;
   p.places = zkc_units(p.outer.count, p.rest.count);
   p.units = zkc_units(p.places.total, p.wide ? p.run.n / 8 : p.run.n);
   return p;
@@ -241,7 +241,7 @@ ZK_DEVICE void keep(const Grad &g, const Column &c, int stretch, int row, bool b
   if (!began && !goes_on) return store_row<E>(g, c, row, sum);
   float *to = g.partial + (2ll * stretch + !began) * g.width + c.in_partial;
   if (E == ANY) *to = sum[0];
-  else zk_store8(to, ZKC_F32, 0, sum);
+  else zk_store8(to, ZK_F32, 0, sum);
 }
 
 template <int E>
@@ -321,7 +321,7 @@ static __global__ void __launch_bounds__(ADD_THREADS, 8) join_stretches(const __
           const float *x = g.partial + (2ll * s + (s == from / g.stretch)) * g.width + c.in_partial;
           float y[8];
           if (E == ANY) y[0] = *x;
-          else zk_load8(x, ZKC_F32, 0, y);
+          else zk_load8(x, ZK_F32, 0, y);
 #pragma unroll
           for (int j = 0; j < N; j++) sum[j] += y[j];
         }
@@ -398,7 +398,7 @@ extern "C" void zk_cuda_lookup_grad(const ZkEnv *env, const ZkCall *c) {
   ZkCuda *cu = zk_cu(env);
   Grad g = grad_of(c);
   sort(cu, c, &g);
-  if (g.l.wide && g.l.relem == ZK_BF16) add<ZKC_BF16>(cu, c, g);
-  else if (g.l.wide && g.l.relem == ZK_F32) add<ZKC_F32>(cu, c, g);
+  if (g.l.wide && g.l.relem == ZK_BF16) add<ZK_BF16>(cu, c, g);
+  else if (g.l.wide && g.l.relem == ZK_F32) add<ZK_F32>(cu, c, g);
   else add<ANY>(cu, c, g);
 }

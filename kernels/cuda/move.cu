@@ -94,7 +94,7 @@ static void copy_view(const ZkEnv *env, const ZkCall *call, const ZkView *dst, c
   const ZkView *views[2] = {dst, src};
   Copy c = {dst->data, src ? src->data : NULL, dst->elem, src ? src->elem : dst->elem, {}, {}, {}, {}, bits};
   c.nest = zkc_nest_run(views, src ? 2 : 1, NULL, 0, false, &c.run);
-  int size = (int)zk_elem_bytes((ZkElem)dst->elem), n = 16 / size;
+  int size = (int)zk_plain_bytes((ZkElem)dst->elem), n = 16 / size;
   bool wide = c.delem == c.selem && c.run.n % n == 0 && zkc_aligned(dst, &c.nest, DST, c.run.stride[DST]) &&
               (!src || zkc_aligned(src, &c.nest, SRC, c.run.stride[SRC]));
   int across = wide || !src ? -1 : fastest_in_src(c);
@@ -120,7 +120,7 @@ static ZkView slice_view(const ZkView *v, uint16_t axis, uint16_t to, int64_t st
   ZB_ASSERT(i < v->rank && start >= 0 && count >= 0 && start + count <= v->size[i]);
   p.axis[i] = to;
   p.size[i] = count;
-  p.data = (char *)v->data + start * v->stride[i] * (int64_t)zk_elem_bytes((ZkElem)v->elem);
+  p.data = zk_at(v, start * v->stride[i]);
   return p;
 }
 

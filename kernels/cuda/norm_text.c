@@ -259,7 +259,7 @@ static void put_head(ZbText *t, const ZkNormShape *s) {
 
 void zk_norm_text(ZbText *t, const ZkCall *call, const ZkNormShape *s) {
   int block = zk_norm_block(s);
-  zb_text_add(t, "%s%s%s", zk_cuda_texts[1], zk_cuda_texts[3], zk_cuda_texts[5]);
+  zb_text_add(t, "%s%s%s%s", zk_cuda_elems, zk_cuda_texts[1], zk_cuda_texts[3], zk_cuda_texts[5]);
   zk_pointwise_put_ops(t, call->pointwise);
   put_head(t, s);
   put_begin_sums(t, s);

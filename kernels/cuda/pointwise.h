@@ -8,6 +8,7 @@
 
 #define ZK_POINTWISE_THREADS 256
 #define ZK_POINTWISE_NAME "zk_pointwise" /* of the kernel in a program's text */
+extern const char zk_cuda_elems[];       /* the first line of such a text: element formats as an enum */
 
 /* An operand along the run: one value for all of it, neighbours that can be read 16 bytes at a time, or
  * neither. */

@@ -52,6 +52,12 @@ ZkPointwiseShape zk_pointwise_shape(const ZkCall *call, bool wide_allowed) {
   return s;
 }
 
+#define E(NAME, text, file, bits, block, SCALE, ZERO) "ZK_" #NAME ", "
+const char zk_cuda_elems[] = "enum { "
+#include "kernels/elem.def"
+                             "};\n";
+#undef E
+
 /* ---- the ops as functions ---- */
 #define TEXT(formula) TEXT_OF(formula)
 #define TEXT_OF(formula) #formula
@@ -126,7 +132,7 @@ static void put_store(ZbText *t, const ZkPointwiseShape *s, const ZkCall *call, 
 
 void zk_pointwise_text(ZbText *t, const ZkCall *call, const ZkPointwiseShape *s) {
   const ZkPointwise *pointwise = call->pointwise;
-  zb_text_add(t, "%s%s", zk_cuda_texts[1], zk_cuda_texts[3]);
+  zb_text_add(t, "%s%s%s", zk_cuda_elems, zk_cuda_texts[1], zk_cuda_texts[3]);
   zk_pointwise_put_ops(t, pointwise);
   zb_text_add(
       t, "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcPointwise c) {\n",

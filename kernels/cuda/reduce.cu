@@ -221,8 +221,8 @@ template <int E, bool PEAK> static void launch(ZkCuda *cu, const ZkCall *c, cons
 template <bool PEAK> static void reduce(const ZkEnv *env, const ZkCall *c) {
   ZkCuda *cu = zk_cu(env);
   Reduce r = analyse(c);
-  if (r.wide && r.xelem == ZK_BF16) launch<ZKC_BF16, PEAK>(cu, c, r);
-  else if (r.wide && r.xelem == ZK_F32) launch<ZKC_F32, PEAK>(cu, c, r);
+  if (r.wide && r.xelem == ZK_BF16) launch<ZK_BF16, PEAK>(cu, c, r);
+  else if (r.wide && r.xelem == ZK_F32) launch<ZK_F32, PEAK>(cu, c, r);
   else launch<ANY, PEAK>(cu, c, r);
 }
 

@@ -95,7 +95,7 @@ template <int E> static __global__ void __launch_bounds__(THREADS) rope(const __
 
 static bool on_lines(const ZkView *v, const ZkcNest &points, int view) {
   for (int l = 0; l < points.nloops; l++)
-    if (points.stride[l][view] * (int64_t)zk_elem_bytes((ZkElem)v->elem) % 16) return false;
+    if (points.stride[l][view] * (int64_t)zk_plain_bytes((ZkElem)v->elem) % 16) return false;
   return true;
 }
 
@@ -123,8 +123,8 @@ static void run(const ZkEnv *env, const ZkCall *c, Rope p, uint16_t h, const uin
   unsigned blocks = n > 0 ? zk_blocks(cu, p.positions * p.chunks) : 0;
   size_t bytes = (size_t)n * sizeof(float);
   if (!wide) ZK_LAUNCH(cu, c, rope<ANY>, blocks, THREADS, bytes, p);
-  else if (x->elem == ZK_BF16) ZK_LAUNCH(cu, c, rope<ZKC_BF16>, blocks, THREADS, bytes, p);
-  else ZK_LAUNCH(cu, c, rope<ZKC_F32>, blocks, THREADS, bytes, p);
+  else if (x->elem == ZK_BF16) ZK_LAUNCH(cu, c, rope<ZK_BF16>, blocks, THREADS, bytes, p);
+  else ZK_LAUNCH(cu, c, rope<ZK_F32>, blocks, THREADS, bytes, p);
 }
 
 extern "C" void zk_cuda_rope(const ZkEnv *env, const ZkCall *c) {

@@ -88,9 +88,9 @@ void zk_cuda_prepare_unfused(const ZkEnv *env, const ZkCall *call) {
 
 /* ---- errors ------------------------------------------------------------------------------------------- */
 static void add_view(char *text, size_t size, const ZkView *v, const char *between) {
-  static const char *const elem[] = {"f32", "bf16", "i32", "f64"};
   size_t n = strlen(text);
-  n += (size_t)snprintf(text + n, size - n, "%s%s[", between, v->elem < 4 ? elem[v->elem] : "?");
+  n += (size_t)snprintf(text + n, size - n, "%s%s[", between,
+                        v->elem < ZK_ELEMS ? zk_elem_info[v->elem].text : "?");
   for (int a = 0; a < v->rank && n < size; a++)
     n += (size_t)snprintf(text + n, size - n, "%s%lld", a ? " " : "", (long long)v->size[a]);
   if (n < size) snprintf(text + n, size - n, "]");

@@ -198,8 +198,8 @@ template <int E, bool PEAK> static void sums(ZkCuda *cu, const ZkCall *c, const 
   else ZK_LAUNCH(cu, c, (xent_sums<THREADS, E, PEAK>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
 }
 template <bool PEAK> static void sums_of(ZkCuda *cu, const ZkCall *c, const Xent &x) {
-  if (x.wide && x.zelem == ZK_BF16) sums<ZKC_BF16, PEAK>(cu, c, x);
-  else if (x.wide && x.zelem == ZK_F32) sums<ZKC_F32, PEAK>(cu, c, x);
+  if (x.wide && x.zelem == ZK_BF16) sums<ZK_BF16, PEAK>(cu, c, x);
+  else if (x.wide && x.zelem == ZK_F32) sums<ZK_F32, PEAK>(cu, c, x);
   else sums<ANY, PEAK>(cu, c, x);
 }
 template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
@@ -212,7 +212,7 @@ template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
 /* Rows that are under way at once are to stay in the cache, of which others need some, too: two on a
  * multiprocessor, or if they are long one. */
 static unsigned wide_blocks(const ZkCuda *cu, const Xent &x) {
-  int64_t rows = cu->sms, bytes = x.n * (int64_t)zk_elem_bytes((ZkElem)x.zelem);
+  int64_t rows = cu->sms, bytes = (int64_t)zk_bytes((ZkElem)x.zelem, (uint64_t)x.n);
   if (WIDE_RESIDENT * rows * bytes <= (int64_t)(cu->l2 / 3 * 2)) rows *= WIDE_RESIDENT;
   return (unsigned)(x.rest.count < rows ? x.rest.count : rows);
 }
@@ -236,15 +236,15 @@ extern "C" void zk_cuda_xent_max_sums(const ZkEnv *env, const ZkCall *c) {
 extern "C" void zk_cuda_xent_grad(const ZkEnv *env, const ZkCall *c) {
   Xent x = analyse(c, &c->in[1], &c->in[2], &c->in[3], &c->in[4], &c->out[0], &c->in[3]);
   bool alike = x.wide && x.zelem == x.dzelem;
-  if (alike && x.zelem == ZK_BF16) grad<ZKC_BF16>(zk_cu(env), c, x);
-  else if (alike && x.zelem == ZK_F32) grad<ZKC_F32>(zk_cu(env), c, x);
+  if (alike && x.zelem == ZK_BF16) grad<ZK_BF16>(zk_cu(env), c, x);
+  else if (alike && x.zelem == ZK_F32) grad<ZK_F32>(zk_cu(env), c, x);
   else grad<ANY>(zk_cu(env), c, x);
 }
 
 extern "C" void zk_cuda_xent_sums_grad(const ZkEnv *env, const ZkCall *c) {
   Xent x = analyse(c, &c->out[3], &c->in[1], &c->out[1], &c->out[2], &c->out[0], &c->in[2]);
   bool alike = x.wide && x.zelem == x.dzelem;
-  if (alike && x.zelem == ZK_BF16) both<ZKC_BF16>(zk_cu(env), c, x);
-  else if (alike && x.zelem == ZK_F32) both<ZKC_F32>(zk_cu(env), c, x);
+  if (alike && x.zelem == ZK_BF16) both<ZK_BF16>(zk_cu(env), c, x);
+  else if (alike && x.zelem == ZK_F32) both<ZK_F32>(zk_cu(env), c, x);
   else both<ANY>(zk_cu(env), c, x);
 }

@@ -100,8 +100,8 @@ double ref_round(double x, ZkElem e) {
     if (e2 < -125) e2 = -125; /* subnormal: a fixed grid */
     return (float)ldexp(nearbyint(ldexp(x, 8 - e2)), e2 - 8);
   }
+  default: ZB_BUG("element format %d", e);
   }
-  ZB_BUG("element type %d", e);
 }
 
 void ref_put(const ZkView *v, const RefIndex *i, double x) {

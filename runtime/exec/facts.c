@@ -1,4 +1,4 @@
-/* What must be the same on all ranks, as facts. */
+/* Lists what must be the same on all ranks, as facts. */
 #include "kernels/devices.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/hub/hub.h"
@@ -24,7 +24,7 @@ static bool add_bytes(XXH3_state_t *h, int fd, const char *path, uint64_t at, ui
   return true;
 }
 
-/* Of a large file the first bytes, where headers are, the last ones, and pieces between them. */
+/* Hashes a file; a large one by its first bytes, where headers are, its last ones, and pieces between them. */
 static bool digest_of(int fd, const char *path, uint64_t size, uint64_t *digest, ZbErr *err) {
   XXH3_state_t *h = XXH3_createState();
   if (!h) zb_out_of_memory(0);
@@ -51,8 +51,7 @@ static uint64_t file_digest(const char *path) {
   return digest;
 }
 
-/* Collective: the lowest rank that has the very file which this one has. Ranks of one node that were given
- * one file share the work of reading it. */
+/* Returns the lowest rank that has the same file (not a copy) as this one, and reads it for all of these. Collective. */
 static int reader_of(ZxComm *c, const struct stat *st) {
   int me = c->t->rank(c), first = 0;
   uint64_t id[] = {(uint64_t)c->t->nodes(c)[me],
@@ -74,7 +73,7 @@ typedef struct {
   uint64_t bytes, digest;
 } Content;
 
-/* Collective; false where this rank cannot read its file. */
+/* Hashes a file once per node. Collective; false where this rank cannot read its file. */
 static bool content_of(ZxComm *c, const char *path, Content *out, ZbErr *err) {
   struct stat st = {0};
   uint64_t size = 0, digest = 0;
@@ -103,7 +102,7 @@ static void digest_fact(ZxFacts *f, ZxFactKind kind, const char *name, uint64_t 
 }
 
 /* ---- data and initial weights ---- */
-/* What the headers of the files say; `of` goes before the names of a file's facts. */
+/* Adds the facts of a data file's header; `of` goes before their names. */
 static void head_facts(ZxFacts *f, ZxFactKind kind, const ZxDataInfo *info, const char *of) {
   zx_fact(f, kind, zb_printf(f->a, "%skind", of), "%s", info->stream ? "stream" : "records");
   zx_fact(f, kind, zb_printf(f->a, "%s%s", of, info->stream ? "tokens" : "number of records"), "%" PRIu64,
@@ -117,14 +116,14 @@ static void head_facts(ZxFacts *f, ZxFactKind kind, const ZxDataInfo *info, cons
   if (info->documents) digest_fact(f, kind, zb_printf(f->a, "%sdocuments' checksum", of), info->begin_sum);
 }
 
-/* Collective: whether the header's checksum is that of the data; of a large file its pieces are facts. */
+/* Verifies the header's checksum of the data; of a large file adds a hash of pieces. Collective. */
 static bool content_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxData *d, const char *of,
                           ZbText *note, ZbErr *err) {
   const char *path = zx_data_path(d);
   uint64_t bytes = zx_data_bytes(d);
   if (bytes <= ZX_READ_WHOLE) {
     struct stat st = {0};
-    if (stat(path, &st) < 0) st.st_ino = (ino_t)c->t->rank(c); /* gone since: read by this rank itself */
+    if (stat(path, &st) < 0) st.st_ino = (ino_t)c->t->rank(c); /* gone since: this rank reads it itself */
     return reader_of(c, &st) != c->t->rank(c) || zx_data_verify(d, err);
   }
   Content x;
@@ -134,7 +133,7 @@ static bool content_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxData *
   return ok;
 }
 
-/* Contents are looked at by all together, so headers, which say how many and how large, are compared before. */
+/* Compares headers, which say how many files there are and how large, before contents, whose comparison is collective. */
 bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbText *note, ZbErr *err) {
   uint32_t n = zx_mix_files(m);
   const char **of = ZB_NEWN(f->a, const char *, n);
@@ -156,7 +155,7 @@ bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbTex
   return ok;
 }
 
-/* Contents are looked at by all together, so how many files there are is compared before. */
+/* Compares the number of files before their contents, whose comparison is collective. */
 bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, ZbText *note, ZbErr *err) {
   const char **files;
   uint32_t n;
@@ -190,7 +189,7 @@ void zx_module_facts(ZxFacts *f, const ZxDeviceTable *device) {
   digest_fact(f, ZX_BUILD, zb_printf(f->a, "checksum of %s", d->module), file_digest(path));
 }
 
-/* ---- what is to be trained, and how ---- */
+/* ---- graph, recipe, cluster, plan ---- */
 void zx_graph_facts(ZxFacts *f, const ZgGraph *g) {
   zx_fact(f, ZX_GRAPH, "model", "%s", g->model);
   zx_fact(f, ZX_GRAPH, "hash", "%s", zg_hash_computed(f->a, g));

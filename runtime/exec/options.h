@@ -1,53 +1,55 @@
-/* zrun's options. */
+/* zrun's options. A new one is a row of options.c, and its field here. */
 #ifndef ZUG_EXEC_OPTIONS_H
 #define ZUG_EXEC_OPTIONS_H
 
+#include "base/options.h"
 #include "runtime/exec/comm/same.h"
 #include "runtime/exec/data/data.h"
 #include "runtime/exec/device/device.h"
 #include "runtime/exec/health.h"
 
+typedef enum { ZX_TRAIN, ZX_EVAL, ZX_CALIBRATE } ZxCommand;
 typedef struct {
+  ZxCommand command;
   const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
-  const char *include[16];
-  uint32_t ninclude;
-  int64_t steps;
+  const char *out; /* calibrate */
+  ZbTexts include;
+  int64_t steps; /* -1: not given */
   uint64_t seed;
   int threads;
+  const char *device_name; /* as it was given */
   const ZxDeviceTable *device;
-  ZbErr device_note; /* `auto`: why it is not one whose driver is there */
+  ZbErr device_note; /* why `auto` is not the GPU whose driver is there */
   ZxOrder order;
   bool dry_run, times, init_partial, quiet, exact, repeatable;
-  int64_t print_every; /* steps; 0: each, but on a terminal none */
-  /* Checkpoints: their folder, or NULL; one every so many steps, or seconds (0: not by that); how many stay
-   * (0: all); bytes of tensors in a file; whether a failed one ends the run. */
+  int64_t print_every; /* steps; 0: every step, or none on a terminal */
+  /* Checkpoints: their folder, or NULL; their interval in steps, or in seconds (0: by the other); how many are kept
+   * (0: all); bytes of tensors per file; whether the run ends if one fails. */
   const char *ckpt, *resume_from;
   int64_t ckpt_steps, ckpt_keep, ckpt_file_size;
   double ckpt_seconds;
-  bool ckpt_fail_ends, resume;
-  int64_t compare_every; /* steps after which replicas are compared; 0: never, at no checkpoint either */
+  enum { ZX_CKPT_FAIL_GO_ON, ZX_CKPT_FAIL_END } ckpt_fail;
+  bool resume;
+  int64_t compare_every; /* steps between comparisons of replicas; 0: never, not even at checkpoints */
   double time_limit, hang_after; /* seconds; 0: none */
   ZxOnNan on_nan;
   ZkDebug debug;
-  bool evaluates; /* `zrun eval`: `data` is held out, and nothing is trained */
+  bool evaluates; /* eval: `data` is held out, and nothing is trained */
   const char *eval;
   const char *predict;
-  const char *trace; /* a file, or NULL; of which steps: 0: of some at the beginning */
+  const char *trace; /* a file, or NULL; its steps, 0: the default ones */
   int64_t trace_from, trace_to;
-  int64_t eval_every, eval_batches; /* 0: after the last step alone; all that there are */
+  int64_t eval_every, eval_batches; /* 0: only after the last step; all batches */
 } ZxOptions;
 
-extern const char zx_usage[];
-/* Whether help is asked for. Before any option is looked at, since help needs nothing of what the others
- * do. */
-bool zx_asks_help(int argc, char **argv);
-/* False if they are wrong; as `who` it says why, and NULL says nothing. */
-bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who);
-/* --hang-after, before anything else is looked at; where it is wrong or missing, the default. */
-double zx_hang_after(ZbArena *a, int argc, char **argv);
-/* `--cluster auto`: ranks make it together, while a file's each reads. */
+extern const ZbProgram zx_program;
+/* False with a message. */
+bool zx_parse_options(ZbArena *a, int argc, char *const *argv, ZxOptions *o, ZbErr *err);
+/* Returns --hang-after before anything else is looked at; the default where it is wrong or missing. */
+double zx_hang_after(int argc, char *const *argv);
+/* Whether the cluster is `auto`, which ranks make together; each reads one of a file by itself. */
 bool zx_auto_cluster(const ZxOptions *o);
-/* What must be the same on all ranks. */
+/* Adds the options that must be the same on all ranks. */
 void zx_option_facts(ZxFacts *f, const ZxOptions *o);
 
 #endif

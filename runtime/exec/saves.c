@@ -101,16 +101,6 @@ static bool differs(const ZxCkptFact *f, const char *path, const char *here, ZbE
                  zb_show(f->value), here ? zb_show(here) : "none");
 }
 
-/* Facts of the recipe that say how the model is spread, not what is computed. */
-static bool is_layout(const char *name) {
-  static const char *const names[] = {"name",  "model",     "mesh",  "split",     "stages",
-                                      "shard", "attention", "micro", "recompute", "schedule",
-                                      "pad",   "prefetch",  "chunk", "limit"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strncmp(name, names[i], strlen(names[i]))) return true;
-  return false;
-}
-
 /* The hash of the model's file, which changes with its comments. */
 static bool is_source(const ZxCkptFact *f) { return !strcmp(f->kind, "model") && !strcmp(f->name, "source"); }
 
@@ -126,7 +116,7 @@ bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbT
       continue;
     }
     if (strcmp(f->kind, "recipe")) return differs(f, path, here, err);
-    if (is_layout(f->name)) continue;
+    if (zl_is_layout(f->name)) continue;
     zb_text_add(note, "%s %s, was %s",
                 noted++ ? ";" : "note: the recipe is another than the checkpoint's:", f->name, f->value);
     if (here) zb_text_add(note, ", is %s", here);
@@ -134,7 +124,7 @@ bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbT
   for (uint32_t i = 0; i < run->n; i++) {
     const char *kind = kind_of(&run->fact[i]);
     if (!kind || zx_manifest_fact(m, kind, run->fact[i].name)) continue;
-    if (!strcmp(kind, "recipe") && is_layout(run->fact[i].name)) continue;
+    if (!strcmp(kind, "recipe") && zl_is_layout(run->fact[i].name)) continue;
     ZxCkptFact f = {kind, run->fact[i].name, "none"};
     if (is_source(&f)) continue;
     if (strcmp(kind, "recipe")) return differs(&f, path, run->fact[i].value, err);
@@ -189,7 +179,7 @@ void zx_saves_flags(const ZxSaves *s, double flags[ZX_SAVES_FLAGS]) {
 bool zx_saves_step(ZxSaves *s, int64_t step, const double flags[ZX_SAVES_FLAGS]) {
   if (!s->c) return true;
   ZxCheckpointReport r = zx_checkpoints_go_on(s->c, &(ZxCheckpointState){flags[0], flags[1]});
-  if (!take(s, &r) && s->o->ckpt_fail_ends) return false;
+  if (!take(s, &r) && s->o->ckpt_fail == ZX_CKPT_FAIL_END) return false;
   /* One that could not be begun in time, because another was still written, is begun as soon as that is done. */
   int64_t every = s->o->ckpt_steps;
   bool due = flags[2] > 0 || (every && step / every > s->begun / every);

@@ -15,7 +15,7 @@ struct ZxTrace {
 /* ---- clocks ---- */
 static double rank_0(ZxComm *c, double x) {
   double sum = c->t->rank(c) ? 0 : x;
-  c->t->wait(c, c->t->all_reduce(c, 0, &sum, 1, ZX_F64, ZX_SUM));
+  c->t->wait(c, c->t->all_reduce(c, 0, &sum, 1, ZK_F64, ZX_SUM));
   return sum;
 }
 

@@ -1,7 +1,7 @@
-/* zrun: trains a stage graph, or evaluates it, on the ranks that mpirun started or alone. Every rank reads the
- * same files and makes the same plan, and all make sure of that before they go on (comm/same.h); what is wrong
- * with them is wrong everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone
- * is said there, and the job is aborted. */
+/* zrun: trains or evaluates a stage graph on the ranks that mpirun started, or alone. Every rank reads the same files
+ * and makes the same plan, and ranks verify that before they go on (comm/same.h). A mistake in these is the same
+ * everywhere, so rank 0 reports it and all ranks exit in order. An error of one rank is reported there, and the job is
+ * aborted. */
 #include "runtime/exec/calibrate/calibrate.h"
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/exit.h"
@@ -12,8 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* As a run would say it of its device, or of one that is as this build thinks a GPU to be. Rank 0's stands for
- * all. */
+/* Lists slow paths as a run would, for its device or for the GPU that this build assumes. Rank 0 speaks for all. */
 static bool show_fallbacks(ZxRun *r, ZbText *t, ZbErr *err) {
   const ZxDeviceTable *d = r->o.device;
   if (!d->fallback || r->rank) return true;
@@ -48,22 +47,22 @@ static bool dry_run(ZxRun *r) {
   return ok;
 }
 
-/* Nothing of the options has been looked at before: another build may know others. */
-static bool same_program(ZxRun *r, bool help, bool version, bool calibrate) {
+/* Compares builds before options are parsed: another build may have others. */
+static bool same_program(ZxRun *r, bool help, bool version) {
   ZxFacts f = {.a = r->a};
   zx_build_facts(&f);
   zx_fact(&f, ZX_OPTIONS, "--help", "%s", help ? "yes" : "no");
   zx_fact(&f, ZX_OPTIONS, "--version", "%s", version ? "yes" : "no");
-  zx_fact(&f, ZX_OPTIONS, "the command", "%s", calibrate ? "calibrate" : "train or eval");
   return zx_same_or_say(r->c, &f);
 }
 
-/* As zx_parse_options, on all ranks: if it is wrong on some, the lowest of them says what. */
+/* Parses options on all ranks. If they are wrong on some, the lowest of these says why. */
 static bool parse_all(ZxRun *r, int argc, char **argv) {
-  int first = zx_run_lowest(r, !zx_parse_options(argc, argv, &r->o, NULL));
-  ZxOptions again;
+  ZbErr err = {0};
+  int first = zx_run_lowest(r, !zx_parse_options(r->a, argc, argv, &r->o, &err));
   if (first == r->rank)
-    zx_parse_options(argc, argv, &again, r->rank ? zb_printf(r->a, "[rank %d] zrun", r->rank) : "zrun");
+    fprintf(stderr, "%szrun: %s%s%s\n", r->rank ? zb_printf(r->a, "[rank %d] ", r->rank) : "", err.text,
+            *err.help ? "; " : "", err.help);
   return first < 0;
 }
 
@@ -75,18 +74,18 @@ static const char *command_line(ZbArena *a, int argc, char **argv) {
 
 static int run(ZxRun *r, int argc, char **argv) {
   zx_watch_phase("comparing programs and options");
-  bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate"),
-       version = argc == 2 && !strcmp(argv[1], "--version");
-  if (!same_program(r, help, version, calibrate)) return ZX_EXIT_MISTAKE;
-  if (!help && calibrate) return zx_calibrate(r->c, argc, argv, zx_run_note_threads);
-  if (version && r->rank == 0) zb_tells_version(argc, argv, "zrun");
-  if (version) return ZX_EXIT_DONE;
-  if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
+  bool help = zb_asks_help(argc, argv), version = zb_asks_version(argc, argv);
+  if (!same_program(r, help, version)) return ZX_EXIT_MISTAKE;
+  if ((help || version) && r->rank == 0) zb_tells(&zx_program, argc, argv);
+  if (help || version) return ZX_EXIT_DONE;
   r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
   zb_bytes_exactly(r->o.exact);
   r->failed = ZX_EXIT_MISTAKE;
-  if (!zx_run_same_options(r) || !zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
+  if (!zx_run_same_options(r)) return r->failed;
+  if (r->o.command == ZX_CALIBRATE)
+    return zx_calibrate(r->c, r->o.device, r->o.threads, r->o.out, zx_run_note_threads);
+  if (!zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
   r->failed = ZX_EXIT_FAILED;
   zx_watch_phase("making ready");
   zx_run_place(r);
@@ -99,15 +98,14 @@ static int run(ZxRun *r, int argc, char **argv) {
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
 
-static int help_alone(const char *text) {
+static int told_alone(void) {
   ZbErr err;
-  fputs(text, stdout);
   if (zb_close_stdout(&err)) return ZX_EXIT_DONE;
   fprintf(stderr, "zrun: error: %s\n", err.text);
   return ZX_EXIT_FAILED;
 }
 
-/* What was to be said has been said, or the run is not done. */
+/* Returns the exit code: a run whose output is lost has failed. */
 static int after_output(int code, int rank) {
   bool lost = ferror(stdout);
   errno = 0;
@@ -117,9 +115,9 @@ static int after_output(int code, int rank) {
   return ZX_EXIT_FAILED;
 }
 
-enum { ADDRESSES = 192 << 20 /* what MPI and the libraries map at least */ };
+enum { ADDRESSES = 192 << 20 /* MPI and the libraries map more than this */ };
 
-/* Without them MPI dies in its first steps, and libraries for products wait for them for ever. */
+/* Checks for address space. Without it MPI crashes at its start, and BLAS libraries wait for it for ever. */
 static bool has_addresses(ZbErr *err) {
   void *probe = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED)
@@ -129,19 +127,18 @@ static bool has_addresses(ZbErr *err) {
   return true;
 }
 
-/* A process alone is a world without MPI, under a launcher or not: it starts at once, where no MPI works too,
- * and as often as a script likes that a launcher started once. */
+/* Opens MPI, or for a process alone a world without it, under a launcher or not: that starts at once, works without a
+ * working MPI, and any number of times in a script that a launcher started. */
 static ZxComm *open_world(const ZxLaunch *l, int *argc, char ***argv) {
   ZbErr err = {0};
   bool enough = has_addresses(&err);
   ZxComm *c = l->alone || !enough ? zx_comm_self() : zx_comm_mpi(argc, argv, &err);
   if (*err.text) zx_say(l->alone ? 0 : l->rank, "error: %s; %s", err.text, err.help);
-  if (!enough)
-    c->t->abort(c, ZX_EXIT_FAILED); /* in the end of a program, too, libraries wait for their threads */
+  if (!enough) c->t->abort(c, ZX_EXIT_FAILED); /* a normal exit waits for threads of libraries */
   return c;
 }
 
-/* Begins the watch: a rank that never comes to where MPI begins would hold up all others, and mpirun as well. */
+/* Starts the watchdog: a rank that never reaches the start of MPI would hold up all others, and mpirun as well. */
 static bool watched(const ZxLaunch *l, double limit) {
   ZbErr err = {0};
   int rank = l->rank > 0 ? l->rank : 0;
@@ -152,14 +149,13 @@ static bool watched(const ZxLaunch *l, double limit) {
 
 int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
-  if (!launch.alone) zb_bug_rank(launch.rank);
-  else if (zx_asks_help(argc, argv))
-    return help_alone(zx_usage); /* else others would wait for ever for MPI to begin */
-  if (launch.alone && zb_tells_version(argc, argv, "zrun")) return help_alone("");
+  if (!launch.alone)
+    zb_bug_rank(launch.rank); /* --help is for later: other ranks would wait for MPI to start */
+  else if (zb_tells(&zx_program, argc, argv)) return told_alone();
   ZxRun r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
-  zx_stop_on_signals(); /* also while ranks wait for each other to start */
-  if (!watched(&launch, zx_hang_after(r.a, argc, argv))) return ZX_EXIT_FAILED;
+  zx_stop_on_signals(); /* also while ranks wait for each other at the start */
+  if (!watched(&launch, zx_hang_after(argc, argv))) return ZX_EXIT_FAILED;
   r.c = open_world(&launch, &argc, &argv);
   if (!r.c) return ZX_EXIT_FAILED;
   zx_watch_meet(r.c);

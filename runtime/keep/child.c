@@ -1,4 +1,4 @@
-/* A command and all that it starts. Signals are waited for, not handled: nothing happens in between. */
+/* Starts, awaits and kills a command with all its processes. Signals are waited for, not handled: nothing happens in between. */
 #define _GNU_SOURCE
 #include "runtime/keep/keep.h"
 
@@ -14,11 +14,11 @@
 
 static sigset_t awaited, before;
 
-/* What was ignored when zkeep was started (nohup, jobs in the background of a script) stays so. */
+/* Signals that were ignored when zkeep was started (nohup, background jobs of a script) stay ignored. */
 void keep_take_signals(void) {
   static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   struct sigaction old;
-  signal(SIGCHLD, SIG_DFL); /* else nothing could be waited for */
+  signal(SIGCHLD, SIG_DFL); /* else waitpid would find no child */
   sigemptyset(&awaited);
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
     if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) sigaddset(&awaited, ends[i]);
@@ -28,7 +28,7 @@ void keep_take_signals(void) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* Errors of exec come back by a pipe that closes itself. */
+/* Runs the command; errors of exec come back by a pipe that exec closes. */
 static _Noreturn void run(char *const *command, int tell, pid_t keeper) {
   int nothing = open("/dev/null", O_RDONLY);
   setpgid(0, 0);
@@ -63,7 +63,7 @@ int keep_start(char *const *command, ZbErr *err) {
   return -1;
 }
 
-/* Takes in what has ended: the command itself, and processes that it left. */
+/* Reaps processes that have ended: the command itself, and those that it left. Returns whether it has ended. */
 static bool ended(int pid, int *code) {
   int status;
   bool it = false;
@@ -87,12 +87,12 @@ KeepEvent keep_wait(int pid, double seconds, int *code_or_signal) {
   }
 }
 
-/* Those whose parents have ended are zkeep's children now, ranks too, each of which has a group of its own. */
+/* Orphans are zkeep's children now: also ranks, each in its own process group. */
 void keep_sweep(int pid) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
   kill(-pid, SIGKILL);
-  for (int round = 0; round < 50; round++) { /* a child of one of them shows up when that is gone */
+  for (int round = 0; round < 50; round++) { /* a grandchild shows up once its parent is gone */
     int left = 0, child;
     FILE *f = fopen(path, "re");
     for (; f && fscanf(f, "%d", &child) == 1; left++) kill(child, SIGKILL);

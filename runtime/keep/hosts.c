@@ -1,4 +1,4 @@
-/* Hosts: which there are, which of them answer, and what mpirun is told of them. */
+/* Reads host files, asks which hosts answer, and tells mpirun. */
 #include "runtime/keep/keep.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* ---- reading ---- */
-/* A name goes to a shell: letters, digits and what names of hosts have besides. */
+/* Returns whether it is a name of letters, digits, dots, dashes and underscores: it goes to a shell. */
 static bool is_name(const char *s) {
   static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   return *s && *s != '-' && strlen(s) < 256 && !s[strspn(s, good)];
@@ -49,8 +49,8 @@ bool keep_read_hosts(ZbArena *a, const char *path, KeepHosts *out, ZbErr *err) {
     line[strcspn(line, "#")] = 0;
     char *shown = zb_strdup(a, line);
     if (!read_line(a, line, out))
-      return zb_fail(err, "a line is NAME, NAME slots=N or NAME:N", "%s:%d: `%s` is no host", zb_show(path),
-                     at, zb_show(shown));
+      return zb_fail(err, "a line is NAME, NAME slots=N or NAME:N", "%s:%d: `%s` is not a host",
+                     zb_show(path), at, zb_show(shown));
   }
   return out->n || zb_fail(err, "a line is NAME, NAME slots=N or NAME:N", "%s has no hosts", zb_show(path));
 }
@@ -62,7 +62,7 @@ bool keep_read_ranks(ZbArena *a, const char *text, int **out, ZbErr *err) {
   for (char *at = words, *end; at; at = end) {
     if ((end = strchr(at, ','))) *end++ = 0;
     if (!number(at, &x))
-      return zb_fail(err, "--ranks 8,4,2", "`%s` is no list of numbers of ranks", zb_show(text));
+      return zb_fail(err, "--ranks 8,4,2", "`%s` is not a list of numbers of ranks", zb_show(text));
     ZB_PUSH(a, list, n, x);
   }
   x = 0;
@@ -71,7 +71,7 @@ bool keep_read_ranks(ZbArena *a, const char *text, int **out, ZbErr *err) {
   return true;
 }
 
-/* ---- who answers ---- */
+/* ---- asking ---- */
 static char *with_name(ZbArena *a, const char *probe, const char *name) {
   static const char word[] = "HOST";
   ZbText t = {0};
@@ -86,7 +86,7 @@ static char *with_name(ZbArena *a, const char *probe, const char *name) {
   return s;
 }
 
-/* Waits for all of them until `until`, then ends them. */
+/* Waits for all probes until `until`, then kills them. */
 static void collect(KeepHost *h, const pid_t *pid, uint32_t n, double until) {
   bool ended[n];
   memset(ended, 0, n);
@@ -118,7 +118,7 @@ void keep_probe(ZbArena *a, KeepHosts *h, const char *probe, double limit) {
   }
 }
 
-/* ---- what is made of it ---- */
+/* ---- choosing ---- */
 int keep_ranks(const KeepHosts *h, const int *ranks) {
   int64_t slots = 0;
   int most = 0;

@@ -1,7 +1,7 @@
 # runtime/keep: zkeep, which starts a run again. See the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libkeep.a
 libkeep_a_SOURCES = \
-  runtime/keep/bereft.c \
+  runtime/keep/orphan.c \
   runtime/keep/child.c \
   runtime/keep/hosts.c \
   runtime/keep/keep.h \

@@ -1,4 +1,4 @@
-/* Whether a run is started again, and when. */
+/* Decides whether a run is restarted, and when. */
 #include "runtime/exec/exit.h"
 #include "runtime/keep/keep.h"
 
@@ -9,20 +9,20 @@
 KeepVerdict keep_judge(const KeepLimits *l, KeepState *s, int code, int64_t step, double *wait) {
   bool progress = step > s->step;
   s->step = step;
-  s->in_vain = progress ? 0 : s->in_vain + 1;
+  s->stalled = progress ? 0 : s->stalled + 1;
   *wait = 0;
   if (code == ZX_EXIT_DONE) return KEEP_DONE;
   if (code == ZX_EXIT_MISTAKE || code == 126 || code == 127)
-    return KEEP_MISTAKE; /* a shell's: no such command */
-  if (s->in_vain > l->most) return KEEP_ENOUGH;
-  if (code == ZX_EXIT_AGAIN && progress) return KEEP_AGAIN; /* it only wants to go on */
+    return KEEP_MISTAKE; /* the last two: a shell found no such command */
+  if (s->stalled > l->most) return KEEP_GIVE_UP;
+  if (code == ZX_EXIT_AGAIN && progress) return KEEP_RESTART; /* it was only stopped */
   *wait = l->wait;
-  for (int i = 1; i < s->in_vain && *wait < l->wait_most; i++) *wait *= 2;
+  for (int i = 1; i < s->stalled && *wait < l->wait_most; i++) *wait *= 2;
   if (*wait > l->wait_most) *wait = l->wait_most;
-  return KEEP_AGAIN;
+  return KEEP_RESTART;
 }
 
-/* "step-00000400"; what is being written has more after the number. */
+/* Reads "step-00000400"; a checkpoint that is being written has more after the number. */
 static int64_t step_of(const char *name) {
   static const char prefix[] = "step-";
   if (strncmp(name, prefix, sizeof prefix - 1)) return -1;

@@ -5,7 +5,7 @@ libplan_a_SOURCES = \
   runtime/plan/bind/bind.c \
   runtime/plan/bind/bind.h \
   runtime/plan/instr.def \
-  runtime/plan/schedule/keep.c \
+  runtime/plan/schedule/choose.c \
   runtime/plan/ledger.def \
   runtime/plan/mesh/mesh.c \
   runtime/plan/bind/names.c \
@@ -25,6 +25,7 @@ libplan_a_SOURCES = \
   runtime/plan/bind/chunk.c \
   runtime/plan/bind/slots.c \
   runtime/plan/bind/wide.c \
+  runtime/plan/mesh/vstages.c \
   runtime/plan/mesh/words.c \
   runtime/plan/bind/zigzag.c \
   runtime/plan/check/arena.c \
@@ -87,6 +88,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/lists.c \
   runtime/plan/output/show.c \
   runtime/plan/output/trace.c \
+  runtime/plan/output/uses.c \
   runtime/plan/output/tables.h \
   runtime/plan/schedule/cut.c \
   runtime/plan/schedule/draft.c \
@@ -121,7 +123,11 @@ libplan_a_SOURCES = \
   runtime/plan/time/print.c \
   runtime/plan/time/time.c \
   runtime/plan/time/time.h
-
+nodist_libplan_a_SOURCES = runtime/plan/output/page.embed.c
+CLEANFILES += runtime/plan/output/page.embed.c
+runtime/plan/output/page.embed.c: runtime/plan/output/page.html base/embed.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(EMBED) -v name=zp_page -v root=$(srcdir)/runtime/plan/output/ $(filter %.html,$^) > $@
 
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c

@@ -14,7 +14,7 @@
  * bind/        the recipe against the graph: sizes, layouts, directives; bind.h
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
- *              what is kept for backward, since memory allows; what ranks hold alike; schedule.h
+ *              what is stashed for backward, since memory allows; what ranks hold alike; schedule.h
  * time/        how long a step takes on a cluster; time.h
  * output/      tables, for people and as JSON, traces, a page to look at, whether two plans are the same
  * plan.c       the passes in order
@@ -55,11 +55,11 @@ typedef struct {
   ZpOptimizerKind kind;
   ZpRate rate;
   double b1, b2, eps, momentum; /* ADAMW: the first three; LION: two; SGD, MUON: the last */
-  int states;                   /* f32 values that it keeps of each element */
+  int states;                   /* values that it keeps of each element */
   bool nesterov;                /* MUON: what is orthogonalised is the gradient and the momentum after it */
   bool rms;                     /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
   int iterations;               /* MUON: of Newton and Schulz */
-  int bits;                     /* of a state of an element: 32, or 8 and a scale for each block (AdamW) */
+  uint8_t state_elem[2];        /* ZkElem of each of these: f32, or for AdamW one with blocks */
 } ZpOptimizer;
 /* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by
  * this. */
@@ -75,15 +75,6 @@ typedef struct {
   uint16_t classes, rows, up;
 } ZpChunk;
 
-/* An elementwise value of forward that is kept for backward, though that could make it again: keep.c. Of an
- * instance and micro-batch: what it takes of an activation slot, and how much less backward moves for it. */
-typedef struct {
-  uint32_t segment, value; /* of the graph, without what serves frozen parameters alone */
-  ZgType type;
-  uint32_t loc;
-  uint64_t bytes, moves;
-} ZpKeep;
-
 /* What the recipe and the caller ask for, resolved against the graph. */
 /* clang-format off */
 typedef struct {
@@ -95,12 +86,10 @@ typedef struct {
   bool outputs;              /* forward_only: FWD makes the model's outputs, each a sink `output` */
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples per step; micro-batches per step (M) */
-  uint8_t compute;           /* ZK_F32, ZK_BF16 */
-  uint8_t reduce;            /* in which type gradients are summed over ranks: the same */
   bool tf32;                 /* f32, and a device may round the operands of products to 11 bits */
   bool pins, checkpoints, repeatable; /* as ZpOptions has them, */
   size_t (*scratch)(const ZkCall *call, int threads); int threads; /* and these */
-  const char *schedule;      /* "1f1b": one that zp_order knows */
+  const char *schedule;      /* "1f1b": of lang/schedules.def */
   ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
   ZpGroup *groups; uint32_t ngroups;
   uint32_t *group;           /* per parameter: of `groups` */
@@ -131,7 +120,8 @@ typedef struct {
   ZpBucket *buckets; uint32_t nbuckets;
   ZpInputUse *inputs; uint32_t ninputs; /* data inputs in every state they are used in */
   ZpTied *tied; uint32_t ntied;
-  const ZpKeep *kept; uint32_t nkept; /* the best first */
+  const ZpStash *stashed; uint32_t nstashed; /* the best first */
+  ZpVirtualStage *vstages; uint32_t nvstages; /* by number: in the order of the model */
   ZpStage *stages; uint32_t nstages;
 } ZpPrograms;
 /* What tables and messages say about a plan; nothing that runs depends on it. */
@@ -139,9 +129,9 @@ typedef struct {
   double model_flops;        /* per step, whole mesh; forward + backward, without recompute */
   double params, trained;    /* elements; of those not frozen */
   const char *order;         /* which parts of positions ranks have, and why, in words; NULL: nothing to say */
-  uint32_t nleft;            /* values that would be kept, too, if they fitted */
-  uint64_t least;            /* arena of the fullest rank, were nothing kept */
-  uint64_t async_bytes;      /* collectives are waited for, since async ones would make the arena this large; 0: they are async */
+  uint32_t not_stashed;      /* values that would be stashed, too, if they fitted */
+  uint64_t least;            /* arena of the fullest rank, were nothing stashed */
+  uint64_t async_bytes;      /* arena with async collectives, which does not fit: they are awaited; 0: it does */
 } ZpNotes;
 typedef struct ZpPlan {
   ZbArena *arena;
@@ -153,6 +143,19 @@ typedef struct ZpPlan {
   ZpNotes notes;
 } ZpPlan;
 /* clang-format on */
+
+/* ---- mesh/vstages.c ------------------------------------------------------------------------------------ */
+/* Returns the virtual stages of so many ranks in a pipeline, by number, with their owners and nothing else. */
+ZpVirtualStage *zp_place_vstages(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t *n);
+/* Return the neighbour before or after a virtual stage; ZP_NONE: there is none. */
+uint32_t zp_vstage_before(const ZpPlan *p, uint32_t v);
+uint32_t zp_vstage_after(const ZpPlan *p, uint32_t v);
+/* Returns the stage whose ranks own a virtual stage; of ZP_NONE, ZP_NONE. */
+uint32_t zp_owner(const ZpPlan *p, uint32_t v);
+/* Returns the virtual stage that has an instance of a stage. */
+const ZpVirtualStage *zp_vstage_of(const ZpPlan *p, const ZpStage *st, uint32_t inst);
+/* Returns the bytes of data inputs per micro-batch, if some virtual stage of the stage reads them, else 0. */
+uint64_t zp_input_bytes(const ZpPlan *p, const ZpStage *st);
 
 /* The stage whose ranks have the largest arena, the first of several; NULL: there are no stages yet. */
 static inline const ZpStage *zp_fullest(const ZpPlan *p) {
@@ -191,8 +194,8 @@ typedef struct {
    * stores, at the same places; all else lies where `beside` has nothing that outlives a step. */
   const struct ZpPlan *beside;
   bool outputs; /* forward_only: see ZpPlan */
-  /* A plan that differs in the number of micro-batches alone: its stages are taken, and what it keeps. */
-  const struct ZpPlan *keeps_as;
+  /* A plan that differs in the number of micro-batches alone: this one has its stages and local programs. */
+  const struct ZpPlan *lowers_as;
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan
@@ -215,27 +218,33 @@ typedef struct {
 } ZpRounds;
 ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 
+/* ---- schedule/simulate.c ------------------------------------------------------------------------------- */
+/* Says when every item of all stages' orders starts and ends, in units, if nothing else takes time: forward waits for
+ * that of the virtual stage before, backward for that of the one after. Needs of the plan its virtual stages, with
+ * their owners, and the number of micro-batches. Returns the end of the last item. */
+uint64_t zp_order_clock(const ZpPlan *p, ZbArena *a, ZpOrder *order);
+
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->asked.zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
-/* In which type what is added up of a bucket travels: the recipe's, but f32 of states' measures. Ranks, and
- * micro-batches, add to what is f32. */
-ZkElem zp_reduce_elem(const ZpPlan *p, const ZpBucket *k);
 /* How many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
-/* Whether those of its optimizer are codes of 8 bits: ZK_BLOCK8 elements, from a multiple of that on, have
- * one scale each. Then parameters and shards begin at such a multiple. */
-static inline bool zp_is_coded(const ZpPlan *p, const ZpBucket *k) {
-  return !k->frozen && p->asked.ngroups && p->asked.optimizers[k->optimizer].bits == 8;
+/* Returns whether its parameters are stored in their own format alone, without an f32 master. */
+static inline bool zp_lacks_master(const ZpPlan *p, const ZpBucket *k) {
+  return k->elem != ZK_F32 && (k->frozen || p->asked.forward_only);
 }
-/* Bytes of the codes and scales of one state of n elements. */
-static inline uint64_t zp_coded_bytes(uint64_t n) { return n + n / ZK_BLOCK8 * 4; }
+/* The parts in which a bucket's elements are stored. Returns the end of those that it has, from *first on;
+ * and the format of one. Parts above 0 are states, by their number. */
+enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
+int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
+ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);
+/* Returns the format that a word of the recipe's `precision` names; f32 for NULL, and for tf32. */
+ZkElem zp_precision_elem(const char *word);
 /* The parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
 /* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);
-/* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets
- * and the schedule. */
+/* Fills the program of every stage from virtual stages, instances, held buckets and the schedule. */
 void zp_program(ZpPlan *p);
 /* Bytes that a rank stores for one held bucket of a template, each a multiple of 64. The PARAM buffer holds
  * parameters, then master (if there is one). */
@@ -314,10 +323,6 @@ int64_t zp_alike_member(const ZpPlan *p, const ZpAlike *k, int64_t rank, int64_t
  * may be NULL): a rank differs from more than half of its group, or there is no such half. */
 typedef enum { ZP_EVEN, ZP_ODD_OR_NOT, ZP_ODD } ZpOdd;
 bool zp_alike_odd(const ZpPlan *p, const ZpAlike *k, const uint64_t *said, uint32_t stride, ZpOdd *odd);
-/* Returns the end of the parts of which a bucket's elements are stored, from *first on. Parts above 0 are
- * states, by their number. */
-enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
-int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
 /* Lists what a rank of a stage holds alike in groups of kind `which`, by parameter and part, in one order on
  * all members. Returns how many there are; out may be NULL. */
 typedef struct {

@@ -1,5 +1,5 @@
-/* Instruction lists: the stages that the model is cut into, what their ranks play in a step, the buffers and the
- * memory that takes. */
+/* Instruction lists: the virtual stages that the model is cut into, the stages whose ranks own them and what these
+ * play in a step, the buffers and the memory that takes. */
 #ifndef ZUG_PLAN_PROGRAM_H
 #define ZUG_PLAN_PROGRAM_H
 
@@ -18,6 +18,17 @@ typedef struct {
   uint32_t *held; uint32_t nheld;
 } ZpInst;
 /* clang-format on */
+
+/* A virtual stage: the model is cut into these. Its instances run as one, one micro-batch at a time. Its number along
+ * the model is its place in ZpPrograms.vstages. The first takes in no bytes, and the last hands on none. Neighbours on
+ * one stage hand tuples to each other in memory, others send them. */
+typedef struct {
+  uint32_t stage, index;                   /* the stage whose ranks own it, and its place among theirs */
+  uint32_t first, ninsts;                  /* of the stage's insts */
+  uint64_t carry_bytes, carry_out_bytes;   /* activations that it takes in, and hands on */
+  uint64_t dcarry_bytes, dcarry_out_bytes; /* cotangents that it returns, and gets back */
+  uint64_t input_bytes, slot_bytes; /* per micro-batch: data inputs; its slot, which begins with these */
+} ZpVirtualStage;
 
 /* NODES: collectives of local programs, which instructions of compute start; it has none of its own. */
 typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_Q_NODES, ZP_QUEUES } ZpQueue;
@@ -48,8 +59,8 @@ typedef enum {
 /* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them
  * apart. */
 typedef enum {
-  ZP_B_SLOT, /* activation slot: inputs, then saved blocks of all instances */
-  ZP_B_RECV_ACT,
+  ZP_B_SLOT,     /* activation slot of a virtual stage: inputs, then saved blocks of its instances */
+  ZP_B_RECV_ACT, /* what a virtual stage takes in and hands on */
   ZP_B_SEND_ACT,
   ZP_B_RECV_GRAD,
   ZP_B_SEND_GRAD,
@@ -69,6 +80,8 @@ typedef enum {
   ZP_B_SNAPSHOT,       /* what a rank writes into a checkpoint, as it was after a step */
   ZP_B_KINDS
 } ZpBufKind;
+/* Returns whether virtual stages have rings of such buffers. */
+static inline bool zp_is_of_vstage(int kind) { return kind <= ZP_B_SEND_GRAD; }
 /* Whether a held bucket has one of it, which lasts from step to step. */
 static inline bool zp_is_stored(int kind) { return kind >= ZP_B_PARAM && kind <= ZP_B_STATE; }
 enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS };    /* loss denominators; what REDUCE_STEP adds up */
@@ -76,7 +89,9 @@ enum { ZP_PINNED_STEP_STATE, ZP_PINNED_SUMS }; /* what a step brings to the devi
 typedef struct {
   uint8_t kind;
   uint32_t index; /* within its kind; GATHER, STAGING: within its pool */
-  uint32_t pool;  /* GATHER, STAGING: bucket template; PARAM, GRAD, STATE: held bucket */
+  /* SLOT, RECV and SEND: which of the stage's virtual stages; GATHER, STAGING: bucket template; PARAM, GRAD,
+   * STATE: held bucket. */
+  uint32_t pool;
   uint64_t bytes;
   /* The ledger's to fill: in which memory it lies, and where in that. */
   uint8_t memory;
@@ -93,7 +108,7 @@ typedef struct {
  * An instruction that turns one contents into another has two accesses of the buffer, the read first. */
 typedef enum {
   ZP_TAG_NOTHING, /* left over, not to be read */
-  ZP_TAG_SLOT,    /* inputs and saved values of micro-batch mb */
+  ZP_TAG_SLOT,    /* a = which of the stage's virtual stages: inputs and saved values of micro-batch mb */
   ZP_TAG_CARRY,   /* a = segment, b = iteration: the tuple that it takes in, micro-batch mb */
   ZP_TAG_DCARRY,  /* its cotangents */
   /* a = bucket, b = iteration: parameters. mb: 0 before OPT_STEP, 1 after: the next step's. With states
@@ -119,9 +134,11 @@ typedef struct {
   uint8_t op, queue;
   bool in_place; /* SCATTER_GRADS on the accumulator itself (ZeRO-1) */
   uint32_t mb;   /* micro-batch */
-  uint32_t inst; /* FWD, BWD: instance of the stage */
+  /* LOAD, COUNT, FWD, BWD: virtual stage that it is of; P2P: the one that takes in the tuple, forward. */
+  uint32_t vstage;
+  uint32_t inst; /* COUNT, FWD, BWD: instance of the stage */
   uint32_t held; /* bucket instructions: index into the stage's held */
-  uint32_t peer; /* P2P: stage */
+  uint32_t peer; /* P2P: the stage at the other end */
   uint32_t pair; /* P2P: equal on both sides, unique otherwise; cross-stage collectives: equal on all */
   ZpDims dims;   /* COLL: over which mesh dims (REDUCE_STEP: all); 0: nothing moves */
   uint16_t coll; /* COLL: ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER */
@@ -142,7 +159,7 @@ typedef struct {
   uint32_t *queue[ZP_QUEUES]; uint32_t nqueue[ZP_QUEUES]; /* instruction indices in order */
   ZpBuf *bufs; uint32_t nbufs;
   uint32_t nslots, nrecv_act, nsend_act, nrecv_grad, nsend_grad, npinned; /* npinned: PINNED_INPUTS */
-  uint32_t live; /* most micro-batches whose activations are held at once */
+  uint32_t live; /* most micro-batches whose activations are held at once, by each of its virtual stages */
 } ZpProgram;
 /* clang-format on */
 
@@ -161,15 +178,14 @@ typedef struct {
   uint64_t total[ZP_MEMORIES]; /* of the lines of that memory; of the device's: bytes of the arena */
 } ZpLedger;
 
+/* A class of ranks: those with one coordinate along the pipeline. */
 /* clang-format off */
 typedef struct {
-  ZpInst *insts; uint32_t ninsts;
+  uint32_t *vstages, nvstages;      /* numbers of its virtual stages, ascending */
+  ZpInst *insts; uint32_t ninsts;   /* of all of these, in the order of the model */
   ZpStageBucket *held;  uint32_t nheld;
-  uint64_t input_bytes;             /* per slot */
-  uint64_t *saved_at;               /* per instance: offset of its saved block in a slot */
-  uint64_t slot_bytes, scratch_bytes, boundary_bytes;
-  uint64_t recv_bytes, send_bytes;             /* activations carried in and out */
-  uint64_t recv_grad_bytes, send_grad_bytes;   /* cotangents arriving and leaving */
+  uint64_t *saved_at;               /* per instance: offset of its saved block in a slot of its virtual stage */
+  uint64_t scratch_bytes, boundary_bytes;
   ZpProgram prog;
   ZpLedger ledger;
   double cost;
@@ -197,21 +213,37 @@ uint32_t zp_stage_items(const ZgGraph *g, ZbArena *a, const double *cost, ZpStag
 double zp_cut_stages(const ZpStageItem *items, uint32_t n, uint32_t stages, const uint32_t *owner,
                      bool first_least, int64_t *counts);
 
-/* ---- orders.c ------------------------------------------------------------------------------------------ */
+/* ---- schedule/orders.c --------------------------------------------------------------------------------- */
+/* A rank works on one virtual stage and one micro-batch at a time: forward, backward, or a half of backward. The
+ * input half makes the cotangents that the virtual stage before waits for, the weight half gradients of parameters. */
+typedef enum { ZP_FORWARD, ZP_BACKWARD, ZP_INPUT_HALF, ZP_WEIGHT_HALF, ZP_ITEM_KINDS } ZpItemKind;
 typedef struct {
-  bool backward;
-  uint32_t mb;
-} ZpWork;
-/* Compute order of `stage` of P stages and M micro-batches: 2M items. */
-ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage);
-/* Most micro-batches between their forward and the end of their backward. */
-uint32_t zp_order_live(const ZpWork *w, uint32_t n);
-/* When every item starts (start[stage][item]; w[stage]: its 2M items) if a forward takes 1 unit of time, a
- * backward 2 and nothing else takes any. Returns the end of the last. */
-uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start);
+  uint8_t kind;
+  uint32_t vstage, mb; /* number along the model; micro-batch */
+} ZpScheduleItem;
+typedef struct {
+  ZpScheduleItem *item;
+  uint32_t n;
+  uint64_t *start, *end; /* per item, once there is a clock */
+} ZpOrder;
+/* Sets of kinds: those that take in activations, those that take in cotangents, and those that come last of a
+ * micro-batch, behind which its slot is free. */
+enum { ZP_TAKE_ACT = 1 << ZP_FORWARD, ZP_TAKE_GRAD = 1 << ZP_BACKWARD | 1 << ZP_INPUT_HALF };
+enum { ZP_FREE_SLOT = 1 << ZP_BACKWARD | 1 << ZP_WEIGHT_HALF };
+static inline bool zp_item_is(const ZpScheduleItem *x, unsigned set) { return set >> x->kind & 1; }
+typedef struct {
+  const char *text, *letter; /* "forward", "F" */
+  uint64_t units;            /* of time: as many forwards */
+} ZpItemInfo;
+extern const ZpItemInfo zp_item_info[ZP_ITEM_KINDS];
+/* Returns the items of a rank in the order in which it computes. */
+ZpOrder zp_order(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t nmicro, uint32_t rank);
+/* Counts the most micro-batches that are between forward and the end of backward, each of the order's virtual stages for
+ * itself. */
+uint32_t zp_order_live(const ZpOrder *o);
 
 /* ---- rehearse.c: a schedule by itself ------------------------------------------------------------------ */
-/* How many buffers of a kind a stage has. */
+/* How many buffers of a kind a virtual stage has. */
 typedef struct {
   uint32_t slots, recv_act, send_act, recv_grad, send_grad;
 } ZpRings;
@@ -219,7 +251,8 @@ typedef struct {
 typedef struct {
   double bubble;    /* in which a stage waits for others: as many times what a micro-batch takes, both ways */
   double transfers; /* that the step waits for, one after the other */
-  ZpRings *rings;   /* per stage */
+  ZpRings *rings;   /* per virtual stage, */
+  uint32_t nrings;  /* of which there are so many */
 } ZpRehearsal;
 /* keeps: stages read again in backward what they took in. Long steps are extended from short ones. */
 ZpRehearsal zp_rehearse(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, bool keeps);

@@ -60,8 +60,8 @@ typedef struct {
   /* Collectives: their blocks do not lie one behind the other in the tensor, so they are put together, or
    * taken apart, in scratch. */
   bool packs;
-  /* Of what goes beside calls (zp_goes_beside): the node of the list before which it is complete; behind the
-   * last: their number. What it reads and writes is its own until then. */
+  /* Async collectives (zp_is_async): the node of the list that waits until they are complete; none: their
+   * number. What they read and write is their own until then. */
   uint32_t until;
   /* attend around a ring of the ranks of `dims`, and its gradient: how many ranks farther on those keys began
    * that meet the queries here, in order, the first 0. Steps at which nobody would see anything are jumped.
@@ -100,6 +100,16 @@ typedef struct {
   uint64_t temp; /* bytes of its temporaries in the stage's scratch */
 } ZpList;
 
+/* An elementwise value of forward that is stashed for backward, which could recompute it: schedule/choose.c.
+ * Per instance and micro-batch: bytes of the activation slot, and how many fewer bytes calls move. */
+typedef struct {
+  uint32_t segment, value; /* of the graph, without what serves frozen parameters alone */
+  ZgType type;
+  uint32_t loc;
+  uint64_t surroundings; /* a hash of the nodes around it: values that have the same take and save the same */
+  uint64_t bytes, moves;
+} ZpStash;
+
 /* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start`
  * of split axes differ from rank to rank: view.start holds only the part that does not (0), see
  * zp_view_start. */
@@ -108,7 +118,8 @@ typedef struct {
   ZpValue *values; uint32_t nvalues;
   ZpList list[ZP_PHASES];           /* all speak of `values` */
   uint64_t saved_bytes;             /* of one instance and micro-batch */
-  uint64_t kept_bytes, kept_moves;  /* of these for values in p->programs.kept; what calls read and write less for it */
+  uint64_t stashed_bytes, stashed_moves; /* for p->programs.stashed: of these; fewer bytes that calls move */
+  ZpStash *stashable; uint32_t nstashable; /* what backward recomputes, and both have in memory; unmeasured */
   bool saves_carry;                 /* backward reads what is carried in */
   uint64_t carry_bytes, dcarry_bytes;          /* tuple carried in; its cotangents */
   uint64_t carry_out_bytes, dcarry_out_bytes;
@@ -161,8 +172,8 @@ static inline bool zp_begins(const ZpNode *n) {
                      op == ZG_OP_ALL_TO_ALL);
 }
 /* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`): not in rounds. */
-static inline bool zp_goes_beside(const ZpNode *n) { return zp_begins(n) && !n->rounds; }
-#define ZP_MOST_BESIDE 8 /* of a list, at the same time */
+static inline bool zp_is_async(const ZpNode *n) { return zp_begins(n) && !n->rounds; }
+#define ZP_MOST_ASYNC 8 /* of a list, at the same time */
 /* Elements of an axis that follow each other where they are and where they go. */
 typedef struct {
   int64_t from, to, n;
@@ -221,7 +232,9 @@ typedef struct {
   uint32_t segment;          /* the repeat whose iterations each have one, or ZP_NONE: one in all */
   uint32_t *users; uint32_t nusers; /* segments that use it, ascending */
   ZpSlice *slices; uint32_t nslices;
-  uint64_t elems;            /* full, padded to a multiple of 16 x shards */
+  uint64_t elems;            /* full, padded to a multiple of 16 x shards, or of its longest block x shards */
+  uint8_t elem;              /* ZkElem of its parameters as segments read them; not f32: their master is */
+  uint8_t reduce;            /* ZkElem in which its gradients, which are f32, are summed over ranks */
   ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */
   ZpDims partial;            /* dims along which gradients arrive partial */
   uint32_t optimizer;        /* of p->asked.optimizers: what updates it, unless it is frozen */

@@ -1,4 +1,5 @@
 /* zplan: what zrun would do, without MPI and without devices: for any number of ranks, on any machine. */
+#include "base/options.h"
 #include "kernels/devices.h"
 #include "runtime/machine/machine.h"
 #include "runtime/plan/output/page.h"
@@ -7,80 +8,123 @@
 #include "runtime/plan/output/compare.h"
 #include "runtime/plan/time/time.h"
 
-#include <getopt.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: zplan COMMAND GRAPH.zsg --recipe FILE:NAME [options]\n"
-    "  show       mesh, stages, memory ledger, schedule\n"
-    "  explain    what ranks send each other: count, bytes, mesh dims, tensor, cause\n"
-    "  programs   every instruction of every stage; with --calls the calls within one\n"
-    "  check      only make the plan and its proofs\n"
-    "  sim        how long a step will take on the cluster, and where the time goes\n"
-    "  compare    what was predicted beside what a run did, by the trace that it wrote (zrun --trace)\n"
-    "  report     all of it as one page for a browser, with drawings: -o FILE.html\n"
-    "  search     the fastest recipes on the cluster; with a recipe, which completes what it says `?` for\n"
-    "  --cluster FILE:NAME  check against a cluster's memory; show: which ranks are where, and what links\n"
-    "                       carry; sim: with its constants. `auto`: this machine, a rank a core\n"
-    "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
-    "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
-    "  --repeatable         with the scratch of kernels that give the same bits in every run (zrun "
-    "--repeatable)\n"
-    "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
-    "it\n"
-    "  --eval               the plan of an evaluation, which only goes forward\n"
-    "  -I DIR               where imported recipe files are searched too\n"
-    "  --calls NAME         programs: not instructions but the calls of a layer, or of another segment\n"
-    "                       that stages hold (show), in order: operands, types, shapes, FLOPs, bytes\n"
-    "  --run FILE           compare: the trace of a run of this recipe\n"
-    "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage; compare: both "
-    "in "
-    "one\n"
-    "  --with FILE:NAME     report: a second recipe, to compare\n"
-    "  --batch N, --seq S   search, without a recipe: samples of a step, and their length;\n"
-    "  --bind AXIS=N        and sizes of other data axes that the model has\n"
-    "  --ranks R            search: for so many devices, and not for all of the cluster\n"
-    "  --keep K             search: list the best K (default 10)\n"
-    "  -o FILE              search: write the best as a recipe, with reasons; report: the page\n"
-    "  --all                search: write all that are listed there, as best, best_2 and so on\n"
-    "  --json               show, explain, programs and sim as JSON, whose keys stay: "
-    "runtime/plan/output/JSON.md\n"
-    "  --exact              all digits of bytes, which people read as 5.3 GB; JSON always has them\n"
-    "  --diag json          messages as JSON lines\n"
-    "  --version            of Zug\n";
-
 typedef struct {
-  const char *command, *graph, *recipe, *cluster, *trace, *run, *with, *out, *calls, *include[16];
-  uint32_t ninclude;
+  uint32_t command;
+  const char *graph, *recipe, *cluster, *trace, *run, *with, *out, *calls;
+  ZbTexts include, sizes;
   int64_t batch, seq, ranks, keep; /* 0: not given */
   ZpSize bind[16];                 /* batch and seq, too */
   uint32_t nbind;
   int threads;
   const ZkDevice *device;
-  bool ckpt, repeatable, eval, diag_json, json, all;
+  bool ckpt, repeatable, eval, exact, json, all;
+  enum { DIAG_TEXT, DIAG_JSON } diag;
 } Options;
 
 static void say(const ZbErr *err) {
   fprintf(stderr, "zplan: error: %s%s%s\n", err->text, *err->help ? "; " : "", err->help);
 }
 
-static void refuse_device(void) {
+/* ---- options ---- */
+enum { SHOW, EXPLAIN, PROGRAMS, CHECK, SIM, COMPARE, REPORT, SEARCH };
+/* clang-format off */
+static const ZbCommand commands[] = {
+  [SHOW] = {"show", "GRAPH.zsg", 1, 1,
+   "mesh, stages, memory ledger, schedule; with a cluster also which ranks are where, and what links carry"},
+  [EXPLAIN] = {"explain", "GRAPH.zsg", 1, 1,
+   "what ranks send each other: count, bytes, mesh dims, tensor, cause"},
+  [PROGRAMS] = {"programs", "GRAPH.zsg", 1, 1,
+   "every instruction of every stage; with --calls the calls within one"},
+  [CHECK] = {"check", "GRAPH.zsg", 1, 1, "only make the plan and its proofs"},
+  [SIM] = {"sim", "GRAPH.zsg", 1, 1, "predict the time of a step on the cluster, and show where it goes"},
+  [COMPARE] = {"compare", "GRAPH.zsg", 1, 1,
+   "compare the prediction with a run, by the trace that zrun --trace wrote"},
+  [REPORT] = {"report", "GRAPH.zsg", 1, 1, "everything as one page for a browser, with drawings"},
+  [SEARCH] = {"search", "GRAPH.zsg", 1, 1,
+   "find the fastest recipes on the cluster; a recipe is completed where it says `?`"},
+};
+
+static bool take_device(void *options, const char *name, ZbErr *err) {
+  ZbText t = {0};
   const ZkDevice *d = zk_devices;
+  if ((((Options *)options)->device = zk_device(name))) return true;
   while (d->name) d++;
-  fprintf(stderr, "zplan: --device takes ");
-  for (const char * or = ""; d-- > zk_devices; or = " or ") fprintf(stderr, "%s`%s`", or, d->name);
-  fprintf(stderr, "\n");
+  while (d-- > zk_devices) zb_text_add(&t, "%s`%s`", t.len ? " or " : "", d->name);
+  zb_fail(err, "", "there is no device `%s`: give %s", zb_show(name), t.s);
+  zb_text_free(&t);
+  return false;
 }
 
-/* A whole number behind an option. */
-static bool count(const char *option, long most, int64_t *to) {
-  char *end;
-  *to = strtol(optarg, &end, 10);
-  if (*optarg && !*end && *to >= 1 && *to <= most) return true;
-  return fprintf(stderr, "zplan: %s takes 1 to %ld\n", option, most), false;
+#define FIELD(f) ZB_AT(Options, f)
+#define ON(command) .commands = 1 << command
+enum { ALL = (1 << (SEARCH + 1)) - 1, TIMED = 1 << SIM | 1 << COMPARE | 1 << REPORT | 1 << SEARCH };
+static const ZbOption options[] = {
+  {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .needed = ALL & ~(1 << SEARCH),
+   .help = "the recipe to plan"},
+  {"cluster", 0, ZB_TEXT, FIELD(cluster), "FILE:NAME", .needed = TIMED,
+   .help = "check against the cluster's memory, and predict times by its constants: clusters.zug:h100, say, "
+           "or a file of zrun calibrate; `auto`: this machine, one rank per core"},
+  {"device", 0, ZB_OTHER, FIELD(device), "WORD", .usual = "cpu", .take = take_device,
+   .help = "where zrun will compute: cpu or cuda, which needs no GPU here"},
+  {"threads", 0, ZB_WHOLE, FIELD(threads), "T", .usual = "1", .least = 1, .most = 1024,
+   .help = "threads per rank, as zrun will be given: some scratch depends on it"},
+  {"ckpt", 0, ZB_FLAG, FIELD(ckpt), .help = "include the host memory of checkpoints (zrun --ckpt)"},
+  {"repeatable", 0, ZB_FLAG, FIELD(repeatable),
+   .help = "include the scratch of kernels that give the same bits in every run (zrun --repeatable)"},
+  {"eval", 0, ZB_FLAG, FIELD(eval), .help = "plan an evaluation, which only goes forward"},
+  {NULL, 'I', ZB_TEXTS, FIELD(include), "DIR",
+   .help = "search imported recipe files here, too; may be repeated"},
+  {"json", 0, ZB_FLAG, FIELD(json),
+   .help = "show, explain, programs, sim and search as JSON, with stable keys: runtime/plan/output/JSON.md"},
+  {"exact", 0, ZB_FLAG, FIELD(exact),
+   .help = "print bytes with all digits, not as 5.3 GB; JSON always has them"},
+  {"diag", 0, ZB_WORD, FIELD(diag), "text|json", .usual = "text",
+   .help = "format of messages; json: one object per line"},
+
+  {"calls", 0, ZB_TEXT, FIELD(calls), "NAME", ON(PROGRAMS),
+   .help = "not instructions but the calls of a layer, or of another segment that stages hold (see show), in "
+           "order: operands, types, shapes, FLOPs, bytes"},
+
+  {"run", 0, ZB_TEXT, FIELD(run), "FILE", ON(COMPARE), .needed = 1 << COMPARE,
+   .help = "the trace of a run of this recipe"},
+
+  {"trace", 0, ZB_TEXT, FIELD(trace), "FILE", ON(SIM) | 1 << COMPARE,
+   .help = "sim: write the step as a trace for Perfetto, with a rank of each stage; compare: both traces in "
+           "one"},
+
+  {"with", 0, ZB_TEXT, FIELD(with), "FILE:NAME", ON(REPORT), .help = "a second recipe, to compare"},
+
+  {NULL, 'o', ZB_TEXT, FIELD(out), "FILE", ON(REPORT) | 1 << SEARCH, .needed = 1 << REPORT,
+   .help = "report: the page, FILE.html; search: write the best recipe here, with reasons"},
+
+  {"batch", 0, ZB_WHOLE, FIELD(batch), "N", ON(SEARCH), .least = 1, .most = INT32_MAX,
+   .help = "without a recipe: samples per step"},
+  {"seq", 0, ZB_WHOLE, FIELD(seq), "S", ON(SEARCH), .least = 1, .most = INT32_MAX,
+   .help = "without a recipe: their length"},
+  {"bind", 0, ZB_TEXTS, FIELD(sizes), "AXIS=N", ON(SEARCH),
+   .help = "without a recipe: size of another data axis of the model"},
+  {"ranks", 0, ZB_WHOLE, FIELD(ranks), "R", ON(SEARCH), .least = 1, .most = 1 << 24,
+   .help = "search for R devices (default: all of the cluster)"},
+  {"keep", 0, ZB_WHOLE, FIELD(keep), "K", ON(SEARCH), .usual = "10", .least = 1, .most = 1000,
+   .help = "list the best K"},
+  {"all", 0, ZB_FLAG, FIELD(all), ON(SEARCH),
+   .help = "write all listed recipes to -o, as best, best_2 and so on"},
+};
+
+static void hint(const char *word, ZbErr *err) {
+  if (!strcmp(word, "calibrate"))
+    snprintf(err->help, sizeof err->help, "measuring takes ranks: mpirun -np N zrun calibrate -o FILE.zug");
 }
+
+static const ZbProgram program = {
+  .name = "zplan", .what = "show, explain, check and time the plan of a run",
+  ZB_TABLES(commands, options), .hint = hint,
+};
+/* clang-format on */
 
 static void add_bind(Options *o, const char *axis, int64_t size) {
   uint32_t i = 0;
@@ -90,115 +134,42 @@ static void add_bind(Options *o, const char *axis, int64_t size) {
   if (i == o->nbind) o->nbind++;
 }
 
-/* "AXIS=N" */
-static bool bind_axis(Options *o) {
+/* Reads each AXIS=N. */
+static bool bind_axes(ZbArena *a, Options *o, ZbErr *err) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-  char *axis = optarg;
-  size_t n = strspn(axis, letters);
-  int64_t size;
-  if (!n || axis[n] != '=') return fprintf(stderr, "zplan: --bind takes AXIS=N, N from 1 on\n"), false;
-  axis[n] = 0;
-  optarg = axis + n + 1;
-  if (!count("--bind AXIS=N", INT32_MAX, &size)) return false;
-  add_bind(o, axis, size);
+  if (o->batch) add_bind(o, "batch", o->batch);
+  if (o->seq) add_bind(o, "seq", o->seq);
+  for (uint32_t i = 0; i < o->sizes.n; i++) {
+    const char *axis = o->sizes.s[i];
+    size_t n = strspn(axis, letters);
+    char *end;
+    int64_t size = n && axis[n] == '=' ? strtol(axis + n + 1, &end, 10) : 0;
+    if (size < 1 || size > INT32_MAX || *end) return zb_fail(err, "", "--bind takes AXIS=N, N from 1 on");
+    add_bind(o, zb_strndup(a, axis, n), size);
+  }
   return true;
 }
 
-static int parse(int argc, char **argv, Options *o) {
-  enum {
-    RECIPE = 256,
-    CLUSTER,
-    DEVICE,
-    THREADS,
-    EVAL,
-    DIAG,
-    CKPT,
-    REPEATABLE,
-    JSON,
-    EXACT,
-    TRACE,
-    BATCH,
-    SEQ,
-    RANKS,
-    KEEP,
-    BIND,
-    RUN,
-    WITH,
-    CALLS,
-    ALL
-  };
-  /* clang-format off */
-  static const struct option list[] = {
-      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
-      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
-      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
-      {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
-      {"run", 1, NULL, RUN},         {"with", 1, NULL, WITH},       {"batch", 1, NULL, BATCH},
-      {"seq", 1, NULL, SEQ},         {"ranks", 1, NULL, RANKS},     {"keep", 1, NULL, KEEP},
-      {"all", 0, NULL, ALL},         {"bind", 1, NULL, BIND},       {"repeatable", 0, NULL, REPEATABLE},
-      {"calls", 1, NULL, CALLS},     {NULL, 0, NULL, 0}};
-  /* clang-format on */
-  ZbErr err;
-  *o = (Options){.device = zk_device("cpu"), .threads = 1};
-  opterr = 0;
-  for (int k; (k = getopt_long(argc, argv, ":I:o:h", list, NULL)) != -1;) {
-    switch (k) {
-    case RECIPE: o->recipe = optarg; break;
-    case CLUSTER: o->cluster = optarg; break;
-    case DEVICE:
-      if (!(o->device = zk_device(optarg))) return refuse_device(), 2;
-      break;
-    case THREADS: {
-      char *end;
-      long n = strtol(optarg, &end, 10);
-      if (*end || n < 1 || n > 1024) return fprintf(stderr, "zplan: --threads takes 1 to 1024\n"), 2;
-      o->threads = (int)n;
-      break;
-    }
-    case EVAL: o->eval = true; break;
-    case BATCH:
-      if (!count("--batch", INT32_MAX, &o->batch)) return 2;
-      add_bind(o, "batch", o->batch);
-      break;
-    case SEQ:
-      if (!count("--seq", INT32_MAX, &o->seq)) return 2;
-      add_bind(o, "seq", o->seq);
-      break;
-    case BIND:
-      if (!bind_axis(o)) return 2;
-      break;
-    case RANKS:
-      if (!count("--ranks", 1 << 24, &o->ranks)) return 2;
-      break;
-    case KEEP:
-      if (!count("--keep", 1000, &o->keep)) return 2;
-      break;
-    case ALL: o->all = true; break;
-    case 'o': o->out = optarg; break;
-    case DIAG:
-      if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
-      o->diag_json = true;
-      break;
-    case JSON: o->json = true; break;
-    case TRACE: o->trace = optarg; break;
-    case WITH: o->with = optarg; break;
-    case RUN: o->run = optarg; break;
-    case CALLS: o->calls = optarg; break;
-    case EXACT: zb_bytes_exactly(true); break;
-    case CKPT: o->ckpt = true; break;
-    case REPEATABLE: o->repeatable = true; break;
-    case 'I':
-      if (o->ninclude == 16) return fprintf(stderr, "zplan: at most 16 folders with -I\n"), 2;
-      o->include[o->ninclude++] = optarg;
-      break;
-    case 'h': return fputs(usage, stdout), 1;
-    default: zb_option_failed(k, argv, list, &err); return say(&err), 2;
-    }
-  }
-  if (optind + 2 != argc) return fputs(usage, stderr), 2;
-  o->command = argv[optind];
-  o->graph = argv[optind + 1];
-  return 0;
+static bool check_options(const Options *o, ZbErr *err) {
+  if (o->all && !o->out) return zb_fail(err, "", "--all needs -o FILE, where the recipes are written");
+  if (o->command == REPORT && o->eval) return zb_fail(err, "", "report is for training, not for --eval");
+  if (o->command != SEARCH) return true;
+  if (o->eval) return zb_fail(err, "", "search is for training, not for --eval");
+  if (o->recipe && o->nbind)
+    return zb_fail(err, "give it, or --batch, --seq and --bind, not both", "--recipe binds the sizes");
+  return o->recipe || o->batch ||
+         zb_fail(err, "",
+                 "search needs --batch N, the samples per step, or --recipe FILE:NAME, which binds them");
+}
+
+static bool parse(ZbArena *a, int argc, char **argv, Options *o, ZbErr *err) {
+  ZbArgs args;
+  *o = (Options){.command = SHOW};
+  if (!zb_parse(&program, a, argc, argv, o, &args, err)) return false;
+  o->command = args.command;
+  o->graph = args.operand[0];
+  zb_bytes_exactly(o->exact);
+  return bind_axes(a, o, err) && check_options(o, err);
 }
 
 static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
@@ -217,7 +188,7 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
 /* `auto`: this machine, with a rank a core. */
 static const ZlCluster *load_cluster(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o) {
   const char *name = NULL;
-  ZlOptions lo = {o->include, o->ninclude};
+  ZlOptions lo = {o->include.s, o->include.n};
   ZlProgram *p;
   if (!strcmp(o->cluster, "auto")) {
     ZbText t = {0};
@@ -236,7 +207,7 @@ static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, cons
                     const ZgGraph *g) {
   const char *name;
   const ZlRecipe *r = NULL;
-  ZlOptions lo = {o->include, o->ninclude};
+  ZlOptions lo = {o->include.s, o->include.n};
   ZlProgram *p = zl_load_named(a, s, d, recipe, &lo, &name);
   if (p) r = zl_recipe(p, d, name);
   if (r && o->cluster) po->cluster = load_cluster(a, s, d, o);
@@ -355,7 +326,7 @@ static void keep_memory(void) {
 static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZpOptions *po,
                         const ZgGraph *g) {
   const char *name;
-  ZlOptions lo = {o->include, o->ninclude};
+  ZlOptions lo = {o->include.s, o->include.n};
   const ZlCluster *c = load_cluster(a, s, d, o);
   const ZlRecipe *r = NULL;
   ZlProgram *p;
@@ -366,8 +337,7 @@ static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, 
   ZbErr err = {0};
   if (r && o->recipe && o->out && !zb_spares("-o", o->out, zl_source_name(s, r->span.file), &err))
     return say(&err), NULL;
-  ZpSearchOptions so = {
-      .cluster = c, .ranks = o->ranks, .keep = o->keep ? (uint32_t)o->keep : 10, .whole = !o->recipe};
+  ZpSearchOptions so = {.cluster = c, .ranks = o->ranks, .keep = (uint32_t)o->keep, .whole = !o->recipe};
   return r && !zl_errors(d) ? zp_search(a, g, r, &so, po, d) : NULL;
 }
 
@@ -394,103 +364,47 @@ static void show(const ZpPlan *p, ZbText *out) {
   zp_show_schedule(p, out);
 }
 
-typedef struct {
-  const char *name;
+/* What commands print of a plan alone. */
+static const struct {
   void (*text)(const ZpPlan *, ZbText *), (*json)(const ZpPlan *, ZbText *);
-} Command;
-
-static const Command *command(const char *name) {
-  static const Command commands[] = {{"show", show, zp_show_json},
-                                     {"explain", zp_explain, zp_explain_json},
-                                     {"programs", zp_show_programs, zp_show_programs_json},
-                                     {"check", NULL, NULL},
-                                     {"sim", NULL, NULL},
-                                     {"search", NULL, NULL},
-                                     {"compare", NULL, NULL},
-                                     {"report", NULL, NULL}};
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-    if (!strcmp(name, commands[i].name)) return &commands[i];
-  if (!strcmp(name, "calibrate"))
-    return fprintf(stderr, "zplan: measuring takes ranks: mpirun -np N zrun calibrate -o FILE.zug\n"), NULL;
-  fprintf(stderr,
-          "zplan: no command `%s`; there are show, explain, programs, check, sim, search, compare, report\n",
-          zb_show(name));
-  return NULL;
-}
-
-/* Whether the options are the command's; else says which are not, or which it lacks. */
-static bool fits_command(const Options *o, const char *name) {
-  bool simulates = !strcmp(name, "sim"), searches = !strcmp(name, "search"),
-       compares = !strcmp(name, "compare");
-  bool reports = !strcmp(name, "report");
-  const char *wrong = NULL;
-  if (!searches && !o->recipe) return fputs(usage, stderr), false;
-  if (!simulates && o->trace && !compares) wrong = "--trace belongs to `sim`";
-  else if (o->calls && strcmp(name, "programs")) wrong = "--calls belongs to `programs`";
-  else if (!compares && o->run) wrong = "--run belongs to `compare`";
-  else if (compares && !o->run) wrong = "compare wants --run FILE, the trace of a run";
-  else if (compares && !o->cluster)
-    wrong = "compare wants a cluster: --cluster here.zug, say, by zrun calibrate";
-  else if (!searches && (o->nbind || o->ranks || o->keep || o->all || (o->out && !reports)))
-    wrong = "--batch, --seq, --bind, --ranks, --keep, --all and -o belong to `search`";
-  else if (o->all && !o->out) wrong = "--all wants -o FILE, where to write the recipes";
-  else if (!reports && o->with) wrong = "--with belongs to `report`";
-  else if (reports && (!o->out || !o->cluster))
-    wrong = "report wants -o FILE.html and a cluster: --cluster clusters.zug:h100, say";
-  else if (reports && o->eval) wrong = "report is of training, not of --eval";
-  else if (simulates && !o->cluster) wrong = "sim wants a cluster: --cluster clusters.zug:h100, say";
-  else if (searches && !o->cluster) wrong = "search wants a cluster: --cluster clusters.zug:h100, say";
-  else if (searches && o->recipe && o->nbind)
-    wrong = "--recipe binds the sizes: give it, or --batch, --seq and --bind, not both";
-  else if (searches && !o->recipe && !o->batch)
-    wrong = "search wants --batch N, the samples of a step, or --recipe FILE:NAME, which says them";
-  else if (searches && o->eval) wrong = "search is for training, not for --eval";
-  if (wrong) fprintf(stderr, "zplan: %s\n", wrong);
-  return !wrong;
-}
+} prints[SEARCH + 1] = {[SHOW] = {show, zp_show_json},
+                        [EXPLAIN] = {zp_explain, zp_explain_json},
+                        [PROGRAMS] = {zp_show_programs, zp_show_programs_json}};
 
 int main(int argc, char **argv) {
   zb_begin();
   Options o;
-  bool version = zb_tells_version(argc, argv, "zplan");
-  int code = version ? 1 : parse(argc, argv, &o);
   ZbErr err = {0};
-  if (code == 1 && zb_close_stdout(&err)) return 0;
-  if (code == 1) return say(&err), 1;
-  if (code) return code;
-  const Command *c = command(o.command);
-  if (!c) return 2;
-  bool simulates = !strcmp(c->name, "sim"), compares = !strcmp(c->name, "compare"),
-       searches = !strcmp(c->name, "search");
-  bool reports = !strcmp(c->name, "report");
-  if (!fits_command(&o, c->name)) return 2;
+  if (argc < 2) return zb_help(&program, stderr), 2;
+  if (zb_tells(&program, argc, argv)) return zb_close_stdout(&err) ? 0 : (say(&err), 1);
   ZbArena *a = zb_arena_new();
+  if (!parse(a, argc, argv, &o, &err)) return say(&err), zb_arena_free(a), 2;
   ZbText out = {0}, messages = {0};
   ZgGraph *g = zg_read_file(a, o.graph, &err);
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);
   ZpOptions po;
   bool ok = g && ask_device(&o, &po, &err);
-  ZpSearch *found = ok && searches ? search(a, s, d, &o, &po, g) : NULL;
-  ZpPlan *p = ok && !searches ? plan(a, s, d, &o, o.recipe, &po, g) : NULL;
+  ZpSearch *found = ok && o.command == SEARCH ? search(a, s, d, &o, &po, g) : NULL;
+  ZpPlan *p = ok && o.command != SEARCH ? plan(a, s, d, &o, o.recipe, &po, g) : NULL;
   if (!ok) say(&err);
   if (found) (o.json ? zp_show_search_json : zp_show_search)(found, &out);
   if (found && found->nbest && o.out && !(ok = write_recipes(a, o.out, found, o.all, &err))) say(&err);
-  if (p && simulates) ok = sim(a, &o, p, po.cluster, d, &out, &err);
-  if (p && reports) {
+  if (p && o.command == SIM) ok = sim(a, &o, p, po.cluster, d, &out, &err);
+  if (p && o.command == REPORT) {
     ZpPlan *other = o.with ? plan(a, s, d, &o, o.with, &po, g) : NULL;
     ok = (other || !o.with) && report(a, &o, p, other, po.cluster, d, &err);
   }
-  if (p && compares) ok = compare(a, &o, p, po.cluster, d, &out, &err);
-  (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
+  if (p && o.command == COMPARE) ok = compare(a, &o, p, po.cluster, d, &out, &err);
+  (o.diag == DIAG_JSON ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && o.calls) ok = show_calls(&o, p, &out, &err);
-  else if (p && c->text) (o.json ? c->json : c->text)(p, &out);
-  bool places = p && po.cluster && !strcmp(c->name, "show") && !o.json;
+  else if (p && prints[o.command].text) (o.json ? prints[o.command].json : prints[o.command].text)(p, &out);
+  bool places = p && po.cluster && o.command == SHOW && !o.json;
   if (places && !strcmp(o.cluster, "auto")) zm_show(zm_look(a), &out);
   if (places) zp_show_places(p, po.cluster, &out);
   if (out.s) fputs(out.s, stdout);
-  bool done = searches ? found && found->nbest : p != NULL, written = zb_close_stdout(&err);
+  bool done = o.command == SEARCH ? found && found->nbest : p != NULL, written = zb_close_stdout(&err);
   if (!written) say(&err);
   zb_text_free(&out);
   zb_text_free(&messages);

@@ -309,48 +309,85 @@ static void count_all(ZtTrainer *x, const uint32_t id_of[256]) {
 }
 
 /* ---- the file ---- */
-static void put_token(ZbText *out, const ZtToken *token) {
-  zb_text_put(out, "\"", 1);
+/* Returns a token's characters, one for each byte; they stay until the next call. */
+static const char *token_text(ZbText *t, const ZtToken *token) {
+  t->len = 0;
+  zb_text_put(t, "", 0);
   for (uint32_t i = 0; i < token->n; i++) {
     char c[4];
-    zb_text_json_n(out, c, zb_utf8(c, zt_byte_char((uint8_t)token->s[i])));
+    zb_text_put(t, c, zb_utf8(c, zt_byte_char((uint8_t)token->s[i])));
   }
-  zb_text_put(out, "\"", 1);
+  return t->s;
+}
+
+static void put_special(ZbJson *j, const char *token, uint32_t id) {
+  static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized"};
+  zb_json_line(j, 0);
+  zb_json_object(j, NULL);
+  zb_json_count(j, "id", id);
+  zb_json_string(j, "content", token);
+  for (int i = 0; i < 4; i++) zb_json_bool(j, flags[i], false);
+  zb_json_bool(j, "special", true);
+  zb_json_end(j);
+}
+
+static void put_bytes(ZbJson *j, const char *key) {
+  zb_json_line(j, 0);
+  zb_json_object(j, key);
+  zb_json_string(j, "type", "ByteLevel");
+  zb_json_bool(j, "add_prefix_space", false);
+  zb_json_bool(j, "trim_offsets", true);
+  zb_json_bool(j, "use_regex", true);
+  zb_json_end(j);
+}
+
+static void put_model(ZbJson *j, const Learned *l) {
+  static const char *const none[] = {"dropout", "unk_token", "continuing_subword_prefix",
+                                     "end_of_word_suffix"};
+  static const char *const flags[] = {"fuse_unk", "byte_fallback", "ignore_merges"};
+  ZbText text = {0};
+  zb_json_line(j, 0);
+  zb_json_object(j, "model");
+  zb_json_string(j, "type", "BPE");
+  for (int i = 0; i < 4; i++) zb_json_null(j, none[i]);
+  for (int i = 0; i < 3; i++) zb_json_bool(j, flags[i], false);
+  zb_json_line(j, 0);
+  zb_json_object(j, "vocab");
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (i) zb_json_line(j, 0);
+    zb_json_count(j, token_text(&text, &l->token[i]), i);
+  }
+  zb_json_end(j);
+  zb_json_line(j, 0);
+  zb_json_list(j, "merges");
+  for (uint32_t i = 0; i < l->nmerge; i++) {
+    if (i) zb_json_line(j, 0);
+    zb_json_list(j, NULL);
+    for (int k = 0; k < 2; k++) zb_json_string(j, NULL, token_text(&text, &l->token[l->merge[i][k]]));
+    zb_json_end(j);
+  }
+  zb_json_end(j);
+  zb_json_end(j);
+  zb_text_free(&text);
 }
 
 static void write_file(const Learned *l, const char *const *special, uint32_t nspecial, ZbText *out) {
-  static const char bytes[] =
-      "\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true";
-  zb_text_add(out, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[");
-  for (uint32_t i = 0; i < nspecial; i++) {
-    zb_text_add(out, "%s\n{\"id\":%u,\"content\":\"", i ? "," : "", l->n + i);
-    zb_text_json_n(out, special[i], strlen(special[i]));
-    zb_text_add(
-        out,
-        "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}");
-  }
-  zb_text_add(
-      out, "],\n\"normalizer\":null,\n\"pre_tokenizer\":{%s},\n\"post_processor\":{%s},\n\"decoder\":{%s},\n",
-      bytes, bytes, bytes);
-  zb_text_add(
-      out,
-      "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
-      "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\n"
-      "\"vocab\":{");
-  for (uint32_t i = 0; i < l->n; i++) {
-    if (i) zb_text_put(out, ",\n", 2);
-    put_token(out, &l->token[i]);
-    zb_text_add(out, ":%u", i);
-  }
-  zb_text_add(out, "},\n\"merges\":[");
-  for (uint32_t i = 0; i < l->nmerge; i++) {
-    zb_text_add(out, i ? ",\n[" : "[");
-    put_token(out, &l->token[l->merge[i][0]]);
-    zb_text_put(out, ",", 1);
-    put_token(out, &l->token[l->merge[i][1]]);
-    zb_text_put(out, "]", 1);
-  }
-  zb_text_add(out, "]}}\n");
+  ZbJson j = {.text = out};
+  zb_json_object(&j, NULL);
+  zb_json_string(&j, "version", "1.0");
+  zb_json_null(&j, "truncation");
+  zb_json_null(&j, "padding");
+  zb_json_list(&j, "added_tokens");
+  for (uint32_t i = 0; i < nspecial; i++) put_special(&j, special[i], l->n + i);
+  zb_json_end(&j);
+  zb_json_line(&j, 0);
+  zb_json_null(&j, "normalizer");
+  put_bytes(&j, "pre_tokenizer");
+  put_bytes(&j, "post_processor");
+  put_bytes(&j, "decoder");
+  put_model(&j, l);
+  zb_json_end(&j);
+  zb_text_add(out, "\n");
 }
 
 bool zt_trainer_finish(ZtTrainer *x, uint32_t vocab, const char *const *special, uint32_t nspecial,

@@ -12,14 +12,12 @@ enum { STEP = 4096, CONTEXT = 16 };
 /* ---- which tokens ---- */
 static bool part_of(const ZdOptions *o, const ZxData *d, uint64_t *from, uint64_t *to, ZbErr *err) {
   const ZxDataInfo *info = zx_data_info(d);
-  uint64_t i, count;
-  *from = 0;
+  *from = o->from >= 0 ? (uint64_t)o->from : 0;
   *to = info->count;
-  if (o->document) {
-    if (o->from || o->count)
+  if (o->document >= 0) {
+    uint64_t i = (uint64_t)o->document;
+    if (o->from >= 0 || o->count >= 0)
       return zb_fail(err, "leave them out", "--from and --count do not go with --document");
-    if (!zd_whole(o->document, 0, &i))
-      return zb_fail(err, "documents are numbered from 0", "--document cannot be '%s'", zb_show(o->document));
     if (!info->documents)
       return zb_fail(err, "give --from and --count", "%s does not know its documents", zx_data_name(d));
     if (i >= info->documents)
@@ -28,12 +26,10 @@ static bool part_of(const ZdOptions *o, const ZxData *d, uint64_t *from, uint64_
                      info->documents, i);
     return zx_data_document(d, i, from, to, err);
   }
-  if (o->from && (!zd_whole(o->from, 0, from) || *from > info->count))
-    return zb_fail(err, "a number of tokens", "--from cannot be '%s': there are %" PRIu64, zb_show(o->from),
+  if (*from > info->count)
+    return zb_fail(err, "a number of tokens", "--from cannot be '%" PRIu64 "': there are %" PRIu64, *from,
                    info->count);
-  if (o->count && !zd_whole(o->count, 0, &count))
-    return zb_fail(err, "a number of tokens", "--count cannot be '%s'", zb_show(o->count));
-  if (o->count && count < *to - *from) *to = *from + count;
+  if (o->count >= 0 && (uint64_t)o->count < *to - *from) *to = *from + (uint64_t)o->count;
   return true;
 }
 

@@ -198,21 +198,20 @@ static bool open_megatron(Source *s, const char *idx, const char *bin, ZbErr *er
 }
 
 static bool open_source(Source *s, const char *path, const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  const char *format = o->format ? o->format : "", *idx = other_of(a, path, ".bin", ".idx"),
-             *bin = other_of(a, path, ".idx", ".bin");
+  const char *idx = other_of(a, path, ".bin", ".idx"), *bin = other_of(a, path, ".idx", ".bin");
   uint64_t size;
   uint32_t head[3] = {0};
   *s = (Source){.path = path, .fd = -1, .start = ZD_NO_END};
   if (bin) return open_megatron(s, path, bin, err);
-  if (!strcmp(format, "megatron") || (!*format && idx && access(idx, F_OK) == 0))
+  if (o->format == ZD_MEGATRON || (!o->format && idx && access(idx, F_OK) == 0))
     return idx ? open_megatron(s, idx, path, err)
                : zb_fail(err, "name the .idx or the .bin", "%s does not end in .bin", zb_show(path));
   s->fd = zb_open_file(path, false, &size, err);
   if (s->fd < 0 || (size >= LLMC_HEAD && !zb_read_at(s->fd, zb_show(path), head, sizeof head, 0, err)))
     return false;
-  if (strcmp(format, "nanogpt") && (head[0] == llmc[0].magic || head[0] == llmc[1].magic))
+  if (o->format != ZD_NANOGPT && (head[0] == llmc[0].magic || head[0] == llmc[1].magic))
     return open_llmc(s, head, size, err);
-  if (strcmp(format, "nanogpt"))
+  if (o->format != ZD_NANOGPT)
     return zb_fail(err, "--format nanogpt takes a file of bare u16; zdata pack --tokens u32 one of u32",
                    "%s is not of llm.c, and has no .idx beside it as Megatron's", zb_show(path));
   s->type = ZD_U16;
@@ -222,24 +221,6 @@ static bool open_source(Source *s, const char *path, const ZdOptions *o, ZbArena
 }
 
 /* ---- the command ---- */
-static bool read_id(const char *text, const char *option, uint32_t *id, ZbErr *err) {
-  uint64_t x = ZD_NO_END;
-  if (text && (!zd_whole(text, 0, &x) || x >= UINT32_MAX))
-    return zb_fail(err, "an id", "--%s cannot be '%s'", option, zb_show(text));
-  *id = (uint32_t)x;
-  return true;
-}
-
-static bool choose(Import *m, const ZdOptions *o, ZbErr *err) {
-  static const char *const formats[] = {"megatron", "nanogpt", "llmc"};
-  bool known = !o->format;
-  for (int i = 0; i < 3; i++) known |= o->format && !strcmp(o->format, formats[i]);
-  if (!known) return zb_fail(err, "megatron, nanogpt or llmc", "--format cannot be '%s'", zb_show(o->format));
-  if (o->vocab && !zd_whole(o->vocab, 1, &m->vocab))
-    return zb_fail(err, "--vocab 50257, say", "--vocab cannot be '%s'", zb_show(o->vocab));
-  return read_id(o->start, "start", &m->start, err) && read_id(o->end, "end", &m->end, err);
-}
-
 /* All sources have one type; whether their documents are known, all of them. */
 static bool agree(Import *m, const Source *s, int n, ZdTarget *to, ZbErr *err) {
   bool known = true;
@@ -283,9 +264,12 @@ static bool import_all(Import *m, Source *s, const ZdOptions *o, ZbArena *a, ZbE
 
 bool zd_import(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   Import *m = ZB_NEW(a, Import);
+  m->vocab = (uint64_t)o->vocab;
+  m->start = (uint32_t)o->start_id; /* -1 becomes ZD_NO_END */
+  m->end = (uint32_t)o->end_id;
   Source *s = ZB_NEWN(a, Source, o->nfile);
   for (int i = 0; i < o->nfile; i++) s[i].fd = -1;
-  bool ok = choose(m, o, err) && import_all(m, s, o, a, err);
+  bool ok = import_all(m, s, o, a, err);
   for (int i = 0; i < o->nfile; i++) {
     zd_megatron_free(s[i].index);
     if (s[i].fd >= 0) close(s[i].fd);

@@ -11,14 +11,14 @@ static const char *given_for_texts(const ZdOptions *o) {
     bool given;
     const char *name;
   } of[] = {{o->end, "end"},
-            {o->nfield, "field"},
+            {o->field, "field"},
             {o->jsonl, "jsonl"},
             {o->skip_bad, "skip-bad"},
             {o->tokenizer, "tokenizer"},
             {o->threads, "threads"},
             {o->special_as_text, "special-as-text"},
-            {o->split, "split"},
-            {o->seed, "seed"},
+            {o->split > 0, "split"},
+            {o->seed >= 0, "seed"},
             {o->shard_size, "shard-size"}};
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     if (of[i].given) return of[i].name;
@@ -26,19 +26,16 @@ static const char *given_for_texts(const ZdOptions *o) {
 }
 
 static bool pack_ids(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  ZxDataField tokens = {.name = "tokens", .elem = zx_data_elem_of(o->tokens), .values = 1};
+  ZxDataField tokens = {
+      .name = "tokens", .elem = o->tokens == ZD_TOKENS_U16 ? ZX_DATA_U16 : ZX_DATA_U32, .values = 1};
   ZxDataInfo info = {.stream = true, .nfield = 1, .field = &tokens};
   ZdFiles fs = {.a = a};
-  uint64_t vocab = 0;
-  if (tokens.elem != ZX_DATA_U16 && tokens.elem != ZX_DATA_U32)
-    return zb_fail(err, "--tokens u16 or --tokens u32", "--tokens cannot be '%s'", zb_show(o->tokens));
   const char *of_texts = given_for_texts(o);
   if (of_texts)
     return zb_fail(err, "leave it out", "--%s is for texts; with --tokens ids are taken as they are",
                    of_texts);
-  if (o->vocab && !zd_whole(o->vocab, 1, &vocab))
-    return zb_fail(err, "--vocab 50257, say", "--vocab cannot be '%s'", zb_show(o->vocab));
-  return zx_data_layout(&info, err) && zd_files(&fs, o, false, err) && zd_copy(o, &fs, &info, vocab, err);
+  return zx_data_layout(&info, err) && zd_files(&fs, o, false, err) &&
+         zd_copy(o, &fs, &info, (uint64_t)o->vocab, err);
 }
 
 /* ---- texts ---- */
@@ -105,20 +102,15 @@ static bool end_of_tokens(Pack *k, ZbErr *err) {
                                          "--end: %s has no token '%s'", file, zb_show(end));
 }
 
-static bool choose_threads(Pack *k, ZbErr *err) {
-  uint64_t n = zb_cpus().n;
-  if (n > ZD_THREADS) n = ZD_THREADS;
-  if (k->o->threads && (!zd_whole(k->o->threads, 1, &n) || n > ZD_THREADS))
-    return zb_fail(err, "1 to 1024", "--threads cannot be '%s'", zb_show(k->o->threads));
-  k->threads = (int)n;
-  return true;
+static int threads_of(const ZdOptions *o) {
+  uint32_t cpus = zb_cpus().n;
+  return o->threads ? o->threads : cpus < ZD_THREADS ? (int)cpus : ZD_THREADS;
 }
 
 static bool choose(Pack *k, ZbErr *err) {
   const ZdOptions *o = k->o;
   k->to.end = ZD_NO_END;
   if (o->vocab) return zb_fail(err, "leave it out", "--vocab is for --tokens; of texts it is known");
-  if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
   if (!o->tokenizer && (o->threads || o->special_as_text))
     return zb_fail(err, "leave it out", "--%s is for --tokenizer",
                    o->threads ? "threads" : "special-as-text");
@@ -126,7 +118,8 @@ static bool choose(Pack *k, ZbErr *err) {
   if (!zd_target_options(&k->to, o, err)) return false;
   if (!o->tokenizer) return end_of_bytes(k, err);
   k->t = zt_load(o->tokenizer, err);
-  return k->t && end_of_tokens(k, err) && choose_threads(k, err);
+  k->threads = threads_of(o);
+  return k->t && end_of_tokens(k, err);
 }
 
 /* Bytes as tokens, which an end token above 255 makes two bytes wide. */
@@ -198,7 +191,7 @@ static bool pack_texts(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   bool ok = choose(&k, err) && zd_files(&k.fs, o, true, err) && (k.sink = zd_sink_new(&k.to, err));
   if (ok) {
     unsigned flags = o->special_as_text ? ZT_SPECIAL_AS_TEXT : 0;
-    k.reader = zd_reader_new(&k.fs, o->nfield ? o->field[0] : "text", o->jsonl, o->skip_bad);
+    k.reader = zd_reader_new(&k.fs, o->field ? o->field : "text", o->jsonl, o->skip_bad);
     if (k.t) k.encoder = zd_encoder_new(k.t, flags, k.threads, k.to.elem, k.sink);
     ok = pack_all(&k, err) && finish(&k, err);
   }

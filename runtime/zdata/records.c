@@ -25,10 +25,9 @@ static bool parse_field(ZxDataField *f, const char *text, ZbArena *a, ZbErr *err
 }
 
 bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  ZxDataInfo info = {.nfield = (uint32_t)o->nfield, .field = ZB_NEWN(a, ZxDataField, o->nfield)};
+  ZxDataInfo info = {.nfield = o->fields.n, .field = ZB_NEWN(a, ZxDataField, o->fields.n)};
   ZdFiles fs = {.a = a};
-  if (!o->nfield) return zb_fail(err, "zdata --help shows how", "zdata records needs at least one --field");
-  for (int i = 0; i < o->nfield; i++)
-    if (!parse_field(&info.field[i], o->field[i], a, err)) return false;
+  for (uint32_t i = 0; i < o->fields.n; i++)
+    if (!parse_field(&info.field[i], o->fields.s[i], a, err)) return false;
   return zx_data_layout(&info, err) && zd_files(&fs, o, false, err) && zd_copy(o, &fs, &info, 0, err);
 }

@@ -27,34 +27,12 @@ struct ZdSink {
   bool some;        /* the document has tokens */
 };
 
-/* ---- options ---- */
-/* "10G", in powers of 1000. */
-static bool read_size(const char *text, uint64_t *out) {
-  static const char letters[] = "kMGT";
-  char digits[24];
-  size_t n = strlen(text);
-  const char *letter = n ? strchr(letters, text[n - 1]) : NULL;
-  if (n - (letter != NULL) >= sizeof digits) return false;
-  snprintf(digits, sizeof digits, "%.*s", (int)(n - (letter != NULL)), text);
-  if (!zd_whole(digits, 1, out)) return false;
-  for (int i = 0; letter && i <= letter - letters; i++)
-    if (!zb_mul_u64(*out, 1000, out)) return false;
-  return true;
-}
-
 bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err) {
-  char *end;
-  if (o->shard_size && (!read_size(o->shard_size, &to->shard) || to->shard < 1000 || to->shard > INT64_MAX))
-    return zb_fail(err, "--shard-size 10G, say: at least 1k", "--shard-size cannot be '%s'",
-                   zb_show(o->shard_size));
-  if (o->seed && !o->split) return zb_fail(err, "leave it out", "--seed is for --split");
-  if (o->seed && !zd_whole(o->seed, 0, &to->seed))
-    return zb_fail(err, "a whole number", "--seed cannot be '%s'", zb_show(o->seed));
-  if (!o->split) return true;
-  to->split = strtod(o->split, &end);
-  return (*o->split && !*end && to->split > 0 && to->split < 1) ||
-         zb_fail(err, "--split 0.99, say: the part for training", "--split cannot be '%s'",
-                 zb_show(o->split));
+  if (o->seed >= 0 && o->split <= 0) return zb_fail(err, "leave it out", "--seed is for --split");
+  to->shard = (uint64_t)o->shard_size;
+  to->seed = o->seed >= 0 ? (uint64_t)o->seed : 0;
+  to->split = o->split;
+  return true;
 }
 
 /* ---- files ---- */

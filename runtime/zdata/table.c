@@ -238,8 +238,6 @@ static bool name_field(ZxDataField *f, const char *name, ZbErr *err) {
 }
 
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  if (!o->label) return zb_fail(err, "zdata --help shows how", "zdata table needs --label COLUMN");
-  if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
   if (!zb_spares("-o", o->out, o->file[0], err)) return false;
   Table t = {.csv = {.path = zb_strdup(a, zb_show(o->file[0])), .next = 1}, .a = a};
   uint64_t size; /* it is read twice, so a pipe will not do */
@@ -250,7 +248,7 @@ bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   bool ok = first_row(&t, o->label, err) && survey(&t, err);
   field[0].values = t.ncell - 1;
   const char *label = o->label_field ? o->label_field : ok && t.name ? t.name[t.label] : "label";
-  ok = ok && name_field(&field[0], o->nfield ? o->field[0] : "features", err) &&
+  ok = ok && name_field(&field[0], o->field ? o->field : "features", err) &&
        name_field(&field[1], label, err) && zx_data_layout(&info, err) && write_table(&t, o, &info, err);
   fclose(t.csv.f);
   zb_text_free(&t.csv.text);

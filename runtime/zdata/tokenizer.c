@@ -17,7 +17,7 @@ static bool is_tokenizer(const uint8_t *head, size_t n) {
 
 static bool count_words(const ZdOptions *o, ZdFiles *fs, ZtTrainer *x, ZbErr *err) {
   ZdProgress progress = zd_progress_new(fs->bytes);
-  ZdReader *r = zd_reader_new(fs, o->nfield ? o->field[0] : "text", o->jsonl, o->skip_bad);
+  ZdReader *r = zd_reader_new(fs, o->field ? o->field : "text", o->jsonl, o->skip_bad);
   ZdPiece p;
   bool ok = true;
   while (ok && zd_reader_next(r, &p, err)) {
@@ -42,19 +42,14 @@ bool zd_tokenizer(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   const char *end = o->end ? o->end : "<|endoftext|>";
   uint32_t specials = strcmp(end, "none") ? 1 : 0;
   ZdFiles fs = {.a = a};
-  uint64_t vocab;
-  if (!o->vocab) return zb_fail(err, "--vocab 8192, say", "zdata tokenizer needs --vocab: how many tokens");
-  if (!zd_whole(o->vocab, 1, &vocab) || vocab > UINT32_MAX)
-    return zb_fail(err, "--vocab 8192, say", "--vocab cannot be '%s'", zb_show(o->vocab));
-  if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
   if (!zd_files(&fs, o, true, err)) return false;
   ZtTrainer *x = zt_trainer_new();
   ZbText json = {0};
   bool ok = count_words(o, &fs, x, err) &&
-            zt_trainer_finish(x, (uint32_t)vocab, &end, specials, &json, err) &&
+            zt_trainer_finish(x, (uint32_t)o->vocab, &end, specials, &json, err) &&
             zb_write_file(o->out, &kind, json.s, json.len, err);
   if (ok)
-    printf("%s: %" PRIu64 " tokens%s%s\n", zb_show(o->out), vocab, specials ? ", the last one " : "",
+    printf("%s: %" PRId64 " tokens%s%s\n", zb_show(o->out), o->vocab, specials ? ", the last one " : "",
            specials ? zb_show(end) : "");
   zb_text_free(&json);
   zt_trainer_free(x);

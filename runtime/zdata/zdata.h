@@ -1,37 +1,44 @@
-/* zdata: the program that makes the files that zrun trains from, and looks at them. What is in such a file is
- * the matter of exec/data (data.h, DATA.md); this room knows where it comes from.
+/* zdata: the program that makes and inspects the files that zrun trains from. Their format is defined by exec/data
+ * (data.h, DATA.md); this room knows where their contents come from.
  *
- * zdata.c     the command line; then a file a command: pack.c, import.c, tokenizer.c, records.c, table.c,
+ * zdata.c     the options; then a file per command: pack.c, import.c, tokenizer.c, records.c, table.c,
  *             decode.c, show.c, check.c
  *
- * Texts go through these, one after the other, by pieces:
+ * Texts go through these files, one after the other, in chunks:
  *
- *   inputs.c     which files: those named, and what folders hold
- *   content.c    what a named file is, by its first bytes
- *   bytes.c      what is in a file: .gz and .zst decompressed
+ *   inputs.c     which files: those given, and those in folders
+ *   content.c    the format of a given file, by its first bytes
+ *   bytes.c      the bytes of a file, .gz and .zst decompressed
  *   documents.c  a file is a document, or each line of it is, by json.c
- *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer bytes are the tokens
+ *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer, bytes are tokens
  *   sink.c       tokens into a data file, or several: split for validation, shards (folder.c)
  *
- * progress.c says how far that is, megatron.c reads the index of Megatron's files, and copy.c joins files of
- * ids or records as they are. */
+ * progress.c shows progress, megatron.c reads the index of Megatron's files, and copy.c concatenates files of ids or
+ * records. */
 #ifndef ZUG_ZDATA_H
 #define ZUG_ZDATA_H
 
+#include "base/options.h"
 #include "runtime/exec/data/data.h"
 #include "runtime/text/text.h"
 
 /* ---- commands ------------------------------------------------------------------------------------------ */
-/* What was given; NULL or 0 where it was not. */
+/* Options; NULL or 0 where nothing was given, but -1 for numbers that may be 0. */
 typedef struct {
-  const char **file, **field;
-  int nfile, nfield;
-  const char *out, *tokens, *vocab, *label, *label_field, *end, *tokenizer, *threads;
-  const char *from, *count, *document, *split, *seed, *shard_size, *format, *start;
+  const char **file;
+  int nfile;
+  const char *out, *field, *label, *label_field, *end, *tokenizer;
+  ZbTexts fields; /* of records */
+  enum { ZD_TEXTS, ZD_TOKENS_U16, ZD_TOKENS_U32 } tokens;
+  enum { ZD_GUESS, ZD_MEGATRON, ZD_LLMC, ZD_NANOGPT } format;
+  int threads;
+  int64_t vocab, shard_size, seed, from, count, document, start_id, end_id;
+  double split;
   bool jsonl, skip_bad, special_as_text;
 } ZdOptions;
+#define ZD_NOT_GIVEN .seed = -1, .from = -1, .count = -1, .document = -1, .start_id = -1, .end_id = -1
 
-/* Each prints what it made or found; false with a message, and nothing is left of its output. */
+/* Each prints what it made or found. False with a message; then no output is left. */
 bool zd_pack(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_import(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err);
@@ -41,7 +48,7 @@ bool zd_check(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_tokenizer(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_decode(const ZdOptions *o, ZbArena *a, ZbErr *err);
 
-/* Whether the whole text is a number of at least `least`, in decimal. */
+/* Reads a text that is a decimal number of at least `least`, and nothing else. */
 bool zd_whole(const char *text, uint64_t least, uint64_t *out);
 
 /* ---- which files are read (inputs.c) ------------------------------------------------------------------ */
@@ -137,7 +144,7 @@ typedef struct {
   uint64_t shard; /* bytes of tokens after which a shard ends; 0: no shards */
   bool unknown;   /* what is put as documents is none: files will know of none */
 } ZdTarget;
-/* split, seed and shard as --split, --seed and --shard-size say. */
+/* Sets split, seed and shard by --split, --seed and --shard-size. */
 bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err);
 /* A stream of tokens at path; with a split those of the documents for training and for validation, with
  * .train and .valid before path's ending; with shards, path is a folder of 00000.bin, 00001.bin ..., and with

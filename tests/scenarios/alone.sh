@@ -33,7 +33,7 @@ same batch env SLURM_PROCID=0 SLURM_NTASKS=8 $no_mpi        # a script of Slurm'
 same step env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 $no_mpi # srun -n 1
 mistake 'recipe two is for 2 ranks \(data = 2\); zrun was started alone' $no_mpi $run --recipe recipes.zug:two --steps 1
 says 'help: mpirun -np 2 zrun'
-mistake 'wrong value .x. for --steps' $MPIRUN -np 1 $no_mpi $run --steps x
+mistake '--steps cannot be .x.' $MPIRUN -np 1 $no_mpi $run --steps x
 
 # Two places say how long a run is: where they are at odds it says so.
 ok $no_mpi $run --recipe recipes.zug:late --steps 1 --quiet

@@ -39,8 +39,8 @@ refuses '--trace ./run.json would overwrite run.json, from which it is made' \
   zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug --run run.json --trace ./run.json
 cmp run.json kept.json || fail "the run's trace is lost"
 refuses 'is not a trace of zrun' zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug --run corpus.bin
-refuses 'compare wants --run FILE' zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug
-refuses 'compare wants a cluster' zplan compare model.zsg --recipe recipes.zug:pipe --run run.json
+refuses 'zplan compare needs --run FILE' zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug
+refuses 'zplan compare needs --cluster FILE:NAME' zplan compare model.zsg --recipe recipes.zug:pipe --run run.json
 
 ok zplan search model.zsg --cluster here.zug --batch 8 --seq 32 -o best.zug
 

@@ -147,7 +147,7 @@ refuses "has optimizer state .momentum_buffer., for which the recipe's optimizer
 refuses "has no optimizer state .exp_avg." ./run 2 ddp_2 --steps 9 --resume-from $ckpt
 ok ./run 1 slower --steps 5 --resume-from ckpt_one/step-00000004
 says "note: the recipe is another than the checkpoint's: .*lr, was 0.01, is 0.001"
-refuses 'give --ckpt DIR, the folder to --resume from' ./run 1 one --steps 9 --resume
+refuses 'zrun train needs --ckpt DIR, the folder to --resume from' ./run 1 one --steps 9 --resume
 refuses 'nowhere/step-00000001 is not a complete checkpoint: cannot open' ./run 2 ddp_2 --steps 9 --resume-from nowhere/step-00000001
 
 # ---- broken checkpoints: named before any training, and no older one is taken in silence ----

@@ -1,9 +1,8 @@
 # Completion offers the options that a program takes, all of them and no other's, and the commands that it has.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 programs=$(cd "$ZUG_BUILD" && ls -d zc zplan zrun zdata zckpt zkeep zlog 2>/dev/null)
-words() { "$1" --help | awk -v program="$1" -f "$ZUG_SRC/share/words.awk" | sort -u; } # PROGRAM
 for p in $programs; do
-  words $p >$p.words
+  $p --complete | sort -u >$p.words
   grep -e '^--[a-z]' $p.words >$p.offered || fail "no options of $p"
 done
 
@@ -43,11 +42,20 @@ has zdata check decode import pack records show table tokenizer
 has zlog compare plot tail
 has zckpt diff export list show verify weights
 
+# ---- what a command has, and the words of an option ----
+offers() { # WANTED PROGRAM WORD...: what may follow these words
+  wanted=$1 p=$2
+  shift 2
+  [ "$($p --complete "$@" | tr '\n' ' ')" = "$wanted" ] || { $p --complete "$@"; fail "other words after $p $*"; }
+}
+offers '--lines --once --help ' zlog tail a
+offers 'f32 bf16 f16 ' zckpt export a --dtype
+offers '' zlog plot a -o # a file
+
 # ---- in bash ----
 command -v bash >/dev/null || { echo "no bash"; exit 0; }
 bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _zug "$1"; printf "%s\n" "${COMPREPLY[@]}"' \
-  "$ZUG_BUILD/share/zug.bash" zlog tail a -- >bash.txt
-diff bash.txt zlog.offered || fail "bash offers others"
-grep -q "^@" "$ZUG_BUILD/share/zug.zsh" && fail "the completion of zsh is not made"
+  "$ZUG_SRC/share/complete.bash" zlog tail a -- >bash.txt
+[ "$(tr '\n' ' ' <bash.txt)" = '--lines --once --help ' ] || { cat bash.txt; fail "bash offers others"; }
 command -v zsh >/dev/null || exit 0
-ok zsh -n "$ZUG_BUILD/share/zug.zsh"
+ok zsh -n "$ZUG_SRC/share/complete.zsh"

@@ -19,8 +19,8 @@ ok timeout -k 5 100 $train --print-every 5
 ok timeout -k 5 100 $train --quiet --log quiet --ckpt kept
 [ ! -s out.txt ] || { cat out.txt; fail "--quiet prints something"; }
 [ "$(wc -l <quiet/metrics.jsonl)" -eq 14 ] || fail "--quiet is no matter of the log's"
-refuses 'wrong value .0. for --print-every' $train --print-every 0
-refuses '.eval. has no --quiet' $MPIRUN -np 2 zrun eval gpt2.zsg --recipe recipes.zug:pipe2 --data text.bin --init x --quiet
+refuses '--print-every cannot be .0.' $train --print-every 0
+refuses 'zrun eval takes no option --quiet' $MPIRUN -np 2 zrun eval gpt2.zsg --recipe recipes.zug:pipe2 --data text.bin --init x --quiet
 
 # ---- a terminal ----
 command -v script >/dev/null && command -v stty >/dev/null || exit 0

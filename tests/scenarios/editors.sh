@@ -1,5 +1,5 @@
-# Colours for editors: the expressions of the files that are made of lang/scan.l are ones that editors take, and words have the
-# colours that the language gives them.
+# Colours for editors: the expressions of the files that are made of lang/scan.l and lang/directives.def are ones that
+# editors take, and words have the colours that the language gives them.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 made=$ZUG_BUILD/editors
 cat >colours.zug <<'END'
@@ -11,6 +11,7 @@ model M(state = 4) {
   aux 100 # loss of words
   loss xent[a](y, y) per known(y)
 }
+recipe R { prefetch 2 }
 END
 
 # ---- VS Code: JSON, and a regular expression in each rule ----
@@ -36,9 +37,9 @@ if echo x | grep -qP x 2>/dev/null; then
   }
   sed -n 's/^keyword.control //p' rules.txt | sed 's/.*/(?:&)/' | paste -sd '|' >either.txt
   found=$(grep -oPf either.txt colours.zug | tr '\n' ' ')
-  [ "$found" = 'model axis state update aux loss loss per ' ] || fail "keywords: $found"
+  [ "$found" = 'model axis state update aux loss loss per recipe prefetch ' ] || fail "keywords: $found"
   coloured entity.name.function M mean block_of xent known
-  coloured constant.numeric 4 1_000 0 0.9 100
+  coloured constant.numeric 4 1_000 0 0.9 100 2
 else
   echo "grep knows no -P: whether rules are regular expressions is not tried"
 fi
@@ -53,7 +54,8 @@ endfunction
 function Look()
   let out = ['error: ' . v:errmsg]
   for [line, word] in [[1, 'model'], [1, 'state'], [2, '1_000'], [3, 'state'], [3, 'mean'], [4, 'update'], [5, 'update'],
-        \ [5, 'block_of'], [5, 'auxiliary'], [6, 'aux'], [6, 'loss'], [7, 'loss'], [7, 'xent'], [7, 'per']]
+        \ [5, 'block_of'], [5, 'auxiliary'], [6, 'aux'], [6, 'loss'], [7, 'loss'], [7, 'xent'], [7, 'per'],
+        \ [9, 'recipe'], [9, 'prefetch']]
     call add(out, line . ' ' . word . ': ' . Group(line, word))
   endfor
   call writefile(out, 'looks.txt')
@@ -75,6 +77,8 @@ error:
 7 loss: zugKeyword
 7 xent: zugCall
 7 per: zugKeyword
+9 recipe: zugKeyword
+9 prefetch: zugKeyword
 END
 timeout -k 5 60 vim -Nu NONE -i NONE -n -es --cmd "set runtimepath^=$made/vim" -c 'redir! > messages.txt' -c 'filetype plugin on' -c 'syntax on' \
   -c "edit colours.zug" -c 'source look.vim' -c 'call Look()' -c 'redir END' -c 'qa!' </dev/null

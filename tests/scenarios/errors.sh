@@ -41,12 +41,12 @@ two="--recipe recipes.zug:two"
 run="$two --data text.bin --steps 2"
 
 # ---- the command line ----
-wrong 2 'give train GRAPH.zsg' gpt2.zsg $run
-wrong 2 'give --recipe FILE:NAME' train gpt2.zsg --data text.bin --steps 1
-wrong 2 'give --steps K' train gpt2.zsg $two --data text.bin
-wrong 2 'wrong value .-1. for --steps' train gpt2.zsg $two --data text.bin --steps -1
-wrong 2 'wrong value .1x. for --seed' train gpt2.zsg $run --seed 1x
-wrong 2 'wrong value .gpu. for --device' train gpt2.zsg $run --device gpu
+wrong 2 'zrun has no command .gpt2.zsg.; there are train, eval and calibrate' gpt2.zsg $run
+wrong 2 'zrun train needs --recipe FILE:NAME' train gpt2.zsg --data text.bin --steps 1
+wrong 2 'zrun train needs --steps K' train gpt2.zsg $two --data text.bin
+wrong 2 '--steps cannot be .-1.; give a whole number from 0 on' train gpt2.zsg $two --data text.bin --steps -1
+wrong 2 '--seed cannot be .1x.' train gpt2.zsg $run --seed 1x
+wrong 2 '--device cannot be .gpu.' train gpt2.zsg $run --device gpu
 wrong 2 'device: (there is no CUDA device here: |this build has no CUDA;)' train gpt2.zsg $run --device cuda
 wrong 2 "unrecognized option '--foo'" train gpt2.zsg $run --foo
 wrong 2 "option '--seed' requires an argument" train gpt2.zsg $run --seed

@@ -151,16 +151,16 @@ before 'few.bin has 15 samples; an evaluation takes whole batches of 16; use mor
 before "words.bin: its largest id in 'tokens' is [0-9]*; the model knows 0 to 126; was the file packed with another vocabulary" --eval words.bin
 before 'damaged.bin is damaged: the checksum of its tokens differs' --eval damaged.bin
 before '.--eval-batches 6: held.bin has 5 whole batches of 16 samples; leave --eval-batches out to take them all' --eval held.bin --eval-batches 6
-before 'zrun: give --eval FILE' --eval-every 2
-before 'wrong value .0. for --eval-every' --eval held.bin --eval-every 0
+before 'zrun train needs --eval FILE' --eval-every 2
+before '--eval-every cannot be .0.' --eval held.bin --eval-every 0
 eval="zrun eval gpt2.zsg --recipe recipes.zug:one"
-refuses 'zrun: give --init FILE, the weights to evaluate' $eval --data held.bin
-refuses 'zrun: give --data FILE' $eval --init w.safetensors
+refuses 'zrun eval needs --init FILE, the weights to evaluate' $eval --data held.bin
+refuses 'zrun eval needs --data FILE' $eval --init w.safetensors
 for option in '--steps 3' '--seed 1' '--order sequential' '--save x' --times '--eval held.bin' '--eval-every 2'; do
-  refuses "zrun: .eval. has no ${option%% *}; " $eval --data held.bin --init w.safetensors $option
+  refuses "zrun eval takes no option ${option%% *}" $eval --data held.bin --init w.safetensors $option
 done
 mistake 'none.safetensors' $eval --data held.bin --init none.safetensors
-refuses 'zrun: give train GRAPH.zsg or eval GRAPH.zsg' zrun evaluate gpt2.zsg --recipe recipes.zug:one
+refuses 'zrun has no command .evaluate.; ' zrun evaluate gpt2.zsg --recipe recipes.zug:one
 yes '\377\377' | head -n 600 | tr -d '\n' >octal
 printf "$(cat octal)" >none.u16
 ok zdata pack none.u16 --tokens u16 --vocab 127 -o nothing.bin
@@ -224,7 +224,7 @@ mistake 'cannot .* none/a.safetensors' $pick --predict none/a.safetensors
 mistake 'error: model Pick has no outputs' $(echo "$pick" | sed s/pick.zsg/bare.zsg/) --predict c.safetensors
 mistake 'error: output .weights. cannot be written: samples are not its slowest axis' \
   $(echo "$pick" | sed s/pick.zsg/fixed.zsg/) --predict c.safetensors
-before 'zrun: give --predict to .eval. alone' --predict c.safetensors
+before 'zrun train takes no option --predict; it belongs to eval' --predict c.safetensors
 ls ./*.tmp c.safetensors 2>/dev/null && fail "something is left"
 
 # ---- plans of evaluations, without data ----

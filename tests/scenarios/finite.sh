@@ -144,7 +144,7 @@ for recipe in $(at_night && echo one:1) pipe_4:4; do
   trains "$2" weight "$1" good.bin 0 --save start.safetensors
   cmp start.safetensors skipped.safetensors || fail "$1: steps that are not finite change parameters"
 done
-refuses 'wrong value .go. for --on-nan' zrun train weight.zsg --recipe recipes.zug:one --data good.bin --steps 1 --on-nan go
+refuses '--on-nan cannot be .go.; give end or skip' zrun train weight.zsg --recipe recipes.zug:one --data good.bin --steps 1 --on-nan go
 
 # An id that is out of range is found before the first step: one rank says it, and all end.
 sed 's/\\001\\000\\000\\000/\\011\\000\\000\\000/g; s/\\377\\377\\377\\377/\\011\\000\\000\\000/g' escapes.txt >nine.txt
@@ -198,8 +198,8 @@ ok timeout -k 5 60 $MPIRUN -np 4 zrun train weight.zsg --recipe recipes.zug:pipe
 cmp four.safetensors start.safetensors || fail "initial weights"
 trains 1 weight one good.bin 0 --init good.safetensors --save same.safetensors
 cmp same.safetensors good.safetensors || fail "weights that were read and written"
-refuses 'give --data' zrun train weight.zsg --recipe recipes.zug:one --steps 1
-refuses 'give --steps' zrun train weight.zsg --recipe recipes.zug:one --data good.bin
+refuses 'needs --data' zrun train weight.zsg --recipe recipes.zug:one --steps 1
+refuses 'needs --steps' zrun train weight.zsg --recipe recipes.zug:one --data good.bin
 
 # ---- who waits: means over ranks, and the most ----
 trains 4 weight pipe_4 good.bin 2 --log waits

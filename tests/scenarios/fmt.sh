@@ -115,8 +115,8 @@ cmp wrong.zug kept.zug || fail "a file with errors was changed"
 cmp fine.zug in.zug || fail "one file with errors kept another from being formatted"
 refuses '<stdin>:1' zc fmt - <wrong.zug
 refuses 'no-such.zug' zc fmt no-such.zug
-refuses 'zc fmt \[--check\] FILE' zc fmt
-refuses 'no option --chek' zc fmt --chek in.zug
+refuses 'zc fmt takes at least 1 operand \(FILE.zug...\), not 0' zc fmt
+refuses "unrecognized option '--chek'; did you mean --check" zc fmt --chek in.zug
 ls | grep '\.tmp$' && fail "a temporary file is left"
 
 # ---- what files mean stays ----

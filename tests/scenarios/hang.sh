@@ -87,5 +87,5 @@ said '^\[rank 0\] error: waits in MPI_Init .*: the run ends'
 at_night && steps=3000 || steps=300
 ok timeout 60 $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps $steps --hang-after 2s --save w.safetensors
 ok timeout 60 zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --hang-after 0s
-refuses 'wrong value .5. for --hang-after' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --hang-after 5
+refuses '--hang-after cannot be .5.; give a duration' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --hang-after 5
 exit 0

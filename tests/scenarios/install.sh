@@ -17,8 +17,11 @@ for p in $programs; do
   "$root/usr/bin/$p" --help >help.txt || fail "$p --help"
   [ -s help.txt ] && [ -s "$page" ] || fail "no man page of $p"
   grep -q "^$p .- [a-z]" "$page" || fail "$p.1 does not say what $p is for"
-  # All of it, with nothing taken for a command of the formatter.
-  sed -n '/^.nf$/,/^.fi$/p' "$page" | sed '1d;$d;s/^\\&//;s/\\-/-/g;s/\\e/\\/g' | cmp - help.txt || fail "$p.1 says other things than $p --help"
+  # Every option, with nothing taken for a command of the formatter.
+  sed 's/\\-/-/g' "$page" >plain.txt
+  for option in $("$root/usr/bin/$p" --complete | grep '^-' | grep -v -e '--help' -e '--version'); do
+    grep -q "^.fB.*$option" plain.txt || fail "$p.1 does not have $option"
+  done
   command -v groff >/dev/null || continue
   groff -ww -man -Tascii "$page" >page.txt 2>warnings.txt && [ ! -s warnings.txt ] || { cat warnings.txt; fail "$p.1 is not well-formed"; }
 done
@@ -51,7 +54,7 @@ offers() { # WANTED WORD...
 if command -v bash >/dev/null; then
   PATH=$root/usr/bin:$PATH
   offers '--tokenizer --tokens' zdata pack x --tok
-  offers 'search show sim' zplan s
+  offers 'show sim search' zplan s
   offers 'verify' zckpt ver
   offers 'plot' zlog p
   offers 'dump' zc d

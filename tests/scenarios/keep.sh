@@ -36,18 +36,18 @@ ok sh -c 'exec zkeep --restarts 0 -- ./reads <word' # a terminal would stop a co
 printf '#!/bin/sh\nls /proc/$$/fd\n' >opened && chmod +x opened
 [ "$(./opened <word)" = "$(zkeep -- ./opened 2>err.txt)" ] || { zkeep -- ./opened; fail "a command begins with other files"; }
 keeps 0 4 '1\nKILL\n69\n0\n'
-says 'it has ended with code 137 after 0s'
-says 'another start in 1s'
+says 'the command exited with code 137 after 0s'
+says 'restarting in 1s'
 keeps 2 2 '1\n2\n'
-says 'it would end the same way again'
+says 'not restarted: it would fail the same way'
 start=$(date +%s)
 keeps 0 31 "$(for i in $(seq 30); do printf '75 %d\\n' "$i"; done)0\n" # it gets on: none is too many, and none is waited for
 [ $(($(date +%s) - start)) -lt 20 ] || fail "runs that come again are waited for"
-says 'the newest checkpoint is that of step 30'
+says 'the newest checkpoint is of step 30'
 
 # ---- no progress ----
 keeps 1 3 '1\n1\n1\n1\n1\n' --restarts 2
-says '3 starts in a row without a new checkpoint in ckpt: that is enough'
+says '3 starts in a row without a new checkpoint in ckpt: giving up'
 keeps 75 1 '75\n75\n' --restarts 0
 keeps 1 6 '1\n1\n1 7\n1\n1 7\n1\n0\n' --restarts 2 # 7 a second time is not new
 keeps 1 2 '1 40\n1 41\n1 42\n' --restarts 1 --progress elsewhere # where there are none
@@ -59,8 +59,8 @@ keeps 1 4 '1\n1\n1\n1\n1\n' --restarts 3 --wait 1s --wait-most 10s
 refuses 'give a command after --' zkeep
 refuses 'cannot start ./none: No such file' zkeep -- ./none
 refuses 'cannot start ./run: Too many open files' sh -c 'exec 3>&-; ulimit -n 4 && exec zkeep -- ./run'
-refuses "wrong value .x. for --wait" zkeep --wait x -- ./run
-refuses "wrong value .-1. for --restarts" zkeep --restarts -1 -- ./run
+refuses "--wait cannot be .x." zkeep --wait x -- ./run
+refuses "--restarts cannot be .-1." zkeep --restarts -1 -- ./run
 refuses "unrecognized option '--foo'" zkeep --foo -- ./run
 ok zkeep --help
 says '^usage: zkeep'
@@ -97,7 +97,7 @@ told() {
 for signal in TERM USR1 HUP; do
   told $signal stops
   [ $code -eq 75 ] || { cat out.txt; fail "$signal: code $code"; }
-  says 'the command has ended with code 75'
+  says 'the command exited with code 75'
 done
 told TERM stays --grace 2s
 [ $code -eq 75 ] && [ $took -ge 2 ] && [ $took -le 10 ] || { cat out.txt; fail "code $code after $took s"; }
@@ -122,7 +122,7 @@ printf '1\n1\n' >plan
 rm -rf starts
 zkeep --wait 1h --wait-most 1h -- ./run >out.txt 2>&1 &
 job=$!
-until grep -q 'another start in 1h' out.txt; do sleep 0.1; done
+until grep -q 'restarting in 1h' out.txt; do sleep 0.1; done
 kill $job
 wait $job
 [ $? -eq 75 ] || fail "a signal between two starts"
@@ -147,19 +147,19 @@ cat >launch <<'END'
 [ -e "$1" ] && exit 0
 >"$1"
 case $1 in
-bereft) (sleep 1) & exec sleep 1000 ;;
+orphan) (sleep 1) & exec sleep 1000 ;;
 half) (sleep 1) & sleep 4 & exec sleep 4 ;;
 works) (sleep 1) & ulimit -t 4; exec yes >/dev/null ;; # four seconds of the core, then an end by a signal
 esac
 END
 chmod +x launch
-ok zkeep --wait 0s --bereft 1s -- ./launch bereft
-says 'all that the command started has been dead for 1s'
-says 'it has ended with code 137'
-ok zkeep --wait 0s --bereft 1s -- ./launch half
-says 'start 1' && grep 'has been dead' out.txt && fail "a launcher with a rank is ended"
-ok zkeep --wait 0s --bereft 3s -- ./launch works
-grep 'has been dead' out.txt && fail "a command that works is ended"
+ok zkeep --wait 0s --orphan-timeout 1s -- ./launch orphan
+says 'all processes that the command started have been dead for 1s'
+says 'the command exited with code 137'
+ok zkeep --wait 0s --orphan-timeout 1s -- ./launch half
+says 'start 1' && grep 'have been dead' out.txt && fail "a launcher with a rank is ended"
+ok zkeep --wait 0s --orphan-timeout 3s -- ./launch works
+grep 'have been dead' out.txt && fail "a command that works is ended"
 # zkeep is killed: its command is told, as mpirun, which then ends its ranks.
 cat >orphan <<'END'
 #!/bin/sh
@@ -207,11 +207,11 @@ END
 cmp commands want || { cat commands out.txt; fail "other hosts, or other numbers of ranks"; }
 says 'host c does not answer and is left out'
 rm up_a
-refuses 'the hosts that answer are too few for any of 12,8,4 ranks' zkeep --wait 0s --restarts 1 --hosts hosts --ranks 12,8,4 \
+refuses 'too few hosts answer for any of 12,8,4 ranks' zkeep --wait 0s --restarts 1 --hosts hosts --ranks 12,8,4 \
   --probe './probe HOST' -- ./mpirun zrun train
-refuses 'with --hosts zkeep says -np itself' zkeep --hosts hosts --ranks 4 -- ./mpirun -np 4 zrun
-refuses '--hosts wants the numbers of ranks' zkeep --hosts hosts -- ./mpirun zrun
-refuses 'hosts:1: .a b. is no host' sh -c "echo 'a b' >hosts; zkeep --hosts hosts --ranks 4 -- ./mpirun zrun"
+refuses 'with --hosts zkeep gives -np itself' zkeep --hosts hosts --ranks 4 -- ./mpirun -np 4 zrun
+refuses '--hosts needs --ranks' zkeep --hosts hosts -- ./mpirun zrun
+refuses 'hosts:1: .a b. is not a host' sh -c "echo 'a b' >hosts; zkeep --hosts hosts --ranks 4 -- ./mpirun zrun"
 
 # ---- the example for Slurm, with a Slurm of our own ----
 mkdir slurm && cd slurm || exit 99

@@ -45,7 +45,7 @@ wait $job
 code=$?
 trap - EXIT
 [ $code -eq 75 ] || { cat keep.out; fail "code $code of a run that was told to stop"; }
-says_keep 'it has ended with code 137' || { grep zkeep keep.out; fail "the killed rank's code"; }
+says_keep 'the command exited with code 137' || { grep zkeep keep.out; fail "the killed rank's code"; }
 says_keep '^stopped after step .* by SIGUSR1' || { tail keep.out; fail "the run has not stopped in order"; }
 mv w.safetensors kept.safetensors || fail "nothing is saved"
 ok $MPIRUN -np 2 $run --steps "$(sed -n 's/^stopped after step \([0-9]*\) .*/\1/p' keep.out)" --save w.safetensors
@@ -53,7 +53,7 @@ cmp w.safetensors kept.safetensors || fail "the run that was killed and stopped 
 [ -z "$(ranks)" ] || fail "ranks are left"
 
 # ---- what is wrong is not tried again ----
-refuses 'it would end the same way again' zkeep -- $MPIRUN -np 2 $run --steps 1 --init none.safetensors
+refuses 'not restarted: it would fail the same way' zkeep -- $MPIRUN -np 2 $run --steps 1 --init none.safetensors
 [ "$(grep -c 'zkeep .*: start' out.txt)" -eq 1 ] || fail "it is tried again"
 
 # ---- two nodes, of which one is cut off ----

@@ -76,5 +76,5 @@ head='{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 { printf "\\$(printf %o ${#head})\\0\\0\\0\\0\\0\\0\\0%s\\0\\0\\0\\0" "$head"; } >other.safetensors
 wrong "other.safetensors has none of the 36 parameters of model GPT2; its first tensor is 'x'; is it the file of another" \
   two --init other.safetensors --init-partial
-wrong 'give --init FILE, of which --init-partial takes what there is' two --init-partial
+wrong 'zrun train needs --init FILE, which --init-partial completes' two --init-partial
 exit 0

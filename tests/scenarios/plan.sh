@@ -74,15 +74,15 @@ grep Z0210 out.txt && fail "f32 is what is asked for"
 cp "$ZUG_SRC"/tests/data/plan/*.zug .
 fits="--recipe sizes.zug:fits"
 ok zplan --help
-says 'usage: zplan COMMAND GRAPH.zsg'
+says '^usage: zplan show GRAPH.zsg --recipe FILE:NAME'
 refuses 'usage: zplan' zplan
-refuses 'usage: zplan' zplan show model.zsg
-refuses 'usage: zplan' zplan show $fits
-refuses 'no command .shwo.; there are show, explain, programs, check, sim' zplan shwo model.zsg $fits
-refuses 'threads takes 1 to 1024' zplan show model.zsg $fits --threads 0
-refuses 'threads takes 1 to 1024' zplan show model.zsg $fits --threads 2x
-refuses 'device takes .cpu. or .cuda.' zplan show model.zsg $fits --device gpu
-refuses 'diag takes .json.' zplan show model.zsg $fits --diag xml
+refuses 'zplan show needs --recipe FILE:NAME' zplan show model.zsg
+refuses 'zplan show takes 1 operand \(GRAPH.zsg\), not 0' zplan show $fits
+refuses 'no command .shwo.; did you mean .show.' zplan shwo model.zsg $fits
+refuses '--threads cannot be .*; give a whole number from 1 to 1024' zplan show model.zsg $fits --threads 0
+refuses '--threads cannot be .*; give a whole number from 1 to 1024' zplan show model.zsg $fits --threads 2x
+refuses '--device: there is no device .gpu.: give .cpu. or .cuda.' zplan show model.zsg $fits --device gpu
+refuses '--diag cannot be .xml.; give text or json' zplan show model.zsg $fits --diag xml
 refuses "unrecognized option '--recipes'" zplan show model.zsg --recipes sizes.zug:fits
 refuses 'none.zsg' zplan show none.zsg $fits
 refuses 'model.zug' zplan show model.zug $fits
@@ -107,7 +107,7 @@ says '^ +adds to +layer[.].*gradient'
 ok zplan programs model.zsg --recipe shown.zug:tensor --calls layer --json
 says '"segment":[[:space:]]*"layer"'
 refuses 'no segment .lyaer.; it has .part 0., .layer., ' zplan programs model.zsg $fits --calls lyaer
-refuses 'calls belongs to .programs.' zplan show model.zsg $fits --calls layer
+refuses 'zplan show takes no option --calls; it belongs to programs' zplan show model.zsg $fits --calls layer
 ok zplan explain model.zsg --recipe splits.zug:product
 says 'all_reduce .*tensor'
 ok zplan programs model.zsg --recipe stages.zug:fits --eval
@@ -168,7 +168,7 @@ fi
 
 # ---- times ----
 timed="model.zsg --recipe times.zug:pipe --cluster times.zug:pipe"
-refuses 'sim wants a cluster' zplan sim model.zsg $fits
+refuses 'zplan sim needs --cluster FILE:NAME' zplan sim model.zsg $fits
 ok zplan sim $timed
 says 'collectives within forward'
 ok zplan sim $timed --json --trace predicted.json

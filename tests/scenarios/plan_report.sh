@@ -1,4 +1,4 @@
-# zplan report: one page that needs nothing else, with a drawing of each kind of each plan, all of it inside.
+# zplan report: one page that loads nothing, and draws each kind of drawing of each plan, all of it inside.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 
 clusters=$ZUG_SRC/examples/clusters.zug
@@ -8,8 +8,26 @@ ok zplan report gpt2.zsg --recipe "$recipes:train3d" --with "$recipes:zero3" --c
 ok zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop" -o plan.html # its own it may replace
 cp plan.html one.html
 ok zplan report gpt2.zsg --recipe "$recipes:train3d" --with "$recipes:zero3" --cluster "$clusters:laptop" -o plan.html
+for page in one plan; do
+  [ "$(grep -c '<script' $page.html)" -eq 1 ] || fail "$page.html has other scripts than its own"
+  ! grep -Eiq 'src=|href=|<link|<img|<iframe|http' $page.html || fail "$page.html loads something"
+done
+refuses 'zplan report needs -o FILE' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop"
+refuses 'takes no option --with; it belongs to report' zplan show gpt2.zsg --recipe "$recipes:single" --with "$recipes:ddp"
+echo mine >mine.html
+refuses 'mine.html exists and is not a page' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop" -o mine.html
+
+# ---- what it draws, of which its script makes HTML and SVG ----
+command -v node >/dev/null || { echo "no node: what the page draws is not looked at"; exit 0; }
+cat >draw.js <<'END'
+const page = require("fs").readFileSync(process.argv[2], "utf8")
+const [, script] = /<script>([^]*)<\/script>/.exec(page), drawn = {}
+globalThis.document = { getElementById: () => drawn }
+new Function(script)()
+process.stdout.write(drawn.innerHTML)
+END
 cat >check.py <<'END'
-import html.parser, re, sys
+import html.parser, json, re, sys
 class Page(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
@@ -22,7 +40,8 @@ class Page(html.parser.HTMLParser):
             self.size[self.svg] = [float(x) for x in a['viewbox'].split()]
             self.boxes[self.svg] = []
         if tag == 'rect': self.boxes[self.svg].append([float(a[k]) for k in ('x', 'y', 'width', 'height')] + [a['fill']])
-        if tag not in ('meta', 'td', 'th'): self.open.append(tag)
+        if tag not in ('td', 'th', 'line'): self.open.append(tag)
+    def handle_startendtag(self, tag, attrs): assert tag == 'line', tag
     def handle_endtag(self, tag): assert self.open.pop() == tag, tag
     def handle_data(self, data): self.text += data
 p = Page()
@@ -38,15 +57,30 @@ for name, boxes in p.boxes.items():
     assert len(boxes) >= 2 and len({b[4] for b in boxes}) >= 2, (name, len(boxes))
     for x, y, w, h, _ in boxes:
         assert 0 <= x and x + w <= wide + 1 and -1 <= y and y + h <= tall + 1 and w > 0 and h > 0, (name, x, y, w, h)
-assert 'http' not in text.lower() and 'NaN' not in text and 'inf' not in re.sub('infer', '', p.text)
+for wrong in ('NaN', 'undefined', 'null', 'Infinity'): assert wrong not in text, wrong
 assert ('Compared' in text) == (plans > 1)
+if plans > 1: # the rows of both plans, and what they differ in
+    sims = [json.load(open(f)) for f in sys.argv[3:]]
+    rows = re.search('<table id="compared">(.*?)</table>', text, re.S)[1].split('</tr>')
+    cells = {r.split('<td>')[1]: r.split('<td>')[2:] for r in rows if '<td>' in r}
+    unit = {'us': 1e-6, 'ms': 1e-3, 's': 1}
+    seconds = lambda said: float(said.split()[0]) * unit[said.split()[1]]
+    near = lambda said, x: abs(seconds(said) - x) <= 6e-4 * abs(x)
+    assert near(cells['step'][0], sims[0]['seconds']) and near(cells['step'][1], sims[1]['seconds']), cells
+    assert cells['step'][2] == '%+.1f %%' % (100 * (sims[1]['seconds'] / sims[0]['seconds'] - 1)), cells
+    for part, x in sims[0]['parts'].items():
+        y = sims[1]['parts'][part]
+        assert near(cells[part][0], x) and near(cells[part][1], y) and near(cells[part][2], y - x), (part, cells[part])
+    assert re.fullmatch(r'[+-][0-9.]+ %', cells['memory of the fullest rank'][2]), cells
 END
-python3 check.py one.html 1 || fail "one plan"
-python3 check.py plan.html 2 || fail "two plans"
-grep -q '<b>[0-9.]* m\?s</b>' plan.html || fail "no time"
-grep -q 'forward of micro-batch 0' plan.html && grep -q 'backward of micro-batch 1' plan.html || fail "no micro-batches"
-grep -q '<td>all_reduce<td>\|<td>reduce_scatter<td>' plan.html || fail "no collectives"
-refuses 'report wants -o FILE.html and a cluster' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop"
-refuses 'belongs to `report`' zplan show gpt2.zsg --recipe "$recipes:single" --with "$recipes:ddp"
-echo mine >mine.html
-refuses 'mine.html exists and is not a page' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop" -o mine.html
+for recipe in train3d zero3; do
+  ok zplan sim gpt2.zsg --recipe "$recipes:$recipe" --cluster "$clusters:laptop" --json
+  cp out.txt $recipe.json
+done
+node draw.js one.html >one.drawn && python3 check.py one.drawn 1 || fail "one plan"
+node draw.js plan.html >plan.drawn && python3 check.py plan.drawn 2 train3d.json zero3.json || fail "two plans"
+grep -q '<b>[0-9.]* m\?s</b>' plan.drawn || fail "no time"
+grep -q 'forward of micro-batch 0' plan.drawn && grep -q 'backward of micro-batch 1' plan.drawn || fail "no micro-batches"
+grep -q '<td>all_reduce<td>\|<td>reduce_scatter<td>' plan.drawn || fail "no collectives"
+ok zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop" -o plan.html --exact
+node draw.js plan.html | grep -q '[0-9]\{7,\} B<' || fail "no exact bytes"

@@ -57,8 +57,8 @@ assert len(best) == 4
 for b, name in zip(best, ('best', 'best_2', 'best_3', 'best_4')):
     assert json.load(open(name + '.json'))['seconds'] == b['seconds'], name
 END
-refuses '--all wants -o FILE' zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --all
-refuses 'belong to .search' zplan sim gpt2.zsg --recipe all.zug:best --cluster "$clusters:rtx4090" --all
+refuses '--all needs -o FILE' zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --all
+refuses 'zplan sim takes no option --all; it belongs to search' zplan sim gpt2.zsg --recipe all.zug:best --cluster "$clusters:rtx4090" --all
 # What the formula leaves out of the event loop would not have been better.
 cp found.json few.json
 ok zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --keep 200 --json
@@ -223,12 +223,12 @@ sed -i 's/^recipe none from long/use long\n&/; s/from long /from long.long /' no
 refuses 'no axis of the keys. heads divides over' zplan search llama.zsg --cluster "$clusters:h100" --recipe none.zug:none
 
 # ---- what it needs ----
-refuses 'search wants a cluster' zplan search llama.zsg --batch 8
-refuses 'search wants --batch N' zplan search llama.zsg --cluster "$clusters:h100"
-refuses 'binds the sizes: give it, or --batch, --seq and --bind, not both' zplan search llama.zsg --cluster "$clusters:h100" \
+refuses 'zplan search needs --cluster FILE:NAME' zplan search llama.zsg --batch 8
+refuses 'search needs --batch N' zplan search llama.zsg --cluster "$clusters:h100"
+refuses 'binds the sizes; give it, or --batch, --seq and --bind, not both' zplan search llama.zsg --cluster "$clusters:h100" \
   --recipe partial.zug:some --batch 16
-refuses 'belong to `search`' zplan show llama.zsg --recipe partial.zug:whole --ranks 4
-refuses 'ranks takes 1 to' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --ranks 0
+refuses 'takes no option --ranks; it belongs to search' zplan show llama.zsg --recipe partial.zug:whole --ranks 4
+refuses '--ranks cannot be .0.; give a whole number from 1 to' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --ranks 0
 refuses 'error.Z0310.: 20000 ranks, but cluster h100 has 16384 devices' zplan search llama.zsg --cluster "$clusters:h100" --ranks 20000 --batch 256 --seq 128
 refuses 'has a data axis `seq`; add --seq N' zplan search llama.zsg --cluster "$clusters:h100" --ranks 4 --batch 16
 printf 'cluster silent { device bf16 100 TFLOPS, memory 80 GB  level box 8, link 10 GB/s }\ncluster dumb { device bf16 1 TFLOPS }\n' >silent.zug

@@ -77,7 +77,7 @@ option '--print-every 7 where rank 0 has 0' '--print-every 7'
 option '--quiet yes where rank 0 has no' '--quiet'
 option '--exact yes where rank 0 has no' '--exact'
 option '--repeatable yes where rank 0 has no' '--repeatable'
-option '--debug graph-nodes 0 where rank 0 has default' '--debug graph-nodes=0'
+option '--debug graph-nodes=0 where rank 0 has none' '--debug graph-nodes=0'
 option '--trace t.json where rank 0 has none' '--trace t.json'
 apart '^zrun: error: rank 1 was given other options: --trace-steps 1 to 2 where rank 0 has 2 to 2$' \
   "$one --trace t.json --trace-steps 2" "$one --trace t.json --trace-steps 1-2"
@@ -106,7 +106,7 @@ apart '^zrun: error: rank 1 was given other options: --cluster auto where rank 0
   "$one --cluster clusters.zug:small" "$one --cluster auto"
 apart '^zrun: error: rank 1 was given other options: -o there.zug where rank 0 has here.zug; --threads 2 where rank 0 has 1$' \
   'zrun calibrate -o here.zug' 'zrun calibrate -o there.zug --threads 2'
-apart '^.rank 1. error: --threads takes 1 to 1024$' 'zrun calibrate -o here.zug' 'zrun calibrate -o here.zug --threads 2x'
+apart '^.rank 1. zrun: --threads cannot be .2x.; give a whole number from 1 to 1024$' 'zrun calibrate -o here.zug' 'zrun calibrate -o here.zug --threads 2x'
 apart '^zrun: error: rank 1 was given other options: --help yes where rank 0 has no$' "$one" 'zrun --help' # would leave before MPI_Init
 apart '^zrun: error: rank 1 was given other options: --version yes where rank 0 has no$' "$one" 'zrun --version'
 apart '^zrun: error: rank 1 was given other options: a file for --data no where rank 0 has yes' \
@@ -114,9 +114,8 @@ apart '^zrun: error: rank 1 was given other options: a file for --data no where 
 apart '^zrun: error: rank 1 was given other options: --seed 2 where rank 0 has 1; --threads 3 where rank 0 has 1$' \
   "$one" "$one --seed 2 --threads 3"
 # --device: a machine may have but one. -I and the files of --recipe and --data may be elsewhere, see below.
-tried="$tried --version --device -I --recipe --data "
-ok zrun --help
-for option in $(grep -Eo '^  -[-a-zA-Z]+' out.txt); do
+tried="$tried --version --help --device -I -o --recipe --data "
+for option in $(zrun --complete | grep '^-'); do
   case "$tried" in *" $option "*) ;; *) fail "is $option the same on all ranks? it is not tried here" ;; esac
 done
 
@@ -169,7 +168,7 @@ apart '^.rank 1. error: cannot open none.bin' "$one" "$(echo "$one" | sed s/text
 apart '^.rank 1. error.Z0004.: cannot open none.zug' "$one" "$(echo "$one" | sed s/recipes.zug/none.zug/)"
 apart '^.rank 1. error: cannot open none.safetensors' "$one --init w.safetensors" "$one --init none.safetensors"
 apart "^.rank 1. zrun: unrecognized option '--foo'" "$one" "$one --foo"
-apart '^.rank 1. zrun: give train GRAPH.zsg' "$one" "zrun trian gpt2.zsg $run"
+apart '^.rank 1. zrun: zrun has no command .trian.; did you mean .train.' "$one" "zrun trian gpt2.zsg $run"
 # Copies elsewhere are the same files.
 mkdir -p copy/shared
 cp gpt2.zsg recipes.zug text.bin w.safetensors copy

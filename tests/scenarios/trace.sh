@@ -70,8 +70,8 @@ echo text >x.json
 mistake 'x.json.*is not a trace: it is not replaced' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 3 --trace x.json
 grep -qx text x.json || fail "a file is lost"
 mistake 'step 9 is none of this run, which makes 1 to 5' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 9
-refuses 'wrong value .3-2. for --trace-steps' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 3-2
-refuses 'give --trace FILE' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace-steps 3
+refuses '--trace-steps cannot be .3-2.' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace y.json --trace-steps 3-2
+refuses 'zrun train needs --trace FILE' zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 5 --trace-steps 3
 ls y.json ./*.tmp 2>/dev/null && fail "half a trace"
 
 # The tool notices what is wrong.

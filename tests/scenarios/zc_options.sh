@@ -127,9 +127,9 @@ done
 exits 2 $zc warn.zug two.zug -o x
 says 'one input file at a time: `warn\.zug` and `two\.zug`'
 exits 2 $zc warn.zug -d graad
-says '^zc: -d graad: no such pass; did you mean `grad`\?$'
+says '^zc: -d: no such pass `graad`; did you mean `grad`\?$'
 exits 2 $zc warn.zug -d nothing
-says '^zc: -d nothing: no such pass$'
+says '^zc: -d: no such pass `nothing`$'
 for wrong in =3 n= n; do
   exits 2 $zc warn.zug -D $wrong -o x
   says "^zc: -D $wrong: write -D name=value$"

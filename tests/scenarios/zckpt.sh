@@ -213,8 +213,8 @@ echo text >text
 refuses 'text exists and is not a safetensors file: it is not replaced' zckpt weights $five -o text
 refuses 'cannot create none/w' zckpt weights $five -o none/w
 refuses 'zckpt weights needs -o OUT' zckpt weights $five
-refuses 'zckpt diff needs 2 folders' zckpt diff $five
-refuses 'zckpt show takes 1 folder$' zckpt show $five $two
+refuses 'zckpt diff takes 2 operands \(CKPT CKPT\), not 1' zckpt diff $five
+refuses 'zckpt show takes 1 operand \(CKPT\), not 2' zckpt show $five $two
 refuses 'zckpt show takes no option --top' zckpt show $five --top 3
 refuses 'zckpt list takes no option --output' zckpt list kept -o x
 refuses "--top cannot be 'x'" zckpt diff $two $five --top x
@@ -225,7 +225,7 @@ refuses "--shard-size cannot be 'x'" zckpt export weights.safetensors -o out --n
 refuses "zckpt has no command 'verfiy'" zckpt verfiy $five
 says "^help: did you mean 'verify'\?$"
 refuses "unrecognized option '--state'|ambiguous|--foo" zckpt diff $two $five --foo
-refuses '^zckpt: look at the checkpoints' zckpt
+refuses '^zckpt: look at checkpoints' zckpt
 ok zckpt --help
-says '^  zckpt weights CKPT -o OUT'
+says '^       zckpt weights CKPT -o OUT'
 exit 0

@@ -164,9 +164,9 @@ says 'zdata pack PATH'
 refuses "zdata has no command 'pak'" zdata pak
 says "help: did you mean 'pack'"
 refuses "has no command 'x'" zdata x
-refuses 'pack needs a file' zdata pack -o x.bin
+refuses 'pack takes at least 1 operand' zdata pack -o x.bin
 refuses 'pack needs -o OUT' zdata pack docs
-refuses 'show takes one file' zdata show a b
+refuses 'show takes 1 operand \(OUT\), not 2' zdata show a b
 refuses 'show takes no option --output' zdata show a -o b
 refuses 'pack takes no option --label' zdata pack a -o b --label c
 refuses '--output is given twice' zdata pack a -o b -o c
@@ -176,7 +176,7 @@ refuses "option '--jsonl' doesn't allow an argument" zdata pack a --jsonl=yes
 refuses "--tokens cannot be 'u8'" zdata pack ids.u16 --tokens u8 -o x.bin
 refuses '--vocab is for --tokens' zdata pack docs --vocab 3 -o x.bin
 refuses "--vocab cannot be '-3'" zdata pack ids.u16 --tokens u16 --vocab -3 -o x.bin
-refuses 'at least one --field' zdata records raw -o x.bin
+refuses 'needs --field' zdata records raw -o x.bin
 refuses "--field cannot be 'a:u8'" zdata records raw --field a:u8 -o x.bin
 refuses "there is no type 'u9'" zdata records raw --field a:u9:4 -o x.bin
 refuses "'0' is no count" zdata records raw --field a:u8:0 -o x.bin
@@ -205,11 +205,11 @@ for command in records table show check; do
   for option in --jsonl --skip-bad; do refuses "zdata $command takes no option $option" zdata $command raw $option; done
 done
 refuses '--skip-bad is given twice' zdata pack raw --skip-bad --skip-bad
-for twice in pack:--end pack:--tokens pack:--vocab table:--label table:--label-field records:--output; do
+for twice in pack:--end pack:--vocab table:--label table:--label-field records:--output; do
   refuses "${twice#*:} is given twice" zdata "${twice%:*}" raw "${twice#*:}" 1 "${twice#*:}" 1
 done
-for command in pack records table show check; do refuses "zdata $command needs a file" zdata $command; done
-for command in table show check; do refuses "zdata $command takes one file" zdata $command raw raw; done
+for command in pack records table show check; do refuses "zdata $command takes .*1 operand .*, not 0" zdata $command; done
+for command in table show check; do refuses "zdata $command takes 1 operand .*, not 2" zdata $command raw raw; done
 for command in pack records table; do refuses "zdata $command needs -o OUT" zdata $command raw; done
 
 # ---- refusals: files ----

@@ -211,7 +211,7 @@ refuses 'half.jsonl has no steps' zlog plot half.jsonl -o x.svg
 refuses "zlog has no command 'plott'" zlog plott
 says "did you mean 'plot'"
 refuses 'zlog plot needs -o' zlog plot a
-refuses 'zlog compare takes two folders' zlog compare a
+refuses 'zlog compare takes 2 operands \(DIR DIR\), not 1' zlog compare a
 # takes COMMAND OPTION...: with each of these
 takes() {
   command=$1
@@ -227,8 +227,8 @@ takes 'plot a -o y.svg' '--smooth 0' '--smooth 0.9999' '--x steps' '--x tokens' 
 refused 'plot a -o y.svg' '--smooth 1' '--smooth -0.1' '--smooth 0.5x' '--smooth ' '--x days'
 takes 'compare a b' '--tolerance 1'
 refused 'compare a b' '--tolerance 1.1' '--tolerance -1'
-takes 'tail a --once' '-n 0' '-n 1e15' '--lines 3'
-refused 'tail a --once' '--lines 1e16' '--lines 2.5' '--lines -1'
+takes 'tail a --once' '-n 0' '-n 1000000000000000' '--lines 3'
+refused 'tail a --once' '--lines 10000000000000000' '--lines 2.5' '--lines -1'
 for option in '--tolerance 0' '-n 1' --once; do refuses 'zlog plot takes no option' zlog plot a -o y.svg $option; done
 for option in '-o y.svg' '--y lr' '--x hours' '--smooth 0' --log '-n 1' --once; do
   refuses 'zlog compare takes no option' zlog compare a b $option
@@ -236,10 +236,10 @@ done
 for option in '-o y.svg' '--y lr' '--x hours' '--smooth 0' --log '--tolerance 0'; do
   refuses 'zlog tail takes no option' zlog tail a $option
 done
-refuses 'zlog plot takes the folders' zlog plot -o y.svg
-refuses 'zlog compare takes two folders' zlog compare a b c
-refuses 'zlog tail takes one folder' zlog tail a b
-refuses '^zlog: look at the metrics' zlog
+refuses 'zlog plot takes at least 1 operand' zlog plot -o y.svg
+refuses 'zlog compare takes 2 operands \(DIR DIR\), not 3' zlog compare a b c
+refuses 'zlog tail takes 1 operand' zlog tail a b
+refuses '^zlog: draw, compare and follow runs' zlog
 ok zlog --help
 esc=$(printf '\033[31m')
 refuses 'x1b\[31m' zlog plot "$esc" -o x.svg

@@ -1,71 +1,12 @@
-/* The command: what is measured, in order, and the file that says it. */
+/* The command: measures in order, and writes the file. */
 #include "runtime/exec/calibrate/calibrate.h"
-#include "runtime/exec/comm/same.h"
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/exit.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct {
-  const char *out;
-  int threads;
-  const ZxDeviceTable *device;
-} Options;
-
-static bool threads(const char *text, int *out) {
-  char *end;
-  long n = strtol(text, &end, 10);
-  *out = (int)n;
-  return end != text && !*end && n >= 1 && n <= 1024;
-}
-
-static bool find_device(const char *name, Options *o, ZbErr *err) {
-  ZbErr why = {0};
-  if ((o->device = zx_device(name, &why))) return true;
-  if (!*why.text) zb_fail(&why, "zrun --help lists them", "--device has no `%s`", zb_show(name));
-  *err = why;
-  return false;
-}
-
-static bool parse(int argc, char **argv, Options *o, ZbErr *err) {
-  static const struct option list[] = {
-      {"threads", 1, NULL, 't'}, {"device", 1, NULL, 'd'}, {"hang-after", 1, NULL, 'h'}, {NULL, 0, NULL, 0}};
-  double limit; /* zx_hang_after has taken it */
-  const char *device = "auto";
-  *o = (Options){.threads = 1};
-  optind = 2;
-  opterr = 0;
-  for (int k; (k = getopt_long(argc, argv, ":o:", list, NULL)) != -1;) {
-    if (k == 'o') o->out = optarg;
-    else if (k == 'd') device = optarg;
-    else if (k == 'h' && !zb_duration(optarg, &limit))
-      return zb_fail(err, "10m, 90s; 0s: never", "wrong value `%s` for --hang-after", zb_show(optarg));
-    else if (k == 'h') continue;
-    else if (k != 't') return zb_option_failed(k, argv, list, err), false;
-    else if (!threads(optarg, &o->threads)) return zb_fail(err, "", "--threads takes 1 to 1024");
-  }
-  if (!o->out || optind != argc)
-    return zb_fail(err, "zrun calibrate -o here.zug", "calibrate wants -o FILE, and nothing else");
-  return find_device(device, o, err);
-}
-
-/* Collective: all ranks were given the same, and nothing that is wrong. */
-static bool take_options(ZxComm *c, int argc, char **argv, ZbArena *a, Options *o) {
-  ZbErr err = {0};
-  ZxFacts f = {.a = a};
-  int me = c->t->rank(c);
-  int64_t first = zx_lowest(c, parse(argc, argv, o, &err) ? -1 : me);
-  if (first == me) zx_say(me, "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
-  if (first >= 0) return false;
-  zx_fact(&f, ZX_OPTIONS, "-o", "%s", o->out);
-  zx_fact(&f, ZX_OPTIONS, "--threads", "%d", o->threads);
-  zx_fact(&f, ZX_OPTIONS, "--device", "%s", o->device->name);
-  return zx_same_or_say(c, &f);
-}
 
 /* ---- the file ------------------------------------------------------------------------------------------ */
 static bool is_ours(const uint8_t *head, size_t n) {
@@ -91,7 +32,7 @@ static void add_levels(ZbText *t, const ZxLinkRates level[2]) {
   add_level(t, "nodes", &level[1]);
 }
 
-/* Bytes of this rank's node that nobody has taken; 0: not known. */
+/* Returns the free bytes of this rank's node; 0: not known. */
 static double memory_of_node(void) {
   uint64_t left = 0, swap;
   ZxRoom room;
@@ -115,8 +56,7 @@ static Memory memory_of(const ZxMeasure *m) {
   return of;
 }
 
-/* On a busy machine no beginning and end may show. A cluster takes no 0, which would be a constant that it
- * lacks. */
+/* Replaces 0, which a busy machine may give, and which in a cluster means a missing constant. */
 static double least(double x) { return fmax(x, 1e-3); }
 
 static void add_peaks(ZbText *t, const ZkRates *sheet, const ZxKernelRates *k) {
@@ -132,11 +72,11 @@ static void add_peaks(ZbText *t, const ZkRates *sheet, const ZxKernelRates *k) {
               giga(k->f32), giga(k->bf16));
 }
 
-static void describe(const ZxMeasure *m, const Options *o, const Memory *memory, const ZxKernelRates *k,
+static void describe(const ZxMeasure *m, int threads, const Memory *memory, const ZxKernelRates *k,
                      double upload, const ZxLinks *links, ZbText *t) {
   int ranks = m->c->t->size(m->c);
   zb_text_add(t, "# Measured by zrun calibrate with %d rank%s of %d thread%s at once: %s.\n", ranks,
-              ranks > 1 ? "s" : "", o->threads, o->threads > 1 ? "s" : "", m->d->describe(m->env));
+              ranks > 1 ? "s" : "", threads, threads > 1 ? "s" : "", m->d->describe(m->env));
   zb_text_add(t, "cluster here {\n");
   if (memory->device > 0)
     zb_text_add(t, "  device memory %.4g GB # what was free%s\n", giga(memory->device),
@@ -170,8 +110,8 @@ static bool write_file(const ZxMeasure *m, const char *path, const ZbText *raw, 
   return ok;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------- */
-static bool measure(const ZxMeasure *m, const Options *o) {
+/* ---- measuring ----------------------------------------------------------------------------------------- */
+static bool measure(const ZxMeasure *m, int threads, const char *out) {
   ZxKernelRates k;
   ZxTrials trials;
   ZxLinks links;
@@ -182,40 +122,38 @@ static bool measure(const ZxMeasure *m, const Options *o) {
   if (!zx_agree(m->c, ok && !*m->err->text)) return false;
   if (m->c->t->rank(m->c) == 0) {
     ZbText t = {0};
-    describe(m, o, &memory, &k, upload, &links, &t);
-    ok = write_file(m, o->out, &t, m->err);
+    describe(m, threads, &memory, &k, upload, &links, &t);
+    ok = write_file(m, out, &t, m->err);
     zb_text_free(&t);
   }
   return zx_agree(m->c, ok);
 }
 
-static bool open_device(ZxMeasure *m, const Options *o) {
-  m->d = o->device;
-  m->env->pool = zk_pool_new(o->threads);
+static bool open_device(ZxMeasure *m, int threads) {
+  m->env->pool = zk_pool_new(threads);
   if (!m->env->pool)
-    return zb_fail(m->err, "raise the limit (ulimit -u)", "%d threads cannot be started", o->threads);
+    return zb_fail(m->err, "raise the limit (ulimit -u)", "%d threads cannot be started", threads);
   if (!m->d->open(m->env, m->c->t->node_rank(m->c), m->err)) return false;
   if (m->d->rates) m->d->rates(m->env, &m->sheet);
   return true;
 }
 
-int zx_calibrate(ZxComm *c, int argc, char **argv, void (*look_at_threads)(ZxComm *, int)) {
+int zx_calibrate(ZxComm *c, const ZxDeviceTable *d, int threads, const char *out,
+                 void (*look_at_threads)(ZxComm *, int)) {
   ZbErr err = {0};
-  Options o;
   zx_watch_phase("measuring");
   ZkEnv env = {.pool = NULL};
-  ZxMeasure m = {.a = zb_arena_new(), .c = c, .env = &env, .err = &err};
-  bool given = take_options(c, argc, argv, m.a, &o), opened = false, ok = false;
-  if (given) given = zx_agree(c, c->t->rank(c) || zb_may_write(o.out, &kind, &err));
-  if (given) {
-    if (look_at_threads) look_at_threads(c, o.threads);
-    opened = open_device(&m, &o);
-    ok = zx_agree(c, opened) && measure(&m, &o);
+  ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = d, .env = &env, .err = &err};
+  bool opened = false, ok = false, writable = zx_agree(c, c->t->rank(c) || zb_may_write(out, &kind, &err));
+  if (writable) {
+    if (look_at_threads) look_at_threads(c, threads);
+    opened = open_device(&m, threads);
+    ok = zx_agree(c, opened) && measure(&m, threads, out);
   }
   if (!ok && *err.text) zx_say(c->t->rank(c), "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
   if (opened) m.d->close(&env);
   zk_pool_free(env.pool);
   zb_arena_free(m.a);
   bool passing = zx_lowest(c, err.passing ? c->t->rank(c) : -1) >= 0;
-  return !given && !passing ? ZX_EXIT_MISTAKE : ok ? ZX_EXIT_DONE : ZX_EXIT_FAILED;
+  return !writable && !passing ? ZX_EXIT_MISTAKE : ok ? ZX_EXIT_DONE : ZX_EXIT_FAILED;
 }

@@ -5,7 +5,7 @@
  * trials.c      kernels in turn, and the median of each
  * kernels.c     products over shapes, attention, passes over memory, the start of a kernel
  * links.c       collectives by size, inside nodes and between them, and what they take of computation
- * calibrate.c   the command: options, all of it in order, the file */
+ * calibrate.c   the command: everything in order, the file */
 #ifndef ZUG_EXEC_CALIBRATE_H
 #define ZUG_EXEC_CALIBRATE_H
 
@@ -77,8 +77,9 @@ typedef struct {
 /* Collective. product: a trial to compute meanwhile. */
 bool zx_measure_links(ZxTrials *t, uint32_t product, ZxLinks *out);
 
-/* The command `zrun calibrate`: the code to end with. Collective. look_at_threads: is told how many a rank has, and
- * may be NULL. */
-int zx_calibrate(ZxComm *c, int argc, char **argv, void (*look_at_threads)(ZxComm *, int threads));
+/* Measures, writes a cluster to `out`, and returns the exit code. Collective. look_at_threads: is told how many a rank
+ * has, and may be NULL. */
+int zx_calibrate(ZxComm *c, const ZxDeviceTable *d, int threads, const char *out,
+                 void (*look_at_threads)(ZxComm *, int threads));
 
 #endif

@@ -24,7 +24,7 @@ typedef struct {
 typedef enum { GATHER, SUMS, KINDS } Kind;
 
 static ZxRequest start(const Link *l, Kind kind, size_t bytes) {
-  if (kind == SUMS) return l->c->t->all_reduce(l->c, l->group, l->whole, bytes / 4, ZX_F32, ZX_SUM);
+  if (kind == SUMS) return l->c->t->all_reduce(l->c, l->group, l->whole, bytes / 4, ZK_F32, ZX_SUM);
   return l->c->t->all_gather(l->c, l->group, l->part, bytes / (size_t)l->c->t->group_size(l->c, l->group),
                              l->whole);
 }

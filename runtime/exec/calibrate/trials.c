@@ -17,7 +17,7 @@ void zx_await_device(const ZxMeasure *m) {
 }
 
 double zx_measured(const ZxMeasure *m, double mine) {
-  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &mine, 1, ZX_F64, ZX_MAX));
+  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &mine, 1, ZK_F64, ZX_MAX));
   return mine;
 }
 
@@ -46,7 +46,7 @@ void zx_fit(const ZxFit *f, double *a, double *b) {
 /* ---- memory -------------------------------------------------------------------------------------------- */
 /* Numbers about 1. */
 static void make_block(char *block, ZkElem elem) {
-  size_t cycle = CYCLE * zk_elem_bytes(elem);
+  size_t cycle = zk_bytes(elem, CYCLE);
   for (size_t i = 0; i < CYCLE; i++) {
     float x = (float)zb_random_normal(1, 0, i);
     if (elem == ZK_BF16) ((uint16_t *)(void *)block)[i] = zb_f32_to_bf16(x);
@@ -92,9 +92,9 @@ void zx_trials_close(ZxTrials *t) {
 }
 
 static size_t bytes_of(const ZkView *v) {
-  size_t n = zk_elem_bytes((ZkElem)v->elem);
-  for (int i = 0; i < v->rank; i++) n *= (size_t)v->size[i];
-  return zb_round_up(n, 256); /* as a plan places them */
+  uint64_t n = 1;
+  for (int i = 0; i < v->rank; i++) n *= (uint64_t)v->size[i];
+  return zb_round_up(zk_bytes((ZkElem)v->elem, n), 256); /* as a plan places them */
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */

@@ -17,8 +17,9 @@ static bool cut(ZbArena *a, ZxContents *c, uint32_t from, uint32_t to, uint64_t 
   for (uint32_t i = from; i < to;) {
     ZxCkptFile f = {.first = i};
     uint64_t bytes = 0;
-    do bytes += 4 * c->tensors[i].n, f.n++, i++;
-    while (i < to && 4 * c->tensors[i].n <= most && bytes <= most - 4 * c->tensors[i].n);
+    do bytes += zk_bytes(ZK_F32, c->tensors[i].n), f.n++, i++;
+    while (i < to && zk_bytes(ZK_F32, c->tensors[i].n) <= most &&
+           bytes <= most - zk_bytes(ZK_F32, c->tensors[i].n));
     ZB_PUSH(a, c->files, c->nfiles, f);
   }
   return true;
@@ -42,7 +43,7 @@ static bool make_file(ZbArena *a, ZxContents *c, uint32_t file, ZbErr *err) {
     for (uint32_t i = f->first; i < f->first + f->n; i++) {
       c->tensors[i].file = file;
       c->tensors[i].at = at;
-      at += 4 * c->tensors[i].n;
+      at += zk_bytes(ZK_F32, c->tensors[i].n);
     }
     ZB_ASSERT(at == f->bytes);
     c->bytes += f->bytes;

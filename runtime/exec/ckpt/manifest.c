@@ -20,83 +20,111 @@ const char *const zx_ckpt_index_name[2] = {"model.safetensors.index.json",
 static const char none[] = "0000000000000000", sum_key[] = "\"checksum\":\"";
 
 /* ---- writing ---- */
-static void put_member(ZbText *t, const char *key, const char *value) {
-  zb_text_json(t, key);
-  zb_text_add(t, ":");
-  zb_text_json(t, value);
+static void put_sum(ZbJson *j, const char *key, uint64_t sum) {
+  zb_json_raw(j, key, "\"%016" PRIx64 "\"", sum);
 }
 
-static void put_facts(ZbText *t, const ZxManifest *m) {
-  zb_text_add(t, ",\n\"facts\":{");
+/* Puts a string on a line of its own. */
+static void put_line(ZbJson *j, int blanks, const char *key, const char *value) {
+  zb_json_line(j, blanks);
+  zb_json_string(j, key, value);
+}
+
+static void put_facts(ZbJson *j, const ZxManifest *m) {
+  zb_json_line(j, 0);
+  zb_json_object(j, "facts");
   for (uint32_t i = 0; i < m->nfacts; i++) {
-    bool first = !i || strcmp(m->facts[i].kind, m->facts[i - 1].kind);
+    const ZxCkptFact *f = &m->facts[i];
+    bool first = !i || strcmp(f->kind, f[-1].kind), last = i + 1 == m->nfacts || strcmp(f->kind, f[1].kind);
     if (first) {
-      zb_text_add(t, i ? "},\n  " : "\n  ");
-      zb_text_json(t, m->facts[i].kind);
-      zb_text_add(t, ":{");
-    } else zb_text_add(t, ",");
-    zb_text_add(t, "\n    ");
-    put_member(t, m->facts[i].name, m->facts[i].value);
+      zb_json_line(j, 2);
+      zb_json_object(j, f->kind);
+    }
+    put_line(j, 4, f->name, f->value);
+    if (last) zb_json_end(j);
   }
-  zb_text_add(t, m->nfacts ? "}}" : "}");
+  zb_json_end(j);
 }
 
-/* Of a parameter that has not all of them: which, after its shape. */
-static void put_own_states(ZbText *t, const ZxContents *c, uint32_t param) {
-  zb_text_add(t, "],\"states\":[");
-  for (uint32_t i = c->first[param]; i < c->first[param + 1]; i++) {
-    if (i > c->first[param]) zb_text_add(t, ",");
-    zb_text_json(t, c->state[c->tensors[i].state - 1]);
-  }
+/* Puts the states of a parameter that does not have all of them. */
+static void put_own_states(ZbJson *j, const ZxContents *c, uint32_t param) {
+  zb_json_list(j, "states");
+  for (uint32_t i = c->first[param]; i < c->first[param + 1]; i++)
+    zb_json_string(j, NULL, c->state[c->tensors[i].state - 1]);
+  zb_json_end(j);
 }
 
-static void put_params(ZbText *t, const ZxContents *c) {
-  zb_text_add(t, ",\n\"parameters\":[");
+static void put_params(ZbJson *j, const ZxContents *c) {
+  zb_json_line(j, 0);
+  zb_json_list(j, "parameters");
   for (uint32_t i = 0; i < c->nparams; i++) {
     const ZxCkptTensor *x = &c->tensors[i];
-    zb_text_add(t, "%s\n  {", i ? "," : "");
-    put_member(t, "path", x->info.path);
-    zb_text_add(t, ",\"shape\":[");
-    for (int k = 0; k < x->info.nshape; k++) zb_text_add(t, "%s%" PRId64, k ? "," : "", x->info.shape[k]);
-    if (zx_nstates_of(c, i) < c->nstates) put_own_states(t, c, i);
-    zb_text_add(t, "],\"checksums\":[\"%016" PRIx64 "\"", x->digest);
-    for (uint32_t s = c->first[i]; s < c->first[i + 1]; s++)
-      zb_text_add(t, ",\"%016" PRIx64 "\"", c->tensors[s].digest);
-    zb_text_add(t, "]}");
+    zb_json_line(j, 2);
+    zb_json_object(j, NULL);
+    zb_json_string(j, "path", x->info.path);
+    zb_json_list(j, "shape");
+    for (int k = 0; k < x->info.nshape; k++) zb_json_int(j, NULL, x->info.shape[k]);
+    zb_json_end(j);
+    if (zx_nstates_of(c, i) < c->nstates) put_own_states(j, c, i);
+    zb_json_list(j, "checksums");
+    put_sum(j, NULL, x->digest);
+    for (uint32_t s = c->first[i]; s < c->first[i + 1]; s++) put_sum(j, NULL, c->tensors[s].digest);
+    zb_json_end(j);
+    zb_json_end(j);
   }
-  zb_text_add(t, "]");
+  zb_json_end(j);
+}
+
+static void put_files(ZbJson *j, const ZxContents *c) {
+  zb_json_line(j, 0);
+  zb_json_list(j, "files");
+  for (uint32_t i = 0; i < c->nfiles; i++) {
+    zb_json_line(j, 2);
+    zb_json_object(j, NULL);
+    zb_json_string(j, "name", c->files[i].name);
+    zb_json_count(j, "bytes", c->files[i].bytes);
+    put_sum(j, "header_checksum", c->files[i].head_digest);
+    zb_json_end(j);
+  }
+  zb_json_end(j);
+}
+
+static void put_best(ZbJson *j, const ZxManifest *m) {
+  zb_json_line(j, 0);
+  zb_json_object(j, "evaluation");
+  zb_json_string(j, "data", m->best.data);
+  zb_json_rounded(j, "best_loss", 17, m->best.loss);
+  zb_json_int(j, "best_step", m->best.step);
+  zb_json_end(j);
 }
 
 static void put_manifest(ZbText *t, const ZxManifest *m) {
   const ZxContents *c = &m->c;
-  zb_text_add(t, "{\"format\":\"zug checkpoint\",\"version\":%d,%s%s\",\n", VERSION, sum_key, none);
-  zb_text_add(t, "\"step\":%" PRId64 ",\"samples\":%" PRId64 ",\"serial\":%" PRId64 ",\n", m->step,
-              m->samples, m->serial);
-  put_member(t, "program", m->version);
-  zb_text_add(t, ",\n");
-  put_member(t, "model", m->model);
-  zb_text_add(t, ",\n");
-  put_member(t, "command", m->command);
-  zb_text_add(t, ",\n");
-  put_member(t, "recipe", m->recipe);
-  put_facts(t, m);
-  if (m->best.data) {
-    zb_text_add(t, ",\n\"evaluation\":{");
-    put_member(t, "data", m->best.data);
-    zb_text_add(t, ",\"best_loss\":%.17g,\"best_step\":%" PRId64 "}", m->best.loss, m->best.step);
-  }
-  zb_text_add(t, ",\n\"file_limit\":%" PRIu64 ",\n\"files\":[", c->most);
-  for (uint32_t i = 0; i < c->nfiles; i++)
-    zb_text_add(t, "%s\n  {\"name\":\"%s\",\"bytes\":%" PRIu64 ",\"header_checksum\":\"%016" PRIx64 "\"}",
-                i ? "," : "", c->files[i].name, c->files[i].bytes, c->files[i].head_digest);
-  zb_text_add(t, "],\n\"states\":[");
-  for (uint32_t s = 0; s < c->nstates; s++) {
-    if (s) zb_text_add(t, ",");
-    zb_text_json(t, c->state[s]);
-  }
-  zb_text_add(t, "]");
-  put_params(t, c);
-  zb_text_add(t, "}\n");
+  ZbJson json = {.text = t}, *j = &json;
+  zb_json_object(j, NULL);
+  zb_json_string(j, "format", "zug checkpoint");
+  zb_json_int(j, "version", VERSION);
+  zb_json_string(j, "checksum", none);
+  zb_json_line(j, 0);
+  zb_json_int(j, "step", m->step);
+  zb_json_int(j, "samples", m->samples);
+  zb_json_int(j, "serial", m->serial);
+  put_line(j, 0, "program", m->version);
+  put_line(j, 0, "model", m->model);
+  put_line(j, 0, "command", m->command);
+  put_line(j, 0, "recipe", m->recipe);
+  put_facts(j, m);
+  if (m->best.data) put_best(j, m);
+  zb_json_line(j, 0);
+  zb_json_count(j, "file_limit", c->most);
+  put_files(j, c);
+  zb_json_line(j, 0);
+  zb_json_list(j, "states");
+  for (uint32_t s = 0; s < c->nstates; s++) zb_json_string(j, NULL, c->state[s]);
+  zb_json_end(j);
+  put_params(j, c);
+  zb_json_end(j);
+  zb_text_add(t, "\n");
 }
 
 /* Returns where the digits of the checksum are in text[0..n), or NULL. */
@@ -138,13 +166,19 @@ void zx_ckpt_index(const ZxContents *c, bool states, ZbText *t) {
   uint32_t from = states ? models : 0, to = states ? c->nfiles : models;
   uint64_t bytes = 0;
   for (uint32_t f = from; f < to; f++) bytes += c->files[f].bytes - c->files[f].head_bytes;
-  zb_text_add(t, "{\"metadata\":{\"total_size\":%" PRIu64 "},\n\"weight_map\":{", bytes);
+  ZbJson j = {.text = t};
+  zb_json_object(&j, NULL);
+  zb_json_object(&j, "metadata");
+  zb_json_count(&j, "total_size", bytes);
+  zb_json_end(&j);
+  zb_json_line(&j, 0);
+  zb_json_object(&j, "weight_map");
   for (uint32_t f = from; f < to; f++)
-    for (uint32_t i = c->files[f].first; i < c->files[f].first + c->files[f].n; i++) {
-      zb_text_add(t, "%s\n  ", i > c->files[from].first ? "," : "");
-      put_member(t, c->tensors[i].info.path, c->files[f].name);
-    }
-  zb_text_add(t, "}}\n");
+    for (uint32_t i = c->files[f].first; i < c->files[f].first + c->files[f].n; i++)
+      put_line(&j, 2, c->tensors[i].info.path, c->files[f].name);
+  zb_json_end(&j);
+  zb_json_end(&j);
+  zb_text_add(t, "\n");
 }
 
 static bool write_index(const ZxContents *c, bool states, const char *dir, ZbErr *err) {
@@ -219,7 +253,7 @@ static bool get_facts(const Reader *r, const cJSON *root, ZxManifest *m) {
   return true;
 }
 
-/* Of a run that evaluates nothing there is none. */
+/* Reads the best evaluation; a run that evaluates nothing has none. */
 static bool get_best(const Reader *r, const cJSON *root, ZxBest *out) {
   const cJSON *x = member(root, "evaluation"), *loss = member(x, "best_loss");
   if (!x) return true;
@@ -239,7 +273,7 @@ static bool plain(const char *s) {
 typedef struct {
   uint64_t of[1 + ZX_MAX_STATES];
 } Digests;
-/* Which of the states a parameter has: those that it lists, in their order; without a list all. */
+/* Reads which of the states a parameter has: those that it lists, in their order; without a list all. */
 static bool get_own_states(const cJSON *x, const char *const *state, uint32_t nstates, uint32_t *has) {
   const cJSON *list = member(x, "states"), *k = list ? list->child : NULL;
   *has = list ? 0 : (1u << nstates) - 1;

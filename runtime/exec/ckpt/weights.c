@@ -16,11 +16,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-en
 
 enum { HEAD_LIMIT = 100 << 20, MAX_AXES = 8, PIECE = 4 << 10 /* elements converted at a time */ };
 
-typedef enum { F32, BF16, F16, OTHER } Type;
-
 typedef struct {
   char *path;
-  Type type;
+  ZkElem elem; /* ZK_NONE: only its name is known */
   char dtype[12];
   int nshape;
   int64_t shape[MAX_AXES];
@@ -56,36 +54,40 @@ static uint16_t to_f16(float f) {
   return sign | (uint16_t)(((exponent + 13) << 10) + (int)rintf(ldexpf(x, 11)));
 }
 
-uint64_t zx_as_bytes(ZxAs as) { return as == ZX_AS_F32 ? 4 : 2; }
+const ZkElem zx_file_elems[ZX_FILE_ELEMS] = {ZK_F32, ZK_BF16, ZK_F16};
 
-int64_t zx_as(ZxAs as, const float *x, uint64_t n, void *out) {
+bool zx_is_file_elem(ZkElem e) {
+  bool is = false;
+  for (int i = 0; i < ZX_FILE_ELEMS; i++) is |= e == zx_file_elems[i];
+  return is;
+}
+
+int64_t zx_as(ZkElem as, const float *x, uint64_t n, void *out) {
   uint16_t *half = out;
   int64_t bad = -1;
-  if (as == ZX_AS_F32) memcpy(out, x, 4 * n);
-  for (uint64_t i = 0; i < n && as != ZX_AS_F32; i++) {
-    half[i] = as == ZX_AS_BF16 ? zb_f32_to_bf16(x[i]) : to_f16(x[i]);
-    uint16_t infinite = as == ZX_AS_BF16 ? 0x7f80 : 0x7c00;
+  if (as == ZK_F32) memcpy(out, x, zk_bytes(as, n));
+  for (uint64_t i = 0; i < n && as != ZK_F32; i++) {
+    half[i] = as == ZK_BF16 ? zb_f32_to_bf16(x[i]) : to_f16(x[i]);
+    uint16_t infinite = as == ZK_BF16 ? 0x7f80 : 0x7c00;
     if (bad < 0 && (half[i] & 0x7fff) == infinite && isfinite(x[i])) bad = (int64_t)i;
   }
   return bad;
 }
 
-static bool type_of(const char *dtype, Type *type, uint64_t *bytes) {
+/* Returns bytes per element of a dtype, 0 if it is not known; and its format, ZK_NONE if only other programs
+ * have it. */
+static uint64_t dtype_bytes(const char *dtype, ZkElem *elem) {
   static const struct {
     const char *name;
-    Type type;
     uint64_t bytes;
-  } types[] = {{"F32", F32, 4},    {"BF16", BF16, 2},     {"F16", F16, 2},      {"F64", OTHER, 8},
-               {"I64", OTHER, 8},  {"I32", OTHER, 4},     {"I16", OTHER, 2},    {"I8", OTHER, 1},
-               {"U64", OTHER, 8},  {"U32", OTHER, 4},     {"U16", OTHER, 2},    {"U8", OTHER, 1},
-               {"BOOL", OTHER, 1}, {"F8_E4M3", OTHER, 1}, {"F8_E5M2", OTHER, 1}};
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (!strcmp(types[i].name, dtype)) {
-      *type = types[i].type;
-      *bytes = types[i].bytes;
-      return true;
-    }
-  return false;
+  } others[] = {{"I64", 8}, {"I16", 2}, {"I8", 1}, {"U64", 8}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (int e = 0; e < ZK_ELEMS; e++)
+    if (zk_elem_info[e].file && !strcmp(zk_elem_info[e].file, dtype))
+      return zk_plain_bytes(*elem = (ZkElem)e);
+  *elem = ZK_NONE;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (!strcmp(others[i].name, dtype)) return others[i].bytes;
+  return 0;
 }
 
 /* "[3, 4]" */
@@ -105,28 +107,37 @@ static bool is_weights(const uint8_t *head, size_t n) {
   return len <= HEAD_LIMIT && head[8] == '{';
 }
 
-bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZxAs as, uint64_t align,
+bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem as, uint64_t align,
                         uint64_t *total, ZbErr *err) {
-  static const char *const names[] = {"F32", "BF16", "F16"};
   uint64_t at = 0;
-  zb_text_add(t, "{\"__metadata__\":{\"format\":\"pt\"}");
+  ZbJson j = {.text = t};
+  zb_json_object(&j, NULL);
+  zb_json_object(&j, "__metadata__");
+  zb_json_string(&j, "format", "pt");
+  zb_json_end(&j);
   for (size_t i = 0; i < n; i++) {
     const ZxTensorInfo *x = &tensors[i];
-    uint64_t bytes = zx_as_bytes(as);
+    uint64_t bytes = zk_plain_bytes(as);
     ZB_ASSERT(x->nshape <= MAX_AXES);
     for (const char *s = x->path; *s; s++) ZB_ASSERT(*s > 31 && *s < 127 && *s != '"' && *s != '\\');
-    zb_text_add(t, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", x->path, names[as]);
+    zb_json_object(&j, x->path);
+    zb_json_string(&j, "dtype", zk_elem_info[as].file);
+    zb_json_list(&j, "shape");
     for (int k = 0; k < x->nshape; k++) {
-      zb_text_add(t, "%s%" PRId64, k ? "," : "", x->shape[k]);
+      zb_json_int(&j, NULL, x->shape[k]);
       if (x->shape[k] < 0 || !zb_mul_u64(bytes, (uint64_t)x->shape[k], &bytes))
         return zb_fail(err, NULL, "tensor '%s' is too large to be written", zb_show(x->path));
     }
-    zb_text_add(t, "],\"data_offsets\":[%" PRIu64, at);
+    zb_json_end(&j);
+    zb_json_list(&j, "data_offsets");
+    zb_json_count(&j, NULL, at);
     if (!zb_add_u64(at, bytes, &at) || at > INT64_MAX / 2)
       return zb_fail(err, NULL, "tensor '%s' is too large to be written", zb_show(x->path));
-    zb_text_add(t, ",%" PRIu64 "]}", at);
+    zb_json_count(&j, NULL, at);
+    zb_json_end(&j);
+    zb_json_end(&j);
   }
-  zb_text_add(t, "}");
+  zb_json_end(&j);
   while ((t->len + 8) % align) zb_text_put(t, " ", 1);
   if (t->len > HEAD_LIMIT)
     return zb_fail(err, NULL, "the header of %zu tensors is too large for safetensors", n);
@@ -135,7 +146,7 @@ bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZxAs a
 }
 
 bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {
-  return zx_weights_head_as(t, tensors, n, ZX_AS_F32, 64, total, err);
+  return zx_weights_head_as(t, tensors, n, ZK_F32, 64, total, err);
 }
 
 /* Room is taken now, so that a full disk is known before a long run's results are to be saved in it. */
@@ -183,7 +194,7 @@ static bool read_tensor(Tensor *t, const cJSON *x, uint64_t from, uint64_t size,
     else if (!strcmp(k->string ? k->string : "", "data_offsets")) place = k;
   }
   uint64_t bytes, part;
-  if (!cJSON_IsString(dtype) || !type_of(dtype->valuestring, &t->type, &bytes))
+  if (!cJSON_IsString(dtype) || !(bytes = dtype_bytes(dtype->valuestring, &t->elem)))
     return zb_fail(err, bad, "%s: tensor '%s' has no known dtype", name, zb_show(t->path));
   snprintf(t->dtype, sizeof t->dtype, "%s", dtype->valuestring);
   t->n = 1;
@@ -322,7 +333,7 @@ const char *zx_weights_path(const ZxWeights *w, int64_t i) { return w->tensor[i]
 bool zx_weights_fits(const ZxWeights *w, int64_t i, const ZxTensorInfo *want, ZbErr *err) {
   const Tensor *t = &w->tensor[i];
   char found[192], expected[192];
-  if (t->type == OTHER)
+  if (!zx_is_file_elem(t->elem))
     return zb_fail(
         err,
         strchr(t->dtype, '8') ? "it is quantized: convert the folder to BF16 or F32" : "convert it to F32",
@@ -343,14 +354,15 @@ int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err
 bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err) {
   ZB_ASSERT(i >= 0 && (uint64_t)i < w->count);
   const Tensor *t = &w->tensor[i];
-  ZB_ASSERT(t->type != OTHER && at <= t->n && n <= t->n - at);
-  if (t->type == F32) return zb_read_at(w->fd, w->name, out, 4 * n, t->begin + 4 * at, err);
+  ZB_ASSERT(zx_is_file_elem(t->elem) && at <= t->n && n <= t->n - at);
+  if (t->elem == ZK_F32)
+    return zb_read_at(w->fd, w->name, out, zk_bytes(ZK_F32, n), t->begin + zk_bytes(ZK_F32, at), err);
   uint16_t piece[PIECE];
   for (uint64_t done = 0; done < n;) {
     uint64_t m = n - done < PIECE ? n - done : PIECE;
     if (!zb_read_at(w->fd, w->name, piece, 2 * m, t->begin + 2 * (at + done), err)) return false;
     for (uint64_t k = 0; k < m; k++)
-      out[done + k] = t->type == BF16 ? zb_bf16_to_f32(piece[k]) : of_f16(piece[k]);
+      out[done + k] = t->elem == ZK_BF16 ? zb_bf16_to_f32(piece[k]) : of_f16(piece[k]);
     done += m;
   }
   return true;
@@ -359,8 +371,8 @@ bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, flo
 bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err) {
   ZB_ASSERT(w->write && i >= 0 && (uint64_t)i < w->count);
   const Tensor *t = &w->tensor[i];
-  ZB_ASSERT(t->type == F32 && at <= t->n && n <= t->n - at);
-  return zb_write_at(w->fd, w->name, in, 4 * n, t->begin + 4 * at, err);
+  ZB_ASSERT(t->elem == ZK_F32 && at <= t->n && n <= t->n - at);
+  return zb_write_at(w->fd, w->name, in, zk_bytes(ZK_F32, n), t->begin + zk_bytes(ZK_F32, at), err);
 }
 
 bool zx_weights_close(ZxWeights *w, ZbErr *err) {

@@ -4,6 +4,7 @@
 #define ZUG_EXEC_WEIGHTS_H
 
 #include "base/base.h"
+#include "kernels/elem.h"
 
 typedef struct ZxWeights ZxWeights;
 typedef struct {
@@ -15,15 +16,16 @@ typedef struct {
  * spaces so that data begin at a multiple of 64. *total: the whole file's bytes. Tensors lie in the order
  * given. */
 bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err);
-/* The types that values can have in a file. */
-typedef enum { ZX_AS_F32, ZX_AS_BF16, ZX_AS_F16 } ZxAs;
-uint64_t zx_as_bytes(ZxAs as);
-/* The same for values of another type, with data at a multiple of `align`. */
-bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZxAs as, uint64_t align,
+/* The formats in which values are read from files and written to them: f32, bf16, f16. */
+enum { ZX_FILE_ELEMS = 3 };
+extern const ZkElem zx_file_elems[ZX_FILE_ELEMS];
+bool zx_is_file_elem(ZkElem e);
+/* The same for values in another format, with data at a multiple of `align`. */
+bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem as, uint64_t align,
                         uint64_t *total, ZbErr *err);
-/* n values as they are in a file, rounded to nearest, ties to even. The index of the first that is finite and
- * too large for the type, or -1. */
-int64_t zx_as(ZxAs as, const float *x, uint64_t n, void *out);
+/* Writes n values in a format of files, rounded to nearest, ties to even. Returns the index of the first that
+ * is finite and too large for the format, or -1. */
+int64_t zx_as(ZkElem as, const float *x, uint64_t n, void *out);
 /* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote
  * have closed it. */
 ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err);

@@ -54,7 +54,8 @@ static bool open_file(ZsCkpt *k, uint32_t file, ZbErr *err) {
 
 bool zs_piece(ZsCkpt *k, uint32_t tensor, uint64_t first, uint64_t n, float *out, ZbErr *err) {
   const ZxCkptTensor *t = &k->m->c.tensors[tensor];
-  return open_file(k, t->file, err) && zb_read_at(k->fd, k->name, out, 4 * n, t->at + 4 * first, err);
+  return open_file(k, t->file, err) &&
+         zb_read_at(k->fd, k->name, out, zk_bytes(ZK_F32, n), t->at + zk_bytes(ZK_F32, first), err);
 }
 
 bool zs_read(ZsCkpt *k, uint32_t tensor, ZsEach each, void *ctx, ZbErr *err) {

@@ -86,12 +86,12 @@ ZB_WIDE static void combine_bf16(uint16_t *out, const void *const *part, int cou
   }
 }
 
-void zx_combine(void *out, const void *const *part, int count, size_t n, ZxCommElem elem, ZxReduce op) {
+void zx_combine(void *out, const void *const *part, int count, size_t n, ZkElem elem, ZxReduce op) {
   switch (elem) {
-  case ZX_F32: combine_f32(out, part, count, n, op); return;
-  case ZX_F64: combine_f64(out, part, count, n, op); return;
-  case ZX_BF16: combine_bf16(out, part, count, n, op); return;
-  case ZX_BYTES: break;
+  case ZK_F32: combine_f32(out, part, count, n, op); return;
+  case ZK_F64: combine_f64(out, part, count, n, op); return;
+  case ZK_BF16: combine_bf16(out, part, count, n, op); return;
+  default: break;
   }
   ZB_BUG("a reduction of bytes");
 }

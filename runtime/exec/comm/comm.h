@@ -19,6 +19,7 @@
 #define ZUG_EXEC_COMM_H
 
 #include "base/base.h"
+#include "kernels/elem.h"
 
 /* ---- the table --------------------------------------------------------------------------------------------
  * One world of ranks and its subgroups. All operations are non-blocking: a function that starts one returns a
@@ -26,10 +27,9 @@
  * then. Collectives of one group must be started in the same order by all its members; the plan guarantees
  * it.
  *
- * What is moved is what is handed over: bf16 is reduced by exchanging bf16. It is summed in f32, in the order
- * of ranks, and rounded once; but by NCCL, which rounds where it adds. */
+ * What is moved is what is handed over. f32, f64 and bf16 can be reduced; bf16 is reduced by exchanging bf16.
+ * It is summed in f32, in the order of ranks, and rounded once; but by NCCL, which rounds where it adds. */
 typedef struct ZxComm ZxComm;
-typedef enum { ZX_F32, ZX_F64, ZX_BF16, ZX_BYTES } ZxCommElem; /* what is reduced; ZX_BYTES: nothing is */
 typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
 typedef int32_t ZxRequest; /* index into the communicator's table of requests; -1: complete */
 typedef int32_t ZxGroup;   /* 0: the world */
@@ -61,12 +61,12 @@ typedef struct {
 
   ZxRequest (*send)(ZxComm *, const void *p, size_t bytes, int world_peer, int tag);
   ZxRequest (*recv)(ZxComm *, void *p, size_t bytes, int world_peer, int tag);
-  ZxRequest (*all_reduce)(ZxComm *, ZxGroup, void *p, size_t n, ZxCommElem, ZxReduce); /* in place */
+  ZxRequest (*all_reduce)(ZxComm *, ZxGroup, void *p, size_t n, ZkElem, ZxReduce); /* in place */
   /* Member i contributes `bytes` bytes, found at `part` (which may be out + i*bytes: in place). */
   ZxRequest (*all_gather)(ZxComm *, ZxGroup, const void *part, size_t bytes, void *out);
   /* `in` holds group_size blocks of n elements; block i summed over members arrives at member i. `in` stays
    * as it is, but for its own block if that is `out`. */
-  ZxRequest (*reduce_scatter)(ZxComm *, ZxGroup, void *in, size_t n, ZxCommElem, ZxReduce, void *out);
+  ZxRequest (*reduce_scatter)(ZxComm *, ZxGroup, void *in, size_t n, ZkElem, ZxReduce, void *out);
   ZxRequest (*all_to_all)(ZxComm *, ZxGroup, const void *in, size_t bytes, void *out); /* bytes per pair */
   ZxRequest (*broadcast)(ZxComm *, ZxGroup, void *p, size_t bytes, int root);
   /* May be NULL: by send and recv. All of these messages between members at once; of two members, both have
@@ -162,14 +162,11 @@ _Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(pri
 _Noreturn void zx_die_of(ZxComm *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- for communicators --------------------------------------------------------------------------------- */
-static inline size_t zx_elem_bytes(ZxCommElem e) {
-  return e == ZX_F64 ? 8 : e == ZX_F32 ? 4 : e == ZX_BF16 ? 2 : 1;
-}
 /* out[0..n) = part[0] + part[1] + ... + part[count-1] (or their maximum), combined in exactly this order, so
  * the result does not depend on which rank computes it. bf16 is summed in f32 and rounded once. `out` may be
  * one of the parts. A NaN in any part gives NaN, for the maximum too: a diverged rank must not disappear in a
  * reduction. */
-void zx_combine(void *out, const void *const *part, int count, size_t n, ZxCommElem elem, ZxReduce op);
+void zx_combine(void *out, const void *const *part, int count, size_t n, ZkElem elem, ZxReduce op);
 /* What calloc, malloc or realloc returned; without memory it ends the program. */
 static inline void *zx_need(void *p) {
   if (!p) zb_out_of_memory(0);

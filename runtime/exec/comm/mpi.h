@@ -69,10 +69,9 @@ void zx_mpi_meet(Mpi *m, MPI_Comm comm, const char *what);
 /* As ZxCommTable has them. */
 ZxRequest zx_mpi_send(ZxComm *c, const void *p, size_t bytes, int peer, int tag);
 ZxRequest zx_mpi_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag);
-ZxRequest zx_mpi_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op);
+ZxRequest zx_mpi_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZkElem e, ZxReduce op);
 ZxRequest zx_mpi_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t bytes, void *out);
-ZxRequest zx_mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
-                                void *out);
+ZxRequest zx_mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZkElem e, ZxReduce op, void *out);
 ZxRequest zx_mpi_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t bytes, void *out);
 ZxRequest zx_mpi_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int root);
 bool zx_mpi_test(ZxComm *c, ZxRequest r);

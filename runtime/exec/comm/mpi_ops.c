@@ -139,21 +139,20 @@ static bool shared_test(Mpi *m, const Op *o) {
   return false;
 }
 
-ZxRequest zx_mpi_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
+ZxRequest zx_mpi_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZkElem e, ZxReduce op) {
   Mpi *m = zx_mpi(c);
   Group *g = &m->group[gi];
-  size_t bytes = n * zx_elem_bytes(e);
+  size_t bytes = zk_bytes(e, n);
   if (!n || g->size == 1) return -1;
   if (use_shm(m, g, n)) return shared(m, g, zx_shm_all_reduce(g->shm, p, n, e, op), "all-reduce", bytes);
   return reducing(m, g, zx_p2p_all_reduce(g->p2p, g, p, n, e, op), "all-reduce", bytes);
 }
 
-ZxRequest zx_mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
-                                void *out) {
+ZxRequest zx_mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZkElem e, ZxReduce op, void *out) {
   static const char what[] = "reduce-scatter";
   Mpi *m = zx_mpi(c);
   Group *g = &m->group[gi];
-  size_t bytes = n * zx_elem_bytes(e);
+  size_t bytes = zk_bytes(e, n);
   if (g->size == 1 && n && out != in) memcpy(out, in, bytes);
   if (!n || g->size == 1) return -1;
   if (use_shm(m, g, n)) return shared(m, g, zx_shm_reduce_scatter(g->shm, in, n, e, op, out), what, bytes);

@@ -29,7 +29,7 @@ typedef struct {
   Kind kind;
   char *in, *out;
   size_t n, started, finished; /* elements of a block (REDUCE_SCATTER) or of the vector (ALL_REDUCE) */
-  ZxCommElem elem;
+  ZkElem elem;
   ZxReduce reduce;
 } Op;
 
@@ -98,12 +98,12 @@ static char *member_part(const ZxP2p *r, const Slot *s, int i, size_t *n) {
     *n = block_at(r, s->n, i + 1) - from;
     at += from;
   }
-  return o->in + at * zx_elem_bytes(o->elem);
+  return o->in + zk_bytes(o->elem, at);
 }
 
 /* The place in the staging for member i's contribution to my part of n elements. */
 static char *stage_of(const ZxP2p *r, const Slot *s, int i, size_t n) {
-  return s->stage + (size_t)(i - (i > r->rank)) * n * zx_elem_bytes(op_at(r, s->op)->elem);
+  return s->stage + zk_bytes(op_at(r, s->op)->elem, (size_t)(i - (i > r->rank)) * n);
 }
 
 /* ---- rounds ---- */
@@ -111,7 +111,7 @@ static void post_part(ZxP2p *r, void *group, const Slot *s, bool send, void *p, 
   const Op *o = op_at(r, s->op);
   if (n)
     r->t->post(group, (int)(s - r->slot),
-               &(ZxP2pMessage){name_of(o), send, p, n * zx_elem_bytes(o->elem), peer, s->tag});
+               &(ZxP2pMessage){name_of(o), send, p, zk_bytes(o->elem, n), peer, s->tag});
 }
 
 static int before(const ZxP2p *r, int k) { return (r->rank + r->size - k) % r->size; }
@@ -133,7 +133,7 @@ static void combine_slot(ZxP2p *r, Slot *s) {
   size_t n;
   char *mine = member_part(r, s, r->rank, &n);
   for (int i = 0; i < r->size; i++) r->part[i] = i == r->rank ? mine : stage_of(r, s, i, n);
-  char *out = o->kind == REDUCE_SCATTER ? o->out + s->at * zx_elem_bytes(o->elem) : mine;
+  char *out = o->kind == REDUCE_SCATTER ? o->out + zk_bytes(o->elem, s->at) : mine;
   zx_combine(out, r->part, r->size, n, o->elem, o->reduce);
 }
 
@@ -151,7 +151,7 @@ static void spread(ZxP2p *r, void *group, Slot *s) {
 /* Starts the next round of the first operation that has one. */
 static void start_round(ZxP2p *r, void *group, Slot *s) {
   Op *o = op_at(r, r->next);
-  size_t size = zx_elem_bytes(o->elem), others = (size_t)r->size - 1;
+  size_t size = zk_plain_bytes(o->elem), others = (size_t)r->size - 1;
   size_t most = STAGE_BYTES / others / size & ~(size_t)15; /* elements of a part */
   if (!most) most = 16;
   size_t left = o->n - o->started;
@@ -173,7 +173,7 @@ static void start_rounds(ZxP2p *r, void *group) {
 
 static void progress_round(ZxP2p *r, void *group, Slot *s) {
   Op *o = op_at(r, s->op);
-  if (!r->t->complete(group, (int)(s - r->slot), name_of(o), o->n * zx_elem_bytes(o->elem))) return;
+  if (!r->t->complete(group, (int)(s - r->slot), name_of(o), zk_bytes(o->elem, o->n))) return;
   r->moves++;
   if (s->phase != SPREAD) combine_slot(r, s);
   if (s->phase == EXCHANGE && o->kind == ALL_REDUCE) {
@@ -194,7 +194,7 @@ void zx_p2p_progress(ZxP2p *r, void *group) {
 
 /* ---- operations ---- */
 static uint64_t start(ZxP2p *r, void *group, Op op) {
-  ZB_ASSERT(op.elem != ZX_BYTES && op.n > 0 && r->size > 1);
+  ZB_ASSERT(op.elem != ZK_U8 && op.n > 0 && r->size > 1);
   if (r->begun - r->done == r->nops) { /* happens while the first steps find out how many are ever open */
     Op *more = zx_need(calloc(2 * r->nops, sizeof *more));
     for (uint64_t i = r->done; i < r->begun; i++) more[i % (2 * r->nops)] = *op_at(r, i);
@@ -208,11 +208,11 @@ static uint64_t start(ZxP2p *r, void *group, Op op) {
   return number;
 }
 
-uint64_t zx_p2p_all_reduce(ZxP2p *r, void *group, void *p, size_t n, ZxCommElem elem, ZxReduce reduce) {
+uint64_t zx_p2p_all_reduce(ZxP2p *r, void *group, void *p, size_t n, ZkElem elem, ZxReduce reduce) {
   return start(r, group, (Op){ALL_REDUCE, .in = p, .out = p, .n = n, .elem = elem, .reduce = reduce});
 }
 
-uint64_t zx_p2p_reduce_scatter(ZxP2p *r, void *group, void *in, size_t n, ZxCommElem elem, ZxReduce reduce,
+uint64_t zx_p2p_reduce_scatter(ZxP2p *r, void *group, void *in, size_t n, ZkElem elem, ZxReduce reduce,
                                void *out) {
   return start(r, group, (Op){REDUCE_SCATTER, .in = in, .out = out, .n = n, .elem = elem, .reduce = reduce});
 }

@@ -30,8 +30,8 @@ void zx_p2p_free(ZxP2p *r);
 
 /* Operations are numbered 0, 1, 2, ... as they start. They mean what their namesakes in ZxCommTable mean;
  * nothing is empty. `group` goes to the transport. */
-uint64_t zx_p2p_all_reduce(ZxP2p *r, void *group, void *p, size_t n, ZxCommElem elem, ZxReduce reduce);
-uint64_t zx_p2p_reduce_scatter(ZxP2p *r, void *group, void *in, size_t n, ZxCommElem elem, ZxReduce reduce,
+uint64_t zx_p2p_all_reduce(ZxP2p *r, void *group, void *p, size_t n, ZkElem elem, ZxReduce reduce);
+uint64_t zx_p2p_reduce_scatter(ZxP2p *r, void *group, void *in, size_t n, ZkElem elem, ZxReduce reduce,
                                void *out);
 /* Does what can be done without waiting for another member. */
 void zx_p2p_progress(ZxP2p *r, void *group);

@@ -79,7 +79,7 @@ static bool alike(ZxComm *c, uint64_t digest) {
   double x[4] = {(double)(digest >> 32), 0, (double)(digest & 0xffffffff),
                  0};          /* 32 bits each, exact in a double; ... */
   x[1] = -x[0], x[3] = -x[2]; /* ... the negative gives the minimum */
-  c->t->wait(c, c->t->all_reduce(c, 0, x, 4, ZX_F64, ZX_MAX));
+  c->t->wait(c, c->t->all_reduce(c, 0, x, 4, ZK_F64, ZX_MAX));
   return x[0] == -x[1] && x[2] == -x[3];
 }
 

@@ -24,7 +24,7 @@ static ZxRequest self_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) 
   ZB_BUG("receive of %zu bytes from rank %d (tag %d) in a world of one rank", bytes, peer, tag);
 }
 
-static ZxRequest self_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem e, ZxReduce op) {
+static ZxRequest self_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem e, ZxReduce op) {
   (void)c, (void)g, (void)p, (void)n, (void)e, (void)op;
   return -1;
 }
@@ -35,10 +35,10 @@ static ZxRequest self_copy(ZxComm *c, ZxGroup g, const void *in, size_t bytes, v
   return -1;
 }
 
-static ZxRequest self_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem e, ZxReduce op,
+static ZxRequest self_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZkElem e, ZxReduce op,
                                      void *out) {
   (void)op;
-  return self_copy(c, g, in, n * zx_elem_bytes(e), out);
+  return self_copy(c, g, in, zk_bytes(e, n), out);
 }
 
 static ZxRequest self_broadcast(ZxComm *c, ZxGroup g, void *p, size_t bytes, int root) {

@@ -67,7 +67,7 @@ typedef enum { ALL_REDUCE, ALL_REDUCE_WHOLE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_
 typedef struct {
   Kind kind;
   int root;
-  ZxCommElem elem; /* ZX_BYTES where nothing is reduced */
+  ZkElem elem; /* ZK_U8 where nothing is reduced */
   ZxReduce reduce;
   const char *in;
   char *out;
@@ -188,32 +188,32 @@ static uint64_t start(ZxShm *s, Op o) {
   if (s->started - s->take.op == s->nops) grow(s);
   bool blocks = o.kind == REDUCE_SCATTER || o.kind == ALL_TO_ALL; /* a slot holds one for each member */
   size_t bytes = (blocks ? s->slot_bytes / (size_t)s->size : s->slot_bytes) & ~(size_t)(LINE - 1);
-  o.most = bytes / zx_elem_bytes(o.elem);
+  o.most = bytes / zk_plain_bytes(o.elem);
   *op_at(s, s->started) = o;
   s->started++;
   zx_shm_progress(s);
   return s->started - 1;
 }
 
-uint64_t zx_shm_all_reduce(ZxShm *s, void *p, size_t n, ZxCommElem elem, ZxReduce reduce) {
-  Kind kind = n * zx_elem_bytes(elem) <= WHOLE_BYTES ? ALL_REDUCE_WHOLE : ALL_REDUCE;
+uint64_t zx_shm_all_reduce(ZxShm *s, void *p, size_t n, ZkElem elem, ZxReduce reduce) {
+  Kind kind = zk_bytes(elem, n) <= WHOLE_BYTES ? ALL_REDUCE_WHOLE : ALL_REDUCE;
   return start(s, (Op){.kind = kind, .elem = elem, .reduce = reduce, .in = p, .out = p, .n = n});
 }
 
-uint64_t zx_shm_reduce_scatter(ZxShm *s, void *in, size_t n, ZxCommElem elem, ZxReduce reduce, void *out) {
+uint64_t zx_shm_reduce_scatter(ZxShm *s, void *in, size_t n, ZkElem elem, ZxReduce reduce, void *out) {
   return start(s, (Op){.kind = REDUCE_SCATTER, .elem = elem, .reduce = reduce, .in = in, .out = out, .n = n});
 }
 
 uint64_t zx_shm_all_gather(ZxShm *s, const void *part, size_t bytes, void *out) {
-  return start(s, (Op){.kind = ALL_GATHER, .elem = ZX_BYTES, .in = part, .out = out, .n = bytes});
+  return start(s, (Op){.kind = ALL_GATHER, .elem = ZK_U8, .in = part, .out = out, .n = bytes});
 }
 
 uint64_t zx_shm_all_to_all(ZxShm *s, const void *in, size_t bytes, void *out) {
-  return start(s, (Op){.kind = ALL_TO_ALL, .elem = ZX_BYTES, .in = in, .out = out, .n = bytes});
+  return start(s, (Op){.kind = ALL_TO_ALL, .elem = ZK_U8, .in = in, .out = out, .n = bytes});
 }
 
 uint64_t zx_shm_broadcast(ZxShm *s, void *p, size_t bytes, int root) {
-  return start(s, (Op){.kind = BROADCAST, .elem = ZX_BYTES, .in = p, .out = p, .n = bytes, .root = root});
+  return start(s, (Op){.kind = BROADCAST, .elem = ZK_U8, .in = p, .out = p, .n = bytes, .root = root});
 }
 
 /* ---- rounds ---- */
@@ -226,7 +226,7 @@ typedef struct {
 
 static Round round_at(const ZxShm *s, const Cursor *c) {
   const Op *o = op_at(s, c->op);
-  size_t size = zx_elem_bytes(o->elem), left = o->n - c->at, n = left < o->most ? left : o->most;
+  size_t size = zk_plain_bytes(o->elem), left = o->n - c->at, n = left < o->most ? left : o->most;
   return (Round){o, c->round, n, c->at * size, n * size};
 }
 
@@ -250,8 +250,8 @@ static size_t block_at(const ZxShm *s, const Round *r, int i) {
 }
 
 /* Bytes at which the block for or of member i begins in vectors of blocks, and in slots. */
-static size_t far(const Round *r, int i) { return (size_t)i * r->o->n * zx_elem_bytes(r->o->elem) + r->at; }
-static size_t near(const Round *r, int i) { return (size_t)i * r->o->most * zx_elem_bytes(r->o->elem); }
+static size_t far(const Round *r, int i) { return zk_bytes(r->o->elem, (size_t)i * r->o->n) + r->at; }
+static size_t near(const Round *r, int i) { return zk_bytes(r->o->elem, (size_t)i * r->o->most); }
 
 /* Whether the counter `which` of all members is at least `least`; `known` remembers. */
 static bool all_at(const ZxShm *s, size_t which, uint64_t least, uint64_t *known) {
@@ -305,7 +305,7 @@ static bool post(ZxShm *s) {
 /* The sum of one block of `bytes` bytes: the own part from `mine`, the others' from their slots. */
 static void combine_block(ZxShm *s, const Round *r, size_t at, size_t bytes, const char *mine, char *out) {
   for (int i = 0; i < s->size; i++) s->part[i] = i == s->rank ? mine : slot_of(s, i, r) + at;
-  zx_combine(out, s->part, s->size, bytes / zx_elem_bytes(r->o->elem), r->o->elem, r->o->reduce);
+  zx_combine(out, s->part, s->size, bytes / zk_plain_bytes(r->o->elem), r->o->elem, r->o->reduce);
 }
 
 static bool reduce(ZxShm *s) {

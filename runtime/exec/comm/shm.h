@@ -29,8 +29,8 @@ void zx_shm_free(ZxShm *s);
 
 /* Operations are numbered 0, 1, 2, ... as they start and complete in this order. They mean what their
  * namesakes in ZxCommTable mean; nothing is empty, and nothing of a window's arithmetic is of bytes. */
-uint64_t zx_shm_all_reduce(ZxShm *s, void *p, size_t n, ZxCommElem elem, ZxReduce reduce);
-uint64_t zx_shm_reduce_scatter(ZxShm *s, void *in, size_t n, ZxCommElem elem, ZxReduce reduce, void *out);
+uint64_t zx_shm_all_reduce(ZxShm *s, void *p, size_t n, ZkElem elem, ZxReduce reduce);
+uint64_t zx_shm_reduce_scatter(ZxShm *s, void *in, size_t n, ZkElem elem, ZxReduce reduce, void *out);
 uint64_t zx_shm_all_gather(ZxShm *s, const void *part, size_t bytes, void *out);
 uint64_t zx_shm_all_to_all(ZxShm *s, const void *in, size_t bytes, void *out);
 uint64_t zx_shm_broadcast(ZxShm *s, void *p, size_t bytes, int root);

@@ -2,6 +2,7 @@
  * is checked against the file's own before it is used. It is read by calls, not mapped: of a mapping without
  * its file, which was cut off or whose server failed, a process dies and names no file. See DATA.md for the
  * format. */
+#include "kernels/elem.h"
 #include "runtime/exec/data/file.h"
 
 #include <inttypes.h>
@@ -51,16 +52,14 @@ static bool get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err)
 }
 
 /* ---- elements and fields ---- */
-static const struct {
-  const char *name;
-  size_t bytes;
-} elems[ZX_DATA_ELEMS] = {{"u8", 1}, {"u16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4}};
+/* By the numbers that headers have. */
+static const ZkElem elems[ZX_DATA_ELEMS] = {ZK_U8, ZK_U16, ZK_U32, ZK_I32, ZK_F32};
 
-size_t zx_data_elem_bytes(ZxDataElem e) { return elems[e].bytes; }
-const char *zx_data_elem_name(ZxDataElem e) { return elems[e].name; }
+size_t zx_data_elem_bytes(ZxDataElem e) { return zk_plain_bytes(elems[e]); }
+const char *zx_data_elem_name(ZxDataElem e) { return zk_elem_info[elems[e]].text; }
 ZxDataElem zx_data_elem_of(const char *name) {
   int e = 0;
-  while (e < ZX_DATA_ELEMS && strcmp(elems[e].name, name)) e++;
+  while (e < ZX_DATA_ELEMS && strcmp(zx_data_elem_name((ZxDataElem)e), name)) e++;
   return (ZxDataElem)e;
 }
 
@@ -89,7 +88,7 @@ bool zx_data_layout(ZxDataInfo *info, ZbErr *err) {
         return zb_fail(err, NULL, "two fields are named '%s'", f->name);
     uint64_t bytes;
     f->at = at;
-    if (!f->values || !zb_mul_u64(f->values, elems[f->elem].bytes, &bytes) || bytes > INT64_MAX / 2 ||
+    if (!f->values || !zb_mul_u64(f->values, zx_data_elem_bytes(f->elem), &bytes) || bytes > INT64_MAX / 2 ||
         !zb_add_u64(at, info->stream ? bytes : zb_round_up(bytes, 4), &at) || at > INT64_MAX / 2)
       return zb_fail(err, NULL, "field '%s' cannot have %" PRIu64 " values", f->name, f->values);
   }
@@ -479,7 +478,7 @@ bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t
                    field);
   if (!index && d->info.stream)
     return zb_fail(err, NULL, "%s: the model wants real numbers in '%s', the file has tokens (%s)", d->name,
-                   field, elems[f->elem].name);
+                   field, zx_data_elem_name(f->elem));
   if (d->info.stream && stream_field(field) >= DOC && !knows_documents(d, field, err)) return false;
   if (!d->info.stream && (uint64_t)seq != f->values)
     return zb_fail(err, NULL,
@@ -574,7 +573,7 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
     return zx_data_read(&one, field, sample, s0, ns, limit, out, err);
   }
   uint64_t first = (uint64_t)s0; /* position in the field of this sample */
-  uint64_t record = d->info.data_at, size = elems[f->elem].bytes;
+  uint64_t record = d->info.data_at, size = zx_data_elem_bytes(f->elem);
   if (d->info.stream) {
     first += sample * (uint64_t)s->seq + !strcmp(field, "targets");
     ZB_ASSERT(first + (uint64_t)ns <= d->info.count);

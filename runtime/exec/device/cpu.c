@@ -101,7 +101,7 @@ static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip,
 }
 
 static void cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
-                       float *w, ZkCodes m, ZkCodes v, uint16_t *w16) {
+                       float *w, ZkFlat m, ZkFlat v, uint16_t *w16) {
   ZkAdamW q = *p;
   q.scale = clip_scale(clip);
   if (updates(clip) && !zk_cpu_adamw8(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;

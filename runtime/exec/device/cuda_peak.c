@@ -46,7 +46,7 @@ static bool fill(char *to, size_t bytes, ZkElem elem, cudaStream_t stream) {
 
 /* Memory for the products, or NULL; whether it is filled is for the first product to find out. */
 static char *make(Products *p, const ZkEnv *env, ZkElem elem, int64_t side) {
-  size_t bytes = (size_t)(side * side) * zk_elem_bytes(elem), scratch = 0;
+  size_t bytes = zk_bytes(elem, (uint64_t)(side * side)), scratch = 0;
   p->flops = 2.0 * (double)side * (double)side * (double)side;
   for (int i = 0; i < WAYS; i++) {
     ZkCall *c = &p->call[i];

@@ -94,7 +94,7 @@ typedef struct {
                 float *w, float *m, float *v, uint16_t *w16);
   /* May be NULL: a device for which plans have no states of 8 bits. */
   void (*adamw8)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
-                 float *w, ZkCodes m, ZkCodes v, uint16_t *w16);
+                 float *w, ZkFlat m, ZkFlat v, uint16_t *w16);
   void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
               float *m, uint16_t *w16);
   void (*lion)(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w,

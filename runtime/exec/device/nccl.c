@@ -72,8 +72,8 @@ typedef struct {
   int rank, size, ctas;
   ncclComm_t root; /* does not block, and is there to be split */
   Group transfers;
-  int peer[2], npeers; /* of transfers */
-  char *room;          /* on the device, for the first transfer with each */
+  int *peer, npeers; /* of transfers */
+  char *room;        /* on the device, for the first transfer with each: a byte to send, one from each */
   Group *group;
   int ngroups;
   Split *split; /* all of them, to be made again */
@@ -214,10 +214,11 @@ static void connect_transfers(Nccl *n) {
 
 static void nccl_connect(ZxComm *c, const int *peer, int npeers) {
   Nccl *n = nccl(c);
-  ZB_ASSERT(!n->room && npeers <= 2);
+  ZB_ASSERT(!n->room);
+  n->peer = zx_need(malloc(zb_array_bytes((size_t)npeers + 1, sizeof *peer)));
   for (int i = 0; i < npeers; i++) n->peer[i] = peer[i];
   n->npeers = npeers;
-  cudaError_t status = cudaMalloc((void **)&n->room, 4);
+  cudaError_t status = cudaMalloc((void **)&n->room, (size_t)npeers + 1);
   if (status != cudaSuccess) {
     zx_say(n->rank, "error: CUDA: no memory to connect ranks: %s", cudaGetErrorString(status));
     n->inner->t->abort(n->inner, 1);
@@ -243,12 +244,12 @@ static Group *begin(ZxComm *c, ZxGroup gi, const char *what, size_t bytes) {
   return spoilt(nccl(c)) ? NULL : g;
 }
 
-static ncclDataType_t type_of(ZxCommElem e) {
+static ncclDataType_t type_of(ZkElem e) {
   switch (e) {
-  case ZX_F32: return ncclFloat32;
-  case ZX_F64: return ncclFloat64;
-  case ZX_BF16: return ncclBfloat16;
-  case ZX_BYTES: break;
+  case ZK_F32: return ncclFloat32;
+  case ZK_F64: return ncclFloat64;
+  case ZK_BF16: return ncclBfloat16;
+  default: break;
   }
   ZB_BUG("a reduction of bytes");
 }
@@ -291,8 +292,8 @@ static ZxRequest nccl_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) 
   return g ? end(c, g, ncclRecv(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
-static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
-  const Group *g = begin(c, gi, "all-reduce", n * zx_elem_bytes(e));
+static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZkElem e, ZxReduce op) {
+  const Group *g = begin(c, gi, "all-reduce", zk_bytes(e, n));
   return g ? end(c, g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)))
            : -1;
 }
@@ -303,9 +304,9 @@ static ZxRequest nccl_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t
            : -1;
 }
 
-static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
+static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZkElem e, ZxReduce op,
                                      void *out) {
-  const Group *g = begin(c, gi, "reduce-scatter", n * zx_elem_bytes(e));
+  const Group *g = begin(c, gi, "reduce-scatter", zk_bytes(e, n));
   return g ? end(c, g,
                  ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)))
            : -1;
@@ -400,6 +401,7 @@ static void nccl_free(ZxComm *c) {
   for (int i = n->ngroups - 1; i >= 0; i--) drop(n, n->group[i].comm);
   drop(n, n->root);
   cudaFree(n->room);
+  free(n->peer);
   free(n->split);
   free(n->group);
   free(n);

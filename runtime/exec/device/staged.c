@@ -16,7 +16,7 @@ typedef struct {
   Kind kind;
   int queue, peer, tag; /* peer: or root */
   ZxGroup group;
-  ZxCommElem elem;
+  ZkElem elem;
   ZxReduce how;
   void *to;       /* on the device */
   size_t n, back; /* elements or bytes of the operation; bytes to the device */
@@ -145,8 +145,8 @@ static ZxRequest staged_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag
   return begin(staged(c), (Op){.kind = RECV, .n = bytes, .peer = peer, .tag = tag, .to = p, .back = bytes},
                NULL, 0, false);
 }
-static ZxRequest staged_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
-  size_t bytes = n * zx_elem_bytes(elem);
+static ZxRequest staged_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
+  size_t bytes = zk_bytes(elem, n);
   if (members(staged(c), g) == 1) return -1;
   Op o = {.kind = ALL_REDUCE, .group = g, .n = n, .elem = elem, .how = how, .to = p, .back = bytes};
   return begin(staged(c), o, p, bytes, false);
@@ -156,9 +156,9 @@ static ZxRequest staged_all_gather(ZxComm *c, ZxGroup g, const void *part, size_
   Op o = {.kind = ALL_GATHER, .group = g, .n = bytes, .to = out, .back = bytes * members(staged(c), g)};
   return begin(staged(c), o, part, bytes, true);
 }
-static ZxRequest staged_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem,
-                                       ZxReduce how, void *out) {
-  size_t bytes = n * zx_elem_bytes(elem);
+static ZxRequest staged_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZkElem elem, ZxReduce how,
+                                       void *out) {
+  size_t bytes = zk_bytes(elem, n);
   if (members(staged(c), g) == 1) return alone(staged(c), out, in, bytes);
   Op o = {.kind = REDUCE_SCATTER, .group = g, .n = n, .elem = elem, .how = how, .to = out, .back = bytes};
   return begin(staged(c), o, in, bytes * members(staged(c), g), true);

@@ -58,12 +58,13 @@ bool zx_engine_publish(ZxEngine *x, ZbErr *err) {
   for (uint32_t i = 0; e && i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     const ZpBucket *k = &e->p->programs.buckets[h->bucket];
-    uint64_t from, to, each = zk_elem_bytes(e->p->asked.compute);
+    uint64_t from, to;
+    ZkElem elem = (ZkElem)k->elem;
     char *params = zx_stored(e, ZP_B_PARAM, h);
     if (!k->republishes) continue;
     zx_owned_shard(e, h, &from, &to);
-    zx_await(e,
-             e->c->t->all_gather(e->c, e->group[k->shard], params + from * each, (to - from) * each, params));
+    zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], params + zk_bytes(elem, from),
+                                    zk_bytes(elem, to - from), params));
   }
   return !e || zx_agree(e->world, zx_finish(e, err));
 }

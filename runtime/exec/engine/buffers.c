@@ -75,51 +75,48 @@ bool zx_spoken_part(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, u
   return h->norm_owner && *from < *to;
 }
 
-/* The owned shard of elements that are stored `at`: all of them (`cut`), or inside. */
-static void *shard_at(const ZxEngine *e, const ZpStageBucket *h, char *at, bool cut, size_t elem) {
-  uint64_t from, to;
-  zx_owned_shard(e, h, &from, &to);
-  return at + (cut ? 0 : from * elem);
-}
-
 bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h) { return bucket_of(e, h)->frozen; }
 
-bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  return e->p->asked.compute != ZK_F32 && (e->p->asked.forward_only || zx_is_frozen(e, h));
+bool zx_lacks_master(const ZxEngine *e, const ZpStageBucket *h) {
+  return zp_lacks_master(e->p, bucket_of(e, h));
 }
 
-float *zx_master(const ZxEngine *e, const ZpStageBucket *h) {
-  char *params = zx_stored(e, ZP_B_PARAM, h);
-  if (e->p->asked.compute == ZK_F32) return shard_at(e, h, params, bucket_of(e, h)->gathers, sizeof(float));
-  ZB_ASSERT(!zx_only_rounded(e, h));
-  return (float *)(void *)(params + zp_param_bytes(e->p, h->bucket));
+/* Parameters lie in front, in the format that computes; if that is not f32, their f32 values lie behind. */
+static char *params_at(const ZxEngine *e, const ZpStageBucket *h, int part, uint64_t from) {
+  const ZpBucket *k = bucket_of(e, h);
+  char *at = zx_stored(e, ZP_B_PARAM, h);
+  if (part == ZP_PART_VALUES && k->elem != ZK_F32) return at + zp_param_bytes(e->p, h->bucket);
+  return at + (k->gathers ? 0 : zk_bytes((ZkElem)k->elem, from));
 }
+
+ZkFlat zx_part(const ZxEngine *e, const ZpStageBucket *h, int part) {
+  const ZpBucket *k = bucket_of(e, h);
+  uint64_t from, to;
+  int first, end = zp_held_parts(e->p, k, &first);
+  ZB_ASSERT(first <= part && part < end);
+  zx_owned_shard(e, h, &from, &to);
+  char *at = part > 0 ? zx_stored(e, ZP_B_STATE, h) : params_at(e, h, part, from);
+  for (int i = 1; i < part; i++) at += zk_bytes(zp_part_elem(e->p, k, i), to - from);
+  return (ZkFlat){zp_part_elem(e->p, k, part), at};
+}
+
+static float *f32(ZkFlat x) {
+  ZB_ASSERT(x.elem == ZK_F32);
+  return x.at;
+}
+
+float *zx_master(const ZxEngine *e, const ZpStageBucket *h) { return f32(zx_part(e, h, ZP_PART_VALUES)); }
 
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  if (e->p->asked.compute == ZK_F32) return NULL;
-  return shard_at(e, h, zx_stored(e, ZP_B_PARAM, h), bucket_of(e, h)->gathers, sizeof(uint16_t));
+  return bucket_of(e, h)->elem == ZK_F32 ? NULL : zx_part(e, h, ZP_PART_ROUNDED).at;
 }
 
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
-  return shard_at(e, h, zx_stored(e, ZP_B_GRAD, h), zp_stages_grads(bucket_of(e, h)), sizeof(float));
+  uint64_t from, to;
+  zx_owned_shard(e, h, &from, &to);
+  return (float *)(void *)zx_stored(e, ZP_B_GRAD, h) + (zp_stages_grads(bucket_of(e, h)) ? 0 : from);
 }
 
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state) {
-  uint64_t from, to;
-  bool coded = zp_is_coded(e->p, bucket_of(e, h));
-  ZB_ASSERT(state < zp_states(e->p, bucket_of(e, h)) && !(coded && state < 2));
-  zx_owned_shard(e, h, &from, &to);
-  uint64_t n = to - from;
-  char *states = zx_stored(e, ZP_B_STATE, h);
-  return (float *)(void *)(states + (coded ? 2 * zp_coded_bytes(n) + n * 4 * (uint64_t)(state - 2)
-                                           : n * 4 * (uint64_t)state));
-}
-
-bool zx_codes(const ZxEngine *e, const ZpStageBucket *h, int state, ZkCodes *out) {
-  uint64_t from, to;
-  if (!zp_is_coded(e->p, bucket_of(e, h)) || state > 1) return false;
-  zx_owned_shard(e, h, &from, &to);
-  char *at = zx_stored(e, ZP_B_STATE, h) + (state ? zp_coded_bytes(to - from) : 0);
-  *out = (ZkCodes){(uint8_t *)at, (float *)(void *)(at + (to - from))};
-  return true;
+  return f32(zx_part(e, h, 1 + state));
 }

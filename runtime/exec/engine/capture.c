@@ -113,7 +113,7 @@ void zx_open_capture(ZxEngine *e) {
   else if (e->p->asked.outputs) e->no_capture_reason = "outputs are taken out of it";
   else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
-  if (!e->no_capture_reason && e->st->input_bytes && e->st->prog.npinned < e->p->asked.nmicro)
+  if (!e->no_capture_reason && zp_input_bytes(e->p, e->st) && e->st->prog.npinned < e->p->asked.nmicro)
     e->no_capture_reason = "its inputs are too large to be pinned at once";
   if (!e->no_capture_reason && zx_step_calls(e) > (double)most_nodes(e))
     e->no_capture_reason = zb_printf(

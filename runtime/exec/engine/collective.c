@@ -49,25 +49,19 @@ typedef struct {
   uint64_t bytes; /* as the plan has it: of the whole tensor, as it travels */
 } Coll;
 
-/* What a collective reduces travels as it lies: no more bytes than the plan says. */
-static ZxCommElem moved_as(const ZkView *v) {
-  ZB_ASSERT(v->elem == ZK_F32 || v->elem == ZK_BF16);
-  return v->elem == ZK_BF16 ? ZX_BF16 : ZX_F32;
-}
-
 static ZxReduce how(const ZpNode *n) { return n->call.opt[0] ? ZX_MAX : ZX_SUM; }
 
 static ZxRequest all_reduce(Coll *c) {
   uint64_t n = count_of(c->in);
   ZB_ASSERT(c->in->elem == c->out->elem && same_order(c->in, c->out));
-  ZB_ASSERT(c->bytes == n * zk_elem_bytes((ZkElem)c->in->elem));
+  ZB_ASSERT(c->bytes == zk_bytes((ZkElem)c->in->elem, n));
   if (c->in->data != c->out->data) c->e->dev->copy(c->e->env, c->out->data, c->in->data, c->bytes);
   zx_enter_nodes(c->e);
-  return c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, moved_as(c->in), how(c->n));
+  return c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, (ZkElem)c->in->elem, how(c->n));
 }
 
 static ZxRequest all_gather(Coll *c) {
-  uint64_t bytes = count_of(c->in) * zk_elem_bytes((ZkElem)c->in->elem);
+  uint64_t bytes = zk_bytes((ZkElem)c->in->elem, count_of(c->in));
   ZB_ASSERT(c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->out->data;
   zx_enter_nodes(c->e);
@@ -84,14 +78,14 @@ static void take_gathered(Coll *c) {
 static ZxRequest reduce_scatter(Coll *c) {
   uint16_t axis = c->n->axis;
   ZkElem elem = (ZkElem)c->in->elem;
-  uint64_t n = count_of(c->out), bytes = n * zk_elem_bytes(elem);
+  uint64_t n = count_of(c->out), bytes = zk_bytes(elem, n);
   ZB_ASSERT(c->out->elem == elem && c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->in->data;
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
     copy_pieces(c->e, c->n->dims, axis, i, zx_dense_view(c->out, all + (uint64_t)i * bytes, elem), *c->in,
                 true);
   zx_enter_nodes(c->e);
-  return c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data);
+  return c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, (ZkElem)c->in->elem, how(c->n), c->out->data);
 }
 
 /* From split along `axis` to split along `axis2`: block j is what member j will own. Blocks travel in the
@@ -104,7 +98,7 @@ typedef struct {
 
 static Exchange exchange_of(const Coll *c) {
   ZkElem elem = (ZkElem)c->in->elem;
-  uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem);
+  uint64_t bytes = zk_bytes(elem, count_of(c->in));
   Exchange x = {.bytes = bytes, .block = bytes / (uint64_t)c->members, .sent = c->scratch};
   x.got = x.sent + zb_round_up(bytes, 64);
   x.travels = zx_slice_view(c->in, c->n->axis2, 0, c->out->size[zx_axis_of(c->out, c->n->axis2)]);
@@ -133,7 +127,7 @@ static void take_exchanged(Coll *c) {
 static void local_pad(Coll *c) {
   bool split = c->n->axis != ZP_NO_AXIS && c->members > 1, gives = split || c->mine == 0;
   if (split || !gives)
-    c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
+    c->e->dev->zero(c->e->env, c->out->data, zk_bytes((ZkElem)c->out->elem, count_of(c->out)));
   if (split) copy_pieces(c->e, c->n->dims, c->n->axis, c->mine, *c->in, *c->out, false);
   else if (gives && c->out->data != c->in->data) zx_copy_view(c->e, *c->in, *c->out);
 }

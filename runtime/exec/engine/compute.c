@@ -10,27 +10,45 @@ static char *boundary(ZxEngine *e, const ZpInstr *in, uint32_t index) {
   return NULL;
 }
 
+static const ZpVirtualStage *vstage(const ZxEngine *e, uint32_t v) {
+  return v < e->p->programs.nvstages ? &e->p->programs.vstages[v] : NULL;
+}
+
+/* Finds the tuple that instance `inst` of the virtual stage takes in, forward. */
 static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot) {
   const ZpSegment *s = &e->p->programs.segments[e->st->insts[inst].segment];
-  if (inst == 0) return zx_find_buf(e, in, ZP_B_RECV_ACT, ZP_NONE);
+  const ZpVirtualStage *v = vstage(e, in->vstage);
+  if (inst == v->first) return zx_find_buf(e, in, ZP_B_RECV_ACT, v->index);
   if (s->saves_carry) return slot + e->st->saved_at[inst] + s->saved_bytes;
   return boundary(e, in, inst);
 }
 
+/* Finds where a virtual stage's first or last instance puts what it hands on to `to`: where it is sent from, or, for
+ * a virtual stage of this rank, where that receives. */
+static char *handed_on(ZxEngine *e, const ZpInstr *in, const ZpVirtualStage *to, ZpBufKind send,
+                       ZpBufKind take) {
+  bool here = to && to->stage == e->stage;
+  return zx_find_buf(e, in, here ? take : send, here ? to->index : vstage(e, in->vstage)->index);
+}
+
 static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
   const ZpInst *x = &e->st->insts[in->inst];
+  const ZpVirtualStage *v = vstage(e, in->vstage), *before = vstage(e, zp_vstage_before(e->p, in->vstage)),
+                       *after = vstage(e, zp_vstage_after(e->p, in->vstage));
   ZxFrame f = {.mb = in->mb, .iter = x->iter};
   char *slot = zx_find_buf(e, in, ZP_B_SLOT, ZP_NONE);
-  bool last = in->inst + 1 == e->st->ninsts;
+  bool first = in->inst == v->first, last = in->inst + 1 == v->first + v->ninsts;
   f.scratch = zx_find_buf(e, in, ZP_B_SCRATCH, ZP_NONE);
   f.inputs = slot;
   f.saved = slot ? slot + e->st->saved_at[in->inst] : NULL;
   f.carry_in = carry_in(e, in, in->inst, slot);
   if (in->op == ZP_I_FWD) {
-    f.carry_out = last ? zx_find_buf(e, in, ZP_B_SEND_ACT, ZP_NONE) : carry_in(e, in, in->inst + 1, slot);
+    f.carry_out =
+        last ? handed_on(e, in, after, ZP_B_SEND_ACT, ZP_B_RECV_ACT) : carry_in(e, in, in->inst + 1, slot);
   } else if (in->op == ZP_I_BWD) {
-    f.dcarry_out = last ? zx_find_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE) : boundary(e, in, in->inst + 1);
-    f.dcarry_in = in->inst == 0 ? zx_find_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE) : boundary(e, in, in->inst);
+    f.dcarry_out = last ? zx_find_buf(e, in, ZP_B_RECV_GRAD, v->index) : boundary(e, in, in->inst + 1);
+    f.dcarry_in =
+        first ? handed_on(e, in, before, ZP_B_SEND_GRAD, ZP_B_RECV_GRAD) : boundary(e, in, in->inst);
   }
   f.held = e->held_at;
   for (uint32_t i = 0; i < x->nheld; i++) {

@@ -20,7 +20,7 @@ ZxCut zx_cut(const ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
 static void cut_view(ZkView *v, const ZxCut *cut, int i) {
   for (int a = 0; a < v->rank; a++) {
     if (v->axis[a] != cut->axis || v->size[a] != cut->size) continue;
-    v->data = (char *)v->data + cut->piece[i].from * v->stride[a] * (int64_t)zk_elem_bytes((ZkElem)v->elem);
+    v->data = zk_at(v, cut->piece[i].from * v->stride[a]);
     v->start[a] = cut->piece[i].to;
     v->size[a] = cut->piece[i].n;
   }

@@ -10,17 +10,17 @@ static uint64_t shard_index(const ZxEngine *e, const ZpBucket *k) {
 }
 
 /* ---- buckets ---- */
-static ZxRequest gather(ZxEngine *e, const ZpInstr *in, uint64_t elems, const char *shard, char *all) {
-  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == elems * zk_elem_bytes(e->p->asked.compute));
+static ZxRequest gather(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, const char *shard, char *all) {
+  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == zk_bytes((ZkElem)k->elem, k->elems));
   uint64_t members = (uint64_t)zp_group_size(&e->p->layout.mesh, in->dims);
   return e->c->t->all_gather(e->c, e->group[in->dims], shard, in->bytes / members, all);
 }
 
 /* What is summed over ranks, made narrow if it travels so. */
-static ZxCommElem pack(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *grads, uint64_t elems) {
-  ZxCommElem elem = zx_travels_narrow(e, in, k) ? ZX_BF16 : ZX_F32;
-  ZB_ASSERT(in->bytes == (in->dims ? elems * zx_elem_bytes(elem) : 0));
-  if (elem == ZX_BF16) zx_narrow(e, grads, elems);
+static ZkElem pack(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *grads, uint64_t elems) {
+  ZkElem elem = zx_travels_narrow(in, k) ? (ZkElem)k->reduce : ZK_F32;
+  ZB_ASSERT(in->bytes == (in->dims ? zk_bytes(elem, elems) : 0));
+  if (elem == ZK_BF16) zx_narrow(e, grads, elems);
   return elem;
 }
 
@@ -35,8 +35,8 @@ static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, floa
   if (in->coll == ZG_OP_ALL_REDUCE) return reduce(e, in, k, e->group[in->dims], all, k->elems);
   uint64_t n = shard_elems(e, k);
   ZB_ASSERT(in->coll == ZG_OP_REDUCE_SCATTER && in->dims == k->shard);
-  ZxCommElem elem = pack(e, in, k, all, k->elems);
-  char *own = (char *)all + shard_index(e, k) * n * zx_elem_bytes(elem);
+  ZkElem elem = pack(e, in, k, all, k->elems);
+  char *own = (char *)all + zk_bytes(elem, shard_index(e, k) * n);
   return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, elem, ZX_SUM, own);
 }
 
@@ -56,7 +56,7 @@ static ZxRequest gather_updates(ZxEngine *e, const ZpInstr *in, uint64_t n) {
 static ZxRequest scatter_updates(ZxEngine *e, const ZpInstr *in, uint64_t n) {
   uint64_t at;
   float *all = update_of(e, in, n, &at);
-  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZX_F32, ZX_SUM, all + at);
+  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZK_F32, ZX_SUM, all + at);
 }
 
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
@@ -66,9 +66,8 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   switch (in->op) {
-  case ZP_I_GATHER_PARAMS: return gather(e, in, k->elems, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
-  case ZP_I_PUBLISH_PARAMS:
-    return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->asked.compute), params);
+  case ZP_I_GATHER_PARAMS: return gather(e, in, k, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
+  case ZP_I_PUBLISH_PARAMS: return gather(e, in, k, params + zk_bytes((ZkElem)k->elem, from), params);
   case ZP_I_SCATTER_GRADS:
     return scatter(e, in, k,
                    (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
@@ -94,7 +93,7 @@ static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
     e->dev->copy(e->env, s->denominator, e->count.denominator, e->nlosses * sizeof *s->denominator);
   else e->dev->zero(e->env, s->aux, sizeof *s->aux);
   ZB_ASSERT(in->bytes == (in->dims ? zp_step_sums(e->p) * sizeof(double) : 0));
-  return e->c->t->all_reduce(e->c, 0, s->loss, zp_step_sums(e->p), ZX_F64, ZX_SUM);
+  return e->c->t->all_reduce(e->c, 0, s->loss, zp_step_sums(e->p), ZK_F64, ZX_SUM);
 }
 
 /* Of each denominator every part once; other losses may be split over more dims. */
@@ -105,7 +104,7 @@ static ZxRequest start_count(ZxEngine *e, const ZpInstr *in) {
   for (uint32_t k = 0; k < e->nlosses; k++)
     if (zp_group_index(&e->p->layout.mesh, e->rank, in->dims & ~e->p->layout.den_partial[k]))
       e->dev->zero(e->env, &x[k], sizeof x[k]);
-  return e->c->t->all_reduce(e->c, e->group[in->dims], x, e->nlosses, ZX_F64, ZX_SUM);
+  return e->c->t->all_reduce(e->c, e->group[in->dims], x, e->nlosses, ZK_F64, ZX_SUM);
 }
 
 static void invert_counts(ZxEngine *e) {
@@ -139,7 +138,7 @@ static void finish_scatter(ZxEngine *e, const ZpInstr *in) {
   uint64_t n = shard_elems(e, k), at = shard_index(e, k) * n;
   float *all = (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
                                               : zx_need_buf(e, in, ZP_B_STAGING, h->bucket));
-  if (zx_travels_narrow(e, in, k)) zx_widen(e, (const uint16_t *)(const void *)all + at, all + at, n);
+  if (zx_travels_narrow(in, k)) zx_widen(e, (const uint16_t *)(const void *)all + at, all + at, n);
   if (!in->in_place) e->dev->axpy(e->env, (int64_t)n, 1, all + at, zx_grads(e, h));
 }
 
@@ -148,7 +147,7 @@ static void finish_reduction(ZxEngine *e, const ZpInstr *in) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   float *x = zx_grads(e, h);
-  if (zx_travels_narrow(e, in, &e->p->programs.buckets[h->bucket]))
+  if (zx_travels_narrow(in, &e->p->programs.buckets[h->bucket]))
     zx_widen(e, (const uint16_t *)(const void *)x, x, to - from);
 }
 

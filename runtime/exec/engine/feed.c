@@ -171,7 +171,7 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
       left /= v->size[a];
       stride *= e->p->layout.axis_valid[v->axis[a]];
     }
-    char *out = to + (uint64_t)here * zk_elem_bytes((ZkElem)v->elem);
+    char *out = to + (uint64_t)here * zk_plain_bytes((ZkElem)v->elem);
     bool direct = step <= 1 && v->elem != ZK_BF16;
     if (!zx_data_read(&s, io->name, nth, at, piece, limit, direct ? (void *)out : e->row, e->err))
       return false;

@@ -175,10 +175,10 @@ struct ZxEngine {
   bool *done;            /* per instruction */
   ZxRequest *request;    /* per instruction */
   uint32_t head[ZP_QUEUES];
-  uint32_t *flight, nflight;             /* instructions under way */
-  uint32_t at;                           /* the compute instruction that is played or waits; ZP_NONE: none */
-  const ZpNode *node;                    /* the node of its lists that is done or waited for */
-  ZxBeside beside_calls[ZP_MOST_BESIDE]; /* collectives of its list that are under way */
+  uint32_t *flight, nflight;            /* instructions under way */
+  uint32_t at;                          /* the compute instruction that is played or waits; ZP_NONE: none */
+  const ZpNode *node;                   /* the node of its lists that is done or waited for */
+  ZxBeside beside_calls[ZP_MOST_ASYNC]; /* collectives of its list that are under way */
   uint32_t nbeside;
 
   /* ---- compute: compute.c, feed.c, grads.c, optimizer.c ---- */
@@ -278,7 +278,7 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
 void zx_begin_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call, ZxBeside *to);
 void zx_end_collective(ZxEngine *e, const ZxBeside *x);
 /* Around what groups of nodes do: their stream instead of compute's, behind what that has so far; back; and
- * compute behind it. Slots: those of collectives under way, and ZP_MOST_BESIDE for others. */
+ * compute behind it. Slots: those of collectives under way, and ZP_MOST_ASYNC for others. */
 void zx_enter_nodes(ZxEngine *e);
 void zx_leave_nodes(ZxEngine *e, uint32_t slot);
 void zx_join_nodes(ZxEngine *e, uint32_t slot, ZxRequest r);
@@ -378,7 +378,7 @@ void zx_finish_exchange(ZxEngine *e, const ZpInstr *in);
 
 /* ---- narrow.c ---- */
 /* Whether the instruction sums gradients of the bucket in bf16. */
-bool zx_travels_narrow(const ZxEngine *e, const ZpInstr *in, const ZpBucket *k);
+bool zx_travels_narrow(const ZpInstr *in, const ZpBucket *k);
 /* n elements of f32 to bf16, from the same byte on. */
 void zx_narrow(ZxEngine *e, float *x, uint64_t n);
 /* And back: to x, which begins where they do, or behind them. */
@@ -405,17 +405,17 @@ char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h);
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 /* whether it is frozen: of its values there are those that are computed with alone, */
 bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h);
-/* whether these are bf16, so that it has no f32 values, */
-bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h);
+/* whether these are in another format than f32, and there are no f32 values, */
+bool zx_lacks_master(const ZxEngine *e, const ZpStageBucket *h);
 /* its f32 values, its gradients, and whether this rank speaks for it. */
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
 /* its bf16 values, whether there are f32 ones or not; NULL: it has none. */
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
-/* its f32 values number `state`, of those that the optimizer has of each value. */
+/* its state number `state` from 0 on, which is f32. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
-/* or that state as codes; false: it is f32. */
-bool zx_codes(const ZxEngine *e, const ZpStageBucket *h, int state, ZkCodes *out);
+/* Returns a part of the owned shard in its format: ZP_PART_ROUNDED, ZP_PART_VALUES, or a state from 1 on. */
+ZkFlat zx_part(const ZxEngine *e, const ZpStageBucket *h, int part);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
 /* Of the owned shard, the part that this rank writes into checkpoints: every element of the model is in that
  * of exactly one rank. False: it has none. */

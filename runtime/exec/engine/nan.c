@@ -21,9 +21,9 @@ static bool chunk_has(const void *p, uint64_t n, ZkElem elem) {
 }
 
 static bool has_nan(ZxEngine *e, const ZpValue *v, const char *data) {
-  uint64_t size = zk_elem_bytes((ZkElem)v->elem), n = v->bytes / size, most = CHUNK / size;
-  ZbErr none;
   if (v->elem != ZK_F32 && v->elem != ZK_BF16) return false;
+  uint64_t size = zk_plain_bytes((ZkElem)v->elem), n = v->bytes / size, most = CHUNK / size;
+  ZbErr none;
   for (uint64_t i = 0, m; i < n; i += m) {
     const char *at = data + i * size;
     m = n - i < most ? n - i : most;
@@ -40,7 +40,8 @@ static bool has_nan(ZxEngine *e, const ZpValue *v, const char *data) {
 void zx_look_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, ZpPhase phase,
                   const ZxFrame *f) {
   bool backward = phase == ZP_BWD;
-  int64_t order = backward ? e->p->programs.nstages - 1 - e->stage : e->stage;
+  uint32_t v = e->st->prog.instrs[e->at].vstage;
+  int64_t order = backward ? e->p->programs.nvstages - 1 - v : v;
   int64_t key = (((((int64_t)backward << 20) + f->mb) << 10) + order) << 20 | (e->at & 0xfffff);
   if (phase == ZP_COUNT || (e->look->key >= 0 && e->look->key <= key)) return;
   for (int i = 0; i < c->nout; i++) {

@@ -6,9 +6,9 @@
  * on. That is one call for each doubling, and no memory. */
 #include "runtime/exec/engine/internal.h"
 
-bool zx_travels_narrow(const ZxEngine *e, const ZpInstr *in, const ZpBucket *k) {
+bool zx_travels_narrow(const ZpInstr *in, const ZpBucket *k) {
   bool sums = in->op == ZP_I_SCATTER_GRADS || in->op == ZP_I_REDUCE_GRADS || in->op == ZP_I_REDUCE_TIED;
-  return sums && in->dims && zp_reduce_elem(e->p, k) == ZK_BF16;
+  return sums && in->dims && k->reduce == ZK_BF16;
 }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }

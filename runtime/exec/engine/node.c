@@ -233,11 +233,11 @@ static void poll(ZxEngine *e) {
 /* Whether compute goes on while node i is under way. It waits where somebody looks at every call. A traced
  * step has none of these: only devices whose memory is the host's trace, and their plans have none. */
 static bool goes_on(const ZxEngine *e, const ZpNode *n, uint32_t i) {
-  return zp_goes_beside(n) && n->until > i + 1 && !e->o.times && !e->look;
+  return zp_is_async(n) && n->until > i + 1 && !e->o.times && !e->look;
 }
 
 static void begin_beside(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c) {
-  ZB_ASSERT(e->nbeside < ZP_MOST_BESIDE);
+  ZB_ASSERT(e->nbeside < ZP_MOST_ASYNC);
   ZxBeside x;
   zx_begin_collective(e, s, n, c, &x);
   e->beside_calls[e->nbeside++] = x;

@@ -43,9 +43,9 @@ void zx_norm_local(ZxEngine *e) {
 typedef struct {
   const ZpGroup *group;
   int64_t n;
-  float *w, *g, *state[2], *average; /* NULL: there is none */
-  ZkCodes code[2];                   /* in place of states */
-  uint16_t *w16;                     /* NULL: none */
+  float *w, *g, *average; /* NULL: there is none */
+  ZkFlat state[2];
+  uint16_t *w16; /* NULL: none */
 } Part;
 
 static void update(ZxEngine *e, const Part *x) {
@@ -69,8 +69,9 @@ static void update(ZxEngine *e, const Part *x) {
                  .step = e->step,
                  .times = times,
                  .which = (int)which};
-    if (o->bits == 8) e->dev->adamw8(e->env, &a, &e->clip, x->n, x->g, x->w, x->code[0], x->code[1], x->w16);
-    else e->dev->adamw(e->env, &a, &e->clip, x->n, x->g, x->w, x->state[0], x->state[1], x->w16);
+    if (x->state[0].elem != ZK_F32)
+      e->dev->adamw8(e->env, &a, &e->clip, x->n, x->g, x->w, x->state[0], x->state[1], x->w16);
+    else e->dev->adamw(e->env, &a, &e->clip, x->n, x->g, x->w, x->state[0].at, x->state[1].at, x->w16);
   } else if (o->kind == ZP_LION) {
     ZkLion l = {.lr = lr,
                 .b1 = (float)o->b1,
@@ -78,10 +79,10 @@ static void update(ZxEngine *e, const Part *x) {
                 .decay = decay,
                 .times = times,
                 .which = (int)which};
-    e->dev->lion(e->env, &l, &e->clip, x->n, x->g, x->w, x->state[0], x->w16);
+    e->dev->lion(e->env, &l, &e->clip, x->n, x->g, x->w, x->state[0].at, x->w16);
   } else {
     ZkSgd s = {.lr = lr, .momentum = (float)o->momentum, .decay = decay, .times = times, .which = (int)which};
-    e->dev->sgd(e->env, &s, &e->clip, x->n, x->g, x->w, x->state[0], x->w16);
+    e->dev->sgd(e->env, &s, &e->clip, x->n, x->g, x->w, x->state[0].at, x->w16);
   }
 }
 
@@ -97,10 +98,8 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
     Part x = {.group = &e->p->asked.groups[r->group], .n = (int64_t)(to - from)};
     x.w = zx_master(e, h) + at;
     x.g = zx_grads(e, h) + at;
-    for (int k = 0; k < e->p->asked.optimizers[x.group->optimizer].states; k++) {
-      if (zx_codes(e, h, k, &x.code[k])) x.code[k].code += at, x.code[k].scale += at / ZK_BLOCK8;
-      else x.state[k] = zx_state(e, h, k) + at;
-    }
+    for (int k = 0; k < e->p->asked.optimizers[x.group->optimizer].states; k++)
+      x.state[k] = zk_flat_from(zx_part(e, h, 1 + k), at);
     if (e->p->asked.average > 0) x.average = zx_state(e, h, states - 1) + at;
     uint16_t *rounded = zx_rounded(e, h);
     if (rounded) x.w16 = rounded + at;

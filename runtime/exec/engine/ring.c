@@ -45,9 +45,9 @@ typedef struct {
 } Ring;
 
 static uint64_t bytes_of(const ZkView *v) {
-  uint64_t n = zk_elem_bytes((ZkElem)v->elem);
+  uint64_t n = 1;
   for (int i = 0; i < v->rank; i++) n *= (uint64_t)v->size[i];
-  return n;
+  return zk_bytes((ZkElem)v->elem, n);
 }
 
 static int peer(const Ring *r, int64_t farther) {
@@ -132,7 +132,7 @@ static ZkView part_view(const Ring *r, const ZkView *whole, int c) {
   ZkView v = *whole;
   for (int i = 0; i < v.rank; i++)
     if (v.axis[i] == r->n->axis) {
-      v.data = (char *)v.data + c * r->length * v.stride[i] * (int64_t)zk_elem_bytes((ZkElem)v.elem);
+      v.data = zk_at(&v, c * r->length * v.stride[i]);
       v.size[i] = r->length;
       v.start[i] = 0;
     }

@@ -129,8 +129,8 @@ static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   if (n->dims) {
     zx_enter_nodes(e);
     ZxRequest q = e->c->t->all_gather(e->c, e->node_group[n->dims], c->in[0].data, bytes, all);
-    zx_leave_nodes(e, ZP_MOST_BESIDE);
-    zx_join_nodes(e, ZP_MOST_BESIDE, q);
+    zx_leave_nodes(e, ZP_MOST_ASYNC);
+    zx_join_nodes(e, ZP_MOST_ASYNC, q);
   }
   if (e->dev->host) return;
   e->dev->download(e->env, r->ends, all, bytes * (n->dims ? (size_t)r->p->members : 1));
@@ -215,8 +215,8 @@ static void send_all(ZxEngine *e, const ZpNode *n, int64_t count) {
   if (t->exchange) {
     zx_enter_nodes(e);
     ZxRequest q = t->exchange(e->c, e->node_group[n->dims], r->message, (int)count);
-    zx_leave_nodes(e, ZP_MOST_BESIDE);
-    zx_join_nodes(e, ZP_MOST_BESIDE, q);
+    zx_leave_nodes(e, ZP_MOST_ASYNC);
+    zx_join_nodes(e, ZP_MOST_ASYNC, q);
     return;
   }
   for (int64_t from = 0, to = 0; from < count; from = to) {
@@ -287,7 +287,7 @@ void zx_exchange_rows(ZxEngine *e, const ZpNode *node, const ZkCall *c) {
   bool home = c->op == ZG_OP_COMBINE;
   const Tables *t = &r->tables[home];
   const ZkView *slots = home ? &c->in[0] : &c->out[0], *place = &c->in[1];
-  size_t row = zk_elem_bytes((ZkElem)slots->elem);
+  size_t row = zk_plain_bytes((ZkElem)slots->elem);
   uint64_t n = count_of(place), each = (uint64_t)r->each;
   for (int i = 2; i < slots->rank; i++) row *= (size_t)slots->size[i];
   char *own = c->scratch, *others = own + zb_round_up(n * row, 64); /* rows of this rank; of a round */

@@ -92,7 +92,7 @@ bool zx_open_events(ZxEngine *e, ZbErr *err) {
   e->rows_event = n + 2;
   e->ring_event = n + 5;
   e->node_event = n + 7;
-  e->staged_event = n + 9 + ZP_MOST_BESIDE;
+  e->staged_event = n + 9 + ZP_MOST_ASYNC;
   return e->dev->events(e->env, e->staged_event + ZX_STAGED_EVENTS, err);
 }
 
@@ -135,14 +135,13 @@ void zx_open_comm(ZxEngine *e) {
 
 /* The ranks that this one sends to and receives from. */
 void zx_connect(ZxEngine *e) {
-  int peer[2], n = 0; /* the stages before and after */
   const ZpProgram *g = &e->st->prog;
+  int *peer = ZB_NEWN(e->a, int, e->p->programs.nstages), n = 0;
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     if (g->instrs[i].queue != ZP_Q_P2P) continue;
     int p = (int)zp_rank_of_stage(&e->p->layout.mesh, e->rank, g->instrs[i].peer);
     bool known = false;
     for (int k = 0; k < n; k++) known |= peer[k] == p;
-    ZB_ASSERT(known || n < 2);
     if (!known) peer[n++] = p;
   }
   if (e->c->t->connect && e->p->programs.nstages > 1) e->c->t->connect(e->c, peer, n);

@@ -12,7 +12,7 @@ int zx_axis_of(const ZkView *v, uint16_t axis) {
 ZkView zx_slice_view(const ZkView *v, uint16_t axis, int64_t from, int64_t n) {
   ZkView w = *v;
   int i = zx_axis_of(v, axis);
-  w.data = (char *)v->data + (size_t)(from * v->stride[i]) * zk_elem_bytes((ZkElem)v->elem);
+  w.data = zk_at(v, from * v->stride[i]);
   w.size[i] = n;
   return w;
 }

@@ -116,9 +116,10 @@ static void put(ZbText *t, const cJSON *x, int depth) {
   else zb_text_add(t, cJSON_IsTrue(x) ? "true" : cJSON_IsFalse(x) ? "false" : "null");
 }
 
-char *zx_config(const ZgGraph *g, const char *names, ZxAs as, const char *like, const char *name,
+char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like, const char *name,
                 ZbErr *err) {
-  static const char *const types[] = {"float32", "bfloat16", "float16"};
+  static const char *const types[ZK_ELEMS] = {
+      [ZK_F32] = "float32", [ZK_BF16] = "bfloat16", [ZK_F16] = "float16"};
   bool any = like != NULL;
   for (uint32_t i = 0; i < g->nconfig; i++) any |= !strcmp(g->config[i].map, names);
   if (!any) return NULL;

@@ -16,7 +16,7 @@
 enum { WINDOW = 1 << 24 /* elements */, COPY = 1 << 20, CONFIG_LIMIT = 1 << 26 /* bytes */ };
 static const char config_name[] = "config.json", index_name[] = "model.safetensors.index.json";
 
-/* What a tokenizer is made of, and how text is made with the model. */
+/* The files of a tokenizer, and of how text is made with the model. */
 static const char *const copied[] = {"tokenizer.json",
                                      "tokenizer_config.json",
                                      "special_tokens_map.json",
@@ -106,7 +106,7 @@ static bool list_tensors(Export *x) {
 
 /* Files as full as the limit allows; a larger tensor has one of its own. */
 static void cut_files(Export *x) {
-  uint64_t bytes = 0, each = zx_as_bytes(x->o->as);
+  uint64_t bytes = 0, each = zk_plain_bytes(x->o->as);
   ZB_PUSH(x->a, x->cut, x->nfiles, 0);
   for (uint32_t i = 0; i < x->ntensors; i++) {
     uint64_t n = each * x->tensor[i].n;
@@ -173,8 +173,8 @@ static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *p
     if (bad >= 0)
       return zb_fail(x->err, "take another --dtype",
                      "tensor '%s' has the value %g, which is too large for %s", t->info.path,
-                     (double)x->window[bad], x->o->as == ZX_AS_F16 ? "f16" : "bf16");
-    if (!zb_write(fd, path, x->rounded, n * zx_as_bytes(x->o->as), x->err)) return false;
+                     (double)x->window[bad], zk_elem_info[x->o->as].text);
+    if (!zb_write(fd, path, x->rounded, zk_bytes(x->o->as, n), x->err)) return false;
   }
   return true;
 }
@@ -222,15 +222,20 @@ static bool write_file(const Export *x, uint32_t file) {
 
 static bool write_index(const Export *x) {
   ZbText t = {0};
-  uint64_t n = x->done.bytes / zx_as_bytes(x->o->as);
-  zb_text_add(&t,
-              "{\n  \"metadata\": {\n    \"total_parameters\": %" PRIu64 ",\n    \"total_size\": %" PRIu64, n,
-              x->done.bytes);
-  zb_text_add(&t, "\n  },\n  \"weight_map\": {");
+  uint64_t n = x->done.bytes / zk_plain_bytes(x->o->as);
+  ZbJson j = {.text = &t, .indent = "  "};
+  zb_json_object(&j, NULL);
+  zb_json_object(&j, "metadata");
+  zb_json_count(&j, "total_parameters", n);
+  zb_json_count(&j, "total_size", x->done.bytes);
+  zb_json_end(&j);
+  zb_json_object(&j, "weight_map");
   for (uint32_t f = 0; f < x->nfiles; f++)
     for (uint32_t i = x->cut[f]; i < x->cut[f + 1]; i++)
-      zb_text_add(&t, "%s\n    \"%s\": \"%s\"", i ? "," : "", x->tensor[i].info.path, file_name(x, f));
-  zb_text_add(&t, "\n  }\n}\n");
+      zb_json_string(&j, x->tensor[i].info.path, file_name(x, f));
+  zb_json_end(&j);
+  zb_json_end(&j);
+  zb_text_add(&t, "\n");
   bool ok = write_text(x, index_name, t.s, t.len);
   zb_text_free(&t);
   return ok;

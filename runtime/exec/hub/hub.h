@@ -83,12 +83,13 @@ bool zx_map_copy(const ZxMap *m, uint32_t i, ZxTensorInfo *copy, ZxTensorInfo *o
 /* The text of config.json, to be freed: what the graph says (NULL without a message: nothing, and there is no
  * `like`) and the types of values, over what the text `like` says beside (may be NULL; `name` is its file's).
  * Keys are in order, numbers as they were written. */
-char *zx_config(const ZgGraph *g, const char *names, ZxAs as, const char *like, const char *name, ZbErr *err);
+char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like, const char *name,
+                ZbErr *err);
 
 /* ---- export.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   const char *out, *like; /* folders; like: NULL, or where a tokenizer's files and other keys are */
-  ZxAs as;
+  ZkElem as;
   uint64_t most;   /* bytes of tensors in a file */
   bool force;      /* an export that is there may be replaced */
   uint64_t window; /* values of a tensor that are in memory at once; 0: 16 M */

@@ -70,8 +70,11 @@ ZsEnd zs_export(const ZsOptions *o, ZbArena *a, ZbErr *err) {
   ZxShards from;
   if (!g || !zx_map_open(&map, a, g, o->names, err) || !zx_shards_open(&from, a, o->path[0], err))
     return ZS_FAILED;
-  ZxExportOptions e = {
-      .out = o->out, .like = o->like, .as = o->as, .most = (uint64_t)o->shard_size, .force = o->force};
+  ZxExportOptions e = {.out = o->out,
+                       .like = o->like,
+                       .as = zx_file_elems[o->dtype],
+                       .most = (uint64_t)o->shard_size,
+                       .force = o->force};
   ZxExported done;
   bool ok = zx_export(a, &map, &from, &e, &done, err);
   zx_shards_close(&from);

@@ -76,7 +76,7 @@ static int64_t step_of(const char *line, size_t n) {
   return whole && sscanf(line, "{\"step\":%lld,", &step) == 1 ? step : INT64_MAX;
 }
 
-/* Of a run that goes on: cuts off the lines of steps that are made again. */
+/* Cuts off the lines of steps that a resumed run repeats. */
 static bool cut_old(const ZxMetricsFile *l, ZbErr *err) {
   struct stat st;
   if (stat(l->path, &st) < 0 || !S_ISREG(st.st_mode)) return true;
@@ -114,60 +114,84 @@ static bool put_text(ZxMetricsFile *l, ZbErr *err) {
   return zb_append(&l->to, l->name, l->line.s, l->line.len, err) && begun;
 }
 
-/* JSON has no NaN or infinity: a loss that went that way is null. */
-static void put_number(ZbText *t, const char *prefix, const char *key, double x) {
-  if (isfinite(x)) zb_text_add(t, ",\"%s%s\":%.9g", prefix, key, x);
-  else zb_text_add(t, ",\"%s%s\":null", prefix, key);
+/* Puts a loss, say; NaN and infinity are null. */
+static void put_number(ZbJson *j, const char *prefix, const char *key, double x) {
+  zb_json_key(j, "%s%s", prefix, key);
+  zb_json_rounded(j, NULL, 9, x);
 }
 
-static void put_known(ZbText *t, const char *key, double x) {
-  if (!(x < 0)) put_number(t, "", key, x);
+static void put_known(ZbJson *j, const char *key, double x) {
+  if (!(x < 0)) put_number(j, "", key, x);
 }
 
-static void put_scalars(ZbText *t, const char *prefix, const ZxScalar *list, const void *m) {
+static void put_scalars(ZbJson *j, const char *prefix, const ZxScalar *list, const void *m) {
   double x;
   for (const ZxScalar *s = list; s->key; s++)
-    if (s->how == ZX_BYTE_COUNT)
-      zb_text_add(t, ",\"%s%s\":%" PRIu64, prefix, s->key, *(const uint64_t *)((const char *)m + s->at));
-    else if (zx_scalar(s, m, &x)) put_number(t, prefix, s->key, x);
+    if (s->how == ZX_BYTE_COUNT) {
+      zb_json_key(j, "%s%s", prefix, s->key);
+      zb_json_count(j, NULL, *(const uint64_t *)((const char *)m + s->at));
+    } else if (zx_scalar(s, m, &x)) put_number(j, prefix, s->key, x);
 }
 
-static void put_parts(ZbText *t, const char *prefix, const ZxLossPart *part, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) put_number(t, prefix, part[i].name, part[i].value);
+static void put_parts(ZbJson *j, const char *prefix, const ZxLossPart *part, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) put_number(j, prefix, part[i].name, part[i].value);
+}
+
+static void put_class(ZbJson *j, const ZxClassMetrics *c) {
+  zb_json_object(j, NULL);
+  zb_json_int(j, "stage", c->stage);
+  zb_json_count(j, "planned_bytes", c->planned_bytes);
+  zb_json_count(j, "used_bytes", c->used_bytes);
+  put_known(j, "compute_ms", c->compute_ms);
+  put_known(j, "wait_ms", c->wait_ms);
+  put_known(j, "wait_max_ms", c->wait_max_ms);
+  zb_json_end(j);
+}
+
+static ZbJson begin_line(ZxMetricsFile *l) {
+  ZbJson j = {.text = &l->line};
+  l->line.len = 0;
+  zb_json_object(&j, NULL);
+  return j;
+}
+
+static bool end_line(ZxMetricsFile *l, ZbJson *j, ZbErr *err) {
+  zb_json_end(j);
+  zb_text_add(&l->line, "\n");
+  return put_text(l, err);
 }
 
 bool zx_metrics_step(ZxMetricsFile *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
-  ZbText *t = &l->line;
-  t->len = 0;
-  zb_text_add(t, "{\"step\":%" PRId64 ",\"steps\":%" PRId64, m->step, m->steps);
-  put_scalars(t, "", zx_step_scalars, m);
-  put_parts(t, "loss_", m->part, m->nparts);
-  for (uint32_t i = 0; i < m->nepochs; i++) zb_text_add(t, "%s%.6g", i ? "," : ",\"epochs\":[", m->epochs[i]);
-  if (m->nepochs) zb_text_add(t, "]");
-  for (int i = 0; i < nclass; i++) {
-    zb_text_add(t, "%s{\"stage\":%d,\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64,
-                i ? "," : ",\"classes\":[", c[i].stage, c[i].planned_bytes, c[i].used_bytes);
-    put_known(t, "compute_ms", c[i].compute_ms);
-    put_known(t, "wait_ms", c[i].wait_ms);
-    put_known(t, "wait_max_ms", c[i].wait_max_ms);
-    zb_text_add(t, "}");
+  ZbJson j = begin_line(l);
+  zb_json_int(&j, "step", m->step);
+  zb_json_int(&j, "steps", m->steps);
+  put_scalars(&j, "", zx_step_scalars, m);
+  put_parts(&j, "loss_", m->part, m->nparts);
+  if (m->nepochs) {
+    zb_json_list(&j, "epochs");
+    for (uint32_t i = 0; i < m->nepochs; i++) zb_json_rounded(&j, NULL, 6, m->epochs[i]);
+    zb_json_end(&j);
   }
-  zb_text_add(t, "%s}\n", nclass ? "]" : "");
-  return put_text(l, err);
+  if (nclass) {
+    zb_json_list(&j, "classes");
+    for (int i = 0; i < nclass; i++) put_class(&j, &c[i]);
+    zb_json_end(&j);
+  }
+  return end_line(l, &j, err);
 }
 
 bool zx_metrics_eval(ZxMetricsFile *l, const ZxEvalMetrics *m, ZbErr *err) {
-  ZbText *t = &l->line;
-  t->len = 0;
-  zb_text_add(t, "{");
-  if (m->steps) zb_text_add(t, "\"step\":%" PRId64 ",\"steps\":%" PRId64 ",", m->step, m->steps);
-  zb_text_add(t, "\"eval_batches\":%" PRId64, m->batches);
-  put_scalars(t, "eval_", zx_eval_scalars, m);
-  put_parts(t, "eval_loss_", m->part, m->nparts);
-  if (m->steps && m->best_step >= 0) {
-    put_number(t, "", "eval_best_loss", m->best);
-    zb_text_add(t, ",\"eval_best_step\":%" PRId64, m->best_step);
+  ZbJson j = begin_line(l);
+  if (m->steps) {
+    zb_json_int(&j, "step", m->step);
+    zb_json_int(&j, "steps", m->steps);
   }
-  zb_text_add(t, "}\n");
-  return put_text(l, err);
+  zb_json_int(&j, "eval_batches", m->batches);
+  put_scalars(&j, "eval_", zx_eval_scalars, m);
+  put_parts(&j, "eval_loss_", m->part, m->nparts);
+  if (m->steps && m->best_step >= 0) {
+    put_number(&j, "", "eval_best_loss", m->best);
+    zb_json_int(&j, "eval_best_step", m->best_step);
+  }
+  return end_line(l, &j, err);
 }

@@ -23,7 +23,7 @@ static bool read_recipe(ZxRun *r, ZbErr *err) {
   const char *name;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
-  ZlOptions lo = {r->o.include, r->o.ninclude};
+  ZlOptions lo = {r->o.include.s, r->o.include.n};
   ZlProgram *p = zl_load_named(r->a, r->sources, r->diags, r->o.recipe, &lo, &name);
   if (p) r->recipe = zx_recipe_for(p, r->diags, r->a, name, r->c->t->size(r->c), err);
   /* Collective, whatever became of the recipe here. */

@@ -10,8 +10,9 @@
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(ZxRun *r) {
   r->c->t->barrier(r->c);
-  double peak = r->own.flops = r->o.device->measure_flops(&r->env, (ZkElem)r->plan->asked.compute, 40);
-  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
+  double peak = r->own.flops =
+      r->o.device->measure_flops(&r->env, zp_precision_elem(r->plan->asked.recipe->precision.compute), 40);
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZK_F64, ZX_SUM));
   return peak;
 }
 
@@ -49,8 +50,8 @@ static void gather(ZxRun *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double 
   top[LOST] = s->lost;
   top[STOP] = zx_stop_wanted(&r->stop);
   zx_saves_flags(&r->saves, top + SAVES);
-  ZxRequest one = r->c->t->all_reduce(r->c, 0, sum, sizeof sum / sizeof *sum, ZX_F64, ZX_SUM);
-  ZxRequest two = r->c->t->all_reduce(r->c, 0, top, sizeof top / sizeof *top, ZX_F64, ZX_MAX);
+  ZxRequest one = r->c->t->all_reduce(r->c, 0, sum, sizeof sum / sizeof *sum, ZK_F64, ZX_SUM);
+  ZxRequest two = r->c->t->all_reduce(r->c, 0, top, sizeof top / sizeof *top, ZK_F64, ZX_MAX);
   r->c->t->wait(r->c, one);
   r->c->t->wait(r->c, two);
   m->wait_ms = known ? sum[WAIT] / ranks : -1;
@@ -240,7 +241,7 @@ static void say_stop(const ZxRun *r, const char *when) {
 /* What asked while the run was being made ready. */
 static bool stop_at_once(ZxRun *r) {
   double most = zx_stop_wanted(&r->stop);
-  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &most, 1, ZX_F64, ZX_MAX));
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &most, 1, ZK_F64, ZX_MAX));
   r->stopping = (int)most;
   if (r->stopping) say_stop(r, "before the first step");
   return r->stopping;

@@ -46,19 +46,9 @@ void zx_alike_close(ZxAlike *x) {
 static void add_part(ZxEngine *e, const ZpStageBucket *h, int part, uint64_t from, uint64_t to, uint64_t salt,
                      uint64_t *sum) {
   uint64_t own, end, n = to - from;
-  ZkCodes codes;
   zx_owned_shard(e, h, &own, &end);
-  uint64_t at = from - own;
-  if (part == ZP_PART_ROUNDED) {
-    e->dev->digest(e->env, zx_rounded(e, h) + at, n * sizeof(uint16_t), salt, sum);
-  } else if (part > 0 && zx_codes(e, h, part - 1, &codes)) {
-    uint64_t scales = zb_round_up(n, ZK_BLOCK8) / ZK_BLOCK8;
-    e->dev->digest(e->env, codes.code + at, n, salt, sum);
-    e->dev->digest(e->env, codes.scale + at / ZK_BLOCK8, scales * sizeof(float), ~salt, sum);
-  } else {
-    const float *values = part ? zx_state(e, h, part - 1) : zx_master(e, h);
-    e->dev->digest(e->env, values + at, n * sizeof *values, salt, sum);
-  }
+  ZkFlat x = zk_flat_from(zx_part(e, h, part), from - own);
+  e->dev->digest(e->env, x.at, zk_bytes(x.elem, n), salt, sum);
 }
 
 /* Gathers the first n slots of all ranks: x->all[rank * n + slot]. */
@@ -103,10 +93,10 @@ static void name_item(ZxEngine *e, const ZpAlikeItem *i, Found *f) {
   if (f->ntensors > NAMED) return;
   if (f->ntensors > 1) zb_text_add(&f->tensors, ", ");
   zb_text_add(&f->tensors, "%s", path);
-  if (i->part == ZP_PART_ROUNDED) zb_text_add(&f->tensors, " (its bf16 values)");
-  if (i->part > 0)
-    zb_text_add(&f->tensors, " (its %s)",
-                zx_state_name(e->p, &e->p->programs.buckets[i->held->bucket], i->part));
+  const ZpBucket *k = &e->p->programs.buckets[i->held->bucket];
+  if (i->part == ZP_PART_ROUNDED)
+    zb_text_add(&f->tensors, " (its %s values)", zk_elem_info[zp_part_elem(e->p, k, i->part)].text);
+  if (i->part > 0) zb_text_add(&f->tensors, " (its %s)", zx_state_name(e->p, k, i->part));
 }
 
 /* Names what of `items`, gathered from number `from` on, differs on ranks of this stage. */

@@ -180,7 +180,7 @@ ZxCheckpointReport zx_checkpoints_wait(ZxCheckpoints *c) {
   while (c->phase != NOTHING) {
     ZxCheckpointState s = zx_checkpoints_state(c);
     double most[2] = {s.working, s.failed};
-    c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, most, 2, ZX_F64, ZX_MAX));
+    c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, most, 2, ZK_F64, ZX_MAX));
     if (most[0] > 0) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     r = zx_checkpoints_go_on(c, &(ZxCheckpointState){most[0], most[1]});
     zx_watch_moved(); /* a slow disk is no hang */

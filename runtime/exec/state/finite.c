@@ -36,7 +36,7 @@ static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
   }
   l.lost = ZB_NEWN(a, double, l.n + 1);
   zx_walk(e, &(ZxWalk){.each = look, .fetch = true, .grads = grads, .ctx = &l});
-  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, l.lost, l.n, ZX_F64, ZX_MAX));
+  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, l.lost, l.n, ZK_F64, ZX_MAX));
   for (uint32_t i = 0; i < l.n; i++) found += l.lost[i] > 0;
   if (found == l.n) zb_text_add(out, "all %u parameters", l.n);
   else zb_text_add(out, "%u of %u parameters (", found, l.n);

@@ -57,10 +57,10 @@ static void publish(ZxEngine *e, const ZpStageBucket *h) {
   zx_owned_shard(e, h, &from, &to);
   uint16_t *rounded = zx_rounded(e, h);
   const void *own = rounded ? (void *)rounded : zx_master(e, h);
-  if (rounded && !zx_only_rounded(e, h)) /* else slices.c has rounded them */
+  if (rounded && !zx_lacks_master(e, h)) /* else slices.c has rounded them */
     e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
   if (!k->republishes) return;
-  uint64_t bytes = (to - from) * zk_elem_bytes(e->p->asked.compute);
+  uint64_t bytes = zk_bytes((ZkElem)k->elem, to - from);
   zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, bytes, zx_stored(e, ZP_B_PARAM, h)));
 }
 

@@ -116,8 +116,9 @@ static bool read_stretch(void *walk, uint64_t global, uint64_t n, float *at) {
   ZxWalk *w = walk;
   Read *r = w->ctx;
   const ZxCkptTensor *t = &r->m->c.tensors[w->tensor];
-  if (!zb_read_at(r->fd, r->name, at, 4 * n, t->at + 4 * global, w->err)) return false;
-  r->bytes += 4 * n;
+  if (!zb_read_at(r->fd, r->name, at, zk_bytes(ZK_F32, n), t->at + zk_bytes(ZK_F32, global), w->err))
+    return false;
+  r->bytes += zk_bytes(ZK_F32, n);
   uint64_t local = w->s->at + w->first + (uint64_t)(at - w->base);
   uint64_t lo = r->from > local ? r->from : local, hi = r->to < local + n ? r->to : local + n;
   if (lo < hi) r->digest[w->tensor] += zx_digest(at + (lo - local), global + (lo - local), hi - lo);

@@ -110,30 +110,44 @@ static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64
   return true;
 }
 
-/* Its f32 values are made on the host and rounded there. */
-static bool put_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t from, uint64_t to) {
-  uint16_t *half = (uint16_t *)(void *)(w->values + (to - from));
-  memset(w->values, 0, (to - from) * sizeof *w->values); /* padding */
-  if (!walk_held(e, h, from, to, w->values, w)) return false;
-  zk_cpu_to_bf16(e->env, (int64_t)(to - from), w->values, half);
-  e->dev->upload(e->env, zx_rounded(e, h), half, (to - from) * sizeof *half);
-  return zx_finish(e, w->err);
+/* ---- formats ---- */
+enum { PIECE = 1 << 20 }; /* elements on their way between the host and a device, whole blocks */
+
+/* Moves elements first .. first + n, in a format other than f32, between a device and f32 values on its host,
+ * piece by piece. Whole blocks travel. */
+static bool move_pieces(ZxEngine *e, ZkFlat dev, uint64_t first, uint64_t n, float *x, bool fetch,
+                        ZbErr *err) {
+  uint64_t block = zk_elem_info[dev.elem].block;
+  ZkFlat here = {dev.elem, e->dev->pinned(e->env, zk_bytes(dev.elem, PIECE), err)};
+  bool ok = here.at;
+  if (!ok) err->passing = true;
+  for (uint64_t at = first, m; ok && at < first + n; at += m) {
+    uint64_t lo = at / block * block;
+    m = lo + PIECE - at < first + n - at ? lo + PIECE - at : first + n - at;
+    char *there = zk_flat_from(dev, lo).at;
+    uint64_t bytes = zk_bytes(dev.elem, at + m - lo);
+    if (!fetch) zk_cpu_encode(e->env, (int64_t)m, x + (at - first), here);
+    if (fetch) e->dev->download(e->env, here.at, there, bytes);
+    else e->dev->upload(e->env, there, here.at, bytes);
+    ok = zx_finish(e, err);
+    if (ok && fetch) zk_cpu_decode(e->env, here, (int64_t)(at - lo), (int64_t)m, x + (at - first));
+  }
+  if (here.at) e->dev->unpin(e->env, here.at);
+  return ok;
 }
 
-static bool fetch_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t from, uint64_t to) {
-  uint16_t *half = (uint16_t *)(void *)(w->values + (to - from));
-  e->dev->download(e->env, half, zx_rounded(e, h), (to - from) * sizeof *half);
-  if (!zx_finish(e, w->err)) return false;
-  zk_cpu_from_bf16(e->env, (int64_t)(to - from), half, w->values);
-  return walk_held(e, h, from, to, w->values, w);
+bool zx_fetch_values(ZxEngine *e, ZkFlat from, uint64_t first, uint64_t n, float *x, ZbErr *err) {
+  if (from.elem == ZK_F32) return e->dev->download(e->env, x, (float *)from.at + first, n * sizeof *x), true;
+  if (!e->dev->host) return move_pieces(e, from, first, n, x, true, err);
+  zk_cpu_decode(e->env, from, (int64_t)first, (int64_t)n, x);
+  return true;
 }
 
-/* States that are read, of 8 bits: of what the file says in f32, so that a run goes on with the codes that it
- * had. */
-static bool put_codes(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t n, uint64_t from, ZkCodes to) {
-  memset(w->values, 0, n * sizeof *w->values); /* padding */
-  if (!walk_held(e, h, from, from + n, w->values, w)) return false;
-  zk_cpu_encode8((int64_t)n, w->state == 1, w->values, to);
+/* Writes values of a whole shard in its format; of f32 ones the copy is only begun. */
+static bool put_values(ZxEngine *e, ZkFlat to, uint64_t n, float *x, ZbErr *err) {
+  if (to.elem == ZK_F32) return e->dev->upload(e->env, to.at, x, n * sizeof *x), true;
+  if (!e->dev->host) return move_pieces(e, to, 0, n, x, false, err);
+  zk_cpu_encode(e->env, (int64_t)n, x, to);
   return true;
 }
 
@@ -149,41 +163,31 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   if (lacks(e, h, w)) return true;
-  if (zx_only_rounded(e, h))
-    return w->fetch ? fetch_rounded(e, h, w, from, to) : put_rounded(e, h, w, from, to);
-  ZkCodes codes;
-  if (w->state && zx_codes(e, h, w->state - 1, &codes)) {
-    ZB_ASSERT(!w->fetch); /* nobody looks at these */
-    return put_codes(e, h, w, to - from, from, codes);
+  int values_part = zx_lacks_master(e, h) ? ZP_PART_ROUNDED : ZP_PART_VALUES;
+  ZkFlat own = w->grads ? (ZkFlat){ZK_F32, zx_grads(e, h)} : zx_part(e, h, w->state ? w->state : values_part);
+  if (!w->values) return walk_held(e, h, from, to, own.at, w);
+  if (w->fetch) {
+    if (!zx_fetch_values(e, own, 0, to - from, w->values, w->err) || !zx_finish(e, w->err)) return false;
+  } else {
+    memset(w->values, 0, (to - from) * sizeof *w->values); /* padding */
   }
-  float *own = w->grads ? zx_grads(e, h) : w->state ? zx_state(e, h, w->state - 1) : zx_master(e, h);
-  float *values = w->values ? w->values : own;
-  size_t bytes = (to - from) * sizeof *own;
-  if (w->values && w->fetch) {
-    e->dev->download(e->env, values, own, bytes);
-    if (!zx_finish(e, w->err)) return false;
-  } else if (w->values) {
-    memset(values, 0, bytes); /* padding */
-  }
-  if (!walk_held(e, h, from, to, values, w)) return false;
-  if (!w->values || w->fetch) return true;
-  e->dev->upload(e->env, own, values, bytes);
-  return zx_finish(e, w->err);
+  if (!walk_held(e, h, from, to, w->values, w)) return false;
+  return w->fetch || (put_values(e, own, to - from, w->values, w->err) && zx_finish(e, w->err));
 }
 
 bool zx_walk(ZxEngine *e, ZxWalk *w) {
   uint64_t most = 1;
-  bool halves = false, codes = false;
+  bool through = !e->dev->host;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     uint64_t from, to;
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
-    halves |= zx_only_rounded(e, &e->st->held[i]);
-    codes |= w->state && zp_is_coded(e->p, &e->p->programs.buckets[e->st->held[i].bucket]);
+    through |= zx_lacks_master(e, &e->st->held[i]);
+    through |=
+        w->state && zp_part_elem(e->p, &e->p->programs.buckets[e->st->held[i].bucket], w->state) != ZK_F32;
   }
-  uint64_t room = most * (sizeof(float) + (halves ? sizeof(uint16_t) : 0));
-  bool through = !e->dev->host || halves || codes;
-  if (through && !(w->values = e->dev->pinned(e->env, room, w->err))) return w->err->passing = true, false;
+  if (through && !(w->values = e->dev->pinned(e->env, most * sizeof *w->values, w->err)))
+    return w->err->passing = true, false;
   bool ok = true;
   for (uint32_t i = 0; ok && i < e->st->nheld; i++)
     if (!w->fetch || zx_is_norm_owner(e, &e->st->held[i])) ok = walk_own(e, &e->st->held[i], w);

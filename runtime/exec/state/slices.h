@@ -47,9 +47,12 @@ struct ZxWalk {
   /* Values in f32: element `first` of the slice is base[0], and `last` is the first one that is not there. */
   float *base;
   uint64_t first, last;
-  float *values; /* room on the host for one shard; NULL: the device is the host */
+  float *values; /* room on the host for one shard; NULL: values are f32 and lie there */
 };
 bool zx_walk(ZxEngine *e, ZxWalk *w);
+/* Reads elements first .. first + n of a shard as f32, into memory of `pinned`. What is f32 there already has
+ * arrived when the device is done (zx_finish). */
+bool zx_fetch_values(ZxEngine *e, ZkFlat from, uint64_t first, uint64_t n, float *x, ZbErr *err);
 /* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
 const char *zx_element(const ZxWalk *w, uint64_t global);
 

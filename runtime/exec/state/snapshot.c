@@ -101,66 +101,23 @@ void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out) {
   if (out->npieces) qsort(out->piece, out->npieces, sizeof *out->piece, by_tensor);
 }
 
-/* bf16 values lie in the second half of their place, before they are f32 in all of it: each is read before
- * something is written there. */
-static void widen(float *at, uint64_t n) {
-  const char *half = (const char *)(at + n) - n * sizeof(uint16_t);
-  for (uint64_t i = 0; i < n; i++) {
-    uint16_t x;
-    memcpy(&x, half + i * sizeof x, sizeof x);
-    uint32_t bits = (uint32_t)x << 16;
-    memcpy(at + i, &bits, sizeof bits);
-  }
-}
-
-/* What is frozen was copied before the first checkpoint, and stays there. */
-static bool take_frozen(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
-  for (int phase = 0; phase < 2; phase++) {
-    float *at = s->memory;
-    for (uint32_t i = 0; i < e->st->nheld; i++) {
-      const ZpStageBucket *h = &e->st->held[i];
-      uint64_t from, to, own, end;
-      if (!zx_spoken_part(e, h, &from, &to)) continue;
-      zx_owned_shard(e, h, &own, &end);
-      uint64_t n = to - from;
-      bool half = zx_only_rounded(e, h);
-      if (!zx_is_frozen(e, h)) at += n * (uint64_t)zp_states(e->p, &e->p->programs.buckets[h->bucket]);
-      else if (phase && half) widen(at, n);
-      else if (!phase && half)
-        e->dev->download(e->env, (char *)(at + n) - n * sizeof(uint16_t), zx_rounded(e, h) + (from - own),
-                         n * sizeof(uint16_t));
-      else if (!phase) e->dev->download(e->env, at, zx_master(e, h) + (from - own), n * sizeof *at);
-      at += n;
-    }
-    if (!phase && !zx_finish(e, err)) return false;
-  }
-  return true;
-}
-
+/* Copies values and states of all buckets, as f32. Frozen ones are copied before the first checkpoint, and
+ * stay there. */
 bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
   float *at = s->memory;
-  if (e->p->asked.frozen && !s->has_frozen && !take_frozen(e, s, err)) return false;
-  s->has_frozen = true;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to, own, end;
     if (!zx_spoken_part(e, h, &from, &to)) continue;
     zx_owned_shard(e, h, &own, &end);
-    if (zx_is_frozen(e, h)) {
-      at += to - from;
-      continue;
-    }
     int states = zp_states(e->p, &e->p->programs.buckets[h->bucket]);
-    for (int k = 0; k <= states; k++, at += to - from) {
-      ZkCodes codes;
-      if (k && zx_codes(e, h, k - 1, &codes)) { /* of the host's memory: see the plan */
-        zk_cpu_decode8((int64_t)(from - own), (int64_t)(to - from), k == 1, codes, at);
-        continue;
-      }
-      const float *values = k ? zx_state(e, h, k - 1) : zx_master(e, h);
-      e->dev->download(e->env, at, values + (from - own), (to - from) * sizeof *at);
-    }
+    bool there = zx_is_frozen(e, h) && s->has_frozen;
+    for (int k = 0; k <= states; k++, at += to - from)
+      if (!there && !zx_fetch_values(e, zx_part(e, h, k || !zx_lacks_master(e, h) ? k : ZP_PART_ROUNDED),
+                                     from - own, to - from, at, err))
+        return false;
   }
+  s->has_frozen = true;
   return zx_finish(e, err);
 }
 
@@ -171,14 +128,14 @@ void zx_add_digests(ZxComm *c, uint64_t *digest, uint32_t n, double *halves) {
     halves[2 * i] = (double)(digest[i] >> 32);
     halves[2 * i + 1] = (double)(digest[i] & UINT32_MAX);
   }
-  c->t->wait(c, c->t->all_reduce(c, 0, halves, 2 * n, ZX_F64, ZX_SUM));
+  c->t->wait(c, c->t->all_reduce(c, 0, halves, 2 * n, ZK_F64, ZX_SUM));
   for (uint32_t i = 0; i < n; i++) digest[i] = ((uint64_t)halves[2 * i] << 32) + (uint64_t)halves[2 * i + 1];
 }
 
 void zx_add_bytes(ZxComm *c, uint64_t own, double seconds, uint64_t *all, uint64_t *most, double *longest) {
   double sum = (double)own, top[2] = {(double)own, seconds};
-  c->t->wait(c, c->t->all_reduce(c, 0, &sum, 1, ZX_F64, ZX_SUM));
-  c->t->wait(c, c->t->all_reduce(c, 0, top, 2, ZX_F64, ZX_MAX));
+  c->t->wait(c, c->t->all_reduce(c, 0, &sum, 1, ZK_F64, ZX_SUM));
+  c->t->wait(c, c->t->all_reduce(c, 0, top, 2, ZK_F64, ZX_MAX));
   *all = (uint64_t)sum;
   *most = (uint64_t)top[0];
   if (longest) *longest = top[1];

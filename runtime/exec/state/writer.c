@@ -104,7 +104,7 @@ static bool write_stretch(void *ctx, uint64_t global, uint64_t local, uint64_t n
   for (uint64_t at = 0, m; at < n; at += m) { /* what was digested is in the cache when it is copied */
     m = n - at < PIECE ? n - at : PIECE;
     s->w->digest[s->piece->tensor] += zx_digest(x + at, global + at, m);
-    if (!write_at(s->w, x + at, 4 * m, t->at + 4 * (global + at))) return false;
+    if (!write_at(s->w, x + at, zk_bytes(ZK_F32, m), t->at + zk_bytes(ZK_F32, global + at))) return false;
   }
   return true;
 }

@@ -140,59 +140,79 @@ static bool lacks(const ZpBuild *b, const ZlSplit *s, const ZlName *axis, uint32
   return false;
 }
 
-/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. One of one rank
- * splits nothing, whatever the recipe says. */
+/* Returns the product of several axes that is split over a recipe's dim, without those of which the model may
+ * lack some and does; NULL: none is. */
+static const ZlProd *find_product(ZpBuild *b, const ZlMeshDim *md, const ZlSplit *split) {
+  const ZlProd *found = NULL;
+  for (uint32_t i = 0; split && i < split->nprods; i++) {
+    const ZlProd *q = &split->prods[i];
+    if (q->n == 1 || lacks(b, split, q->axis, q->n)) continue;
+    if (found)
+      zl_report(b->d, ZL_Z0302, q->axis[0].span, "only one product of axes can be split over `%s`",
+                md->name.s);
+    found = q;
+  }
+  return found;
+}
+
+static void add_axis(ZpBuild *b, ZpDim *d, ZlName name) {
+  uint32_t axis = zp_find_axis(b, name, ZP_AXIS_ANY);
+  if (axis != ZG_NONE && d->size > 1) ZB_PUSH(b->p->arena, d->axes, d->naxes, (uint16_t)axis);
+}
+
+/* Adds the axes that a dim splits, those behind `else` last, without what the model may lack and lacks. Of a
+ * product the dim has one factor. A dim of one rank splits nothing, whatever the recipe says. */
+static void add_axes(ZpBuild *b, ZpDim *d, const ZlSplit *split, uint32_t factor) {
+  for (uint32_t i = 0; i < split->nprods; i++) {
+    const ZlProd *q = &split->prods[i];
+    if (!lacks(b, split, q->axis, q->n)) add_axis(b, d, q->axis[q->n > 1 ? factor : 0]);
+  }
+  for (uint32_t i = 0; i < split->otherwise.n; i++)
+    if (!lacks(b, split, &split->otherwise.at[i], 1)) add_axis(b, d, split->otherwise.at[i]);
+}
+
+/* Returns NULL, with a report, if there are too many. */
+static ZpDim *add_dim(ZpBuild *b, uint32_t index, int64_t size) {
+  ZpMesh *m = &b->p->layout.mesh;
+  const ZlName *name = &b->p->asked.recipe->mesh[index].name;
+  if (m->ndims == ZP_MAX_DIMS) {
+    zl_report(b->d, ZL_Z0808, name->span, "a mesh has at most %d dimensions in this version", ZP_MAX_DIMS);
+    return NULL;
+  }
+  ZpDim *d = &m->dim[m->ndims++];
+  *d = (ZpDim){
+      .size = size, .directive = index, .name = name->s, .zigzag = ZP_NO_AXIS, .zigzag_up = ZP_NO_AXIS};
+  return d;
+}
+
+static int64_t common_divisor(int64_t x, int64_t y) {
+  while (y) {
+    int64_t rest = x % y;
+    x = y;
+    y = rest;
+  }
+  return x;
+}
+
+/* Adds the dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. */
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
   const ZlMeshDim *md = &p->asked.recipe->mesh[index];
   const ZlSplit *split = zp_split(p, index);
-  const ZlProd *prod = NULL;
-  for (uint32_t i = 0; split && i < split->nprods; i++)
-    if (split->prods[i].n > 1 && !lacks(b, split, split->prods[i].axis, split->prods[i].n)) {
-      if (prod)
-        zl_report(b->d, ZL_Z0302, split->prods[i].axis[0].span,
-                  "only one product of axes can be split over `%s`", md->name.s);
-      prod = &split->prods[i];
-    }
-  int64_t left = md->size;
-  uint32_t factors = prod ? prod->n : 1;
+  const ZlProd *prod = find_product(b, md, split);
   int first = p->layout.mesh.ndims;
-  for (uint32_t f = 0; f < factors; f++) {
-    int64_t size = left;
-    uint32_t a = prod ? zp_find_axis(b, prod->axis[f], ZP_AXIS_ANY) : ZG_NONE;
-    if (prod && a == ZG_NONE) return;
-    if (prod && f + 1 < factors) {
-      int64_t x = p->layout.axis_size[a], y = left;
-      while (y) {
-        int64_t t = x % y;
-        x = y;
-        y = t;
-      }
-      size = x;
-    }
-    left /= size;
+  int64_t left = md->size;
+  for (uint32_t f = 0, factors = prod ? prod->n : 1; f < factors; f++) {
+    uint32_t axis = prod ? zp_find_axis(b, prod->axis[f], ZP_AXIS_ANY) : ZG_NONE;
+    if (prod && axis == ZG_NONE) return;
     bool last = f + 1 == factors;
+    int64_t size = last ? left : common_divisor(p->layout.axis_size[axis], left);
+    left /= size;
     if (size == 1 && prod && !(last && p->layout.mesh.ndims == first)) continue;
-    if (p->layout.mesh.ndims == ZP_MAX_DIMS) {
-      zl_report(b->d, ZL_Z0808, md->name.span, "a mesh has at most %d dimensions in this version",
-                ZP_MAX_DIMS);
-      return;
-    }
-    ZpDim *d = &p->layout.mesh.dim[p->layout.mesh.ndims++];
-    *d = (ZpDim){
-        .size = size, .directive = index, .name = md->name.s, .zigzag = ZP_NO_AXIS, .zigzag_up = ZP_NO_AXIS};
+    ZpDim *d = add_dim(b, index, size);
+    if (!d) return;
     if (prod && size != md->size) d->name = zb_printf(p->arena, "%s.%s", md->name.s, prod->axis[f].s);
-    for (uint32_t i = 0; split && i < split->nprods; i++) {
-      const ZlProd *q = &split->prods[i];
-      if (lacks(b, split, q->axis, q->n)) continue;
-      uint32_t ax = zp_find_axis(b, q->axis[q->n > 1 ? f : 0], ZP_AXIS_ANY);
-      if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
-    }
-    for (uint32_t i = 0; split && i < split->otherwise.n; i++) {
-      if (lacks(b, split, &split->otherwise.at[i], 1)) continue;
-      uint32_t ax = zp_find_axis(b, split->otherwise.at[i], ZP_AXIS_ANY);
-      if (ax != ZG_NONE && size > 1) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
-    }
+    if (split) add_axes(b, d, split, f);
   }
 }
 
@@ -232,8 +252,8 @@ static void check_cluster(ZpBuild *b) {
               c->name, (long long)devices);
   for (int d = p->layout.mesh.ndims; d-- > 0; stride *= p->layout.mesh.dim[d].size) {
     const ZpDim *dim = &p->layout.mesh.dim[d];
-    /* Samples and positions, and experts beside them, are split over nodes as they are meant to be; what splits
-     * weights within all ranks' tokens has traffic in every layer. */
+    /* Samples and positions, and experts beside them, are split over nodes as they are meant to be; what
+     * splits weights within all ranks' tokens has traffic in every layer. */
     bool model = false, data = false;
     for (uint32_t i = 0; i < dim->naxes; i++) {
       data |= !i && !p->graph->axes[dim->axes[i]].size;
@@ -359,7 +379,6 @@ static void bind_recompute(ZpBuild *b) {
     report_part(b, &p->asked.recipe->recompute[i]);
   }
   for (uint32_t r = 1; r < g->nregions; r++) { /* parents come first */
-    if (b->recomputes_none) b->recompute[r] = false;
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
   }
 }
@@ -420,8 +439,6 @@ bool zp_bind(ZpBuild *b) {
   p->asked.threads = b->o->threads;
   p->asked.checkpoints = b->o->checkpoints;
   p->asked.repeatable = b->o->repeatable;
-  p->asked.compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
-  p->asked.reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;
   check_prefetch(b);
   zp_warn_wide(b);
   p->asked.tf32 = r->precision.compute && !strcmp(r->precision.compute, "tf32");
@@ -431,7 +448,8 @@ bool zp_bind(ZpBuild *b) {
   p->asked.schedule = zl_schedule(r->schedule);
   ZB_ASSERT(p->asked.schedule);
   if (p->layout.mesh.pipe >= 0 && !r->stages.by_cost) {
-    ZB_ASSERT(r->stages.n == p->layout.mesh.dim[p->layout.mesh.pipe].size);
+    ZB_ASSERT(r->stages.n ==
+              p->layout.mesh.dim[p->layout.mesh.pipe].size * zl_schedule_info(p->asked.schedule)->vstages);
     b->stage_items = r->stages.counts;
   }
   b->limit = r->limit.memory;

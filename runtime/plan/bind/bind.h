@@ -10,12 +10,20 @@
  * select.c which parameters a recipe's words mean
  * zigzag.c whether positions are split zigzag
  * pad.c    whether padding an axis changes the result
- * wide.c   what computes in f32 under `compute bf16`
- * keep.c   what backward need not make again, since there is memory to keep it */
+ * wide.c   what computes in f32 under `compute bf16` */
 #ifndef ZUG_PLAN_BIND_H
 #define ZUG_PLAN_BIND_H
 
 #include "runtime/plan/plan.h"
+
+/* How a segment is lowered: what schedule/choose.c chooses. */
+typedef struct {
+  const ZpStash *stash; /* values that are stashed for backward, of any segments */
+  uint32_t nstash;
+  uint64_t room;  /* most bytes of scratch that a call may take; 0: any */
+  bool awaits;    /* collectives are complete before the next call */
+  bool saves_all; /* nothing of what the recipe recomputes is recomputed */
+} ZpVariant;
 
 /* A plan in the making: what its passes pass to each other beside the plan itself. */
 typedef struct {
@@ -24,28 +32,16 @@ typedef struct {
   ZlDiags *d;
   const ZpOptions *o;
   bool *recompute;      /* per region: its forward runs again in backward */
-  bool recomputes_none; /* whatever the recipe says */
   int64_t *stage_items; /* iterations of the model's repeats on each stage; NULL: by cost */
   uint64_t limit;       /* bytes of a rank; 0: none */
-  const ZpKeep *keep;   /* values that are kept for backward, though it could make them again; */
-  uint32_t nkeep;
-  ZpKeep *keepable; /* and those that could be: what forward and backward both have in memory */
-  uint32_t nkeepable;
-  const ZpPlan *like;   /* a plan whose stages this one's are; or NULL */
-  ZpDims attended;      /* dims over which the sequence of some attend is split */
+  ZpVariant variant;    /* as segments are lowered */
+  const ZpPlan *cuts; /* stages are cut as in this plan, which may be the same; NULL: by cost, or as listed */
+  ZpDims attended;    /* dims over which the sequence of some attend is split */
   ZpDims *grad_partial; /* per parameter: dims along which its gradient may stay partial within a step */
 } ZpBuild;
 
 /* Bytes that a rank may take by the recipe and the cluster; 0: no limit is known. */
 uint64_t zp_limit(const ZpBuild *b);
-
-/* ---- keep.c -------------------------------------------------------------------------------------------- */
-/* The plan of a build with these values kept, as far as that: local programs; stages, which are those of the
- * build's plan; all, but unproved. NULL: it does not fit. */
-typedef enum { ZP_TO_LOCAL, ZP_TO_STAGES, ZP_TO_LEDGER } ZpMakeTo;
-typedef ZpPlan *ZpMake(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n, ZpMakeTo to);
-/* The same plan with those of b->keepable kept that fit, most bytes saved for a byte kept first; or that plan. */
-ZpPlan *zp_keep(const ZpBuild *b, ZpMake *make);
 
 /* Warns of f32 that spreads to products or what a repeat carries, where the recipe computes in bf16. */
 void zp_warn_wide(ZpBuild *b);

@@ -33,7 +33,7 @@ typedef struct {
   uint16_t classes, rows, up, low[LEVELS], one[LEVELS];
   int64_t n[LEVELS], chunks; /* in each level, and in all */
   int levels;
-  /* Of the segment that is rewritten; by value or node of it. */
+  /* the segment that is rewritten; per value or node: */
   const ZgSegment *s;
   ZgSegment *to;
   bool *inside, *behind, *ahead; /* nodes; values that depend on the inside, and of which it depends */
@@ -47,7 +47,7 @@ static bool has_both(const Chunks *c, const ZgType *t) {
   return zg_type_has(t, c->classes) && zg_type_has(t, c->rows);
 }
 
-/* The axes that stand for A: `up`, and those that `more` lists. */
+/* Returns the axes that stand for A: `up`, and those that `more` lists. */
 static ZgType in_place_of_rows(const Chunks *c, const ZgType *t, const uint16_t *more, int n) {
   uint16_t axis[ZG_MAX_AXES + 1 + 2 * LEVELS];
   int k = 0;
@@ -61,7 +61,7 @@ static ZgType in_place_of_rows(const Chunks *c, const ZgType *t, const uint16_t 
 }
 static ZgType of_chunk(const Chunks *c, const ZgType *t) { return in_place_of_rows(c, t, c->one, c->levels); }
 
-/* Of a value with both axes and the batch, the axis with most elements on a rank beside these. */
+/* Finds, in a value that has both axes and the batch, the other axis with most elements per rank. */
 static uint32_t find_rows(const ZpPlan *p, uint16_t classes, const ZgNode **at) {
   const ZgGraph *g = p->graph;
   uint32_t best = ZG_NONE;
@@ -142,7 +142,7 @@ static void add_axes(Chunks *c) {
 }
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
-/* A node of `to`; its results are of these types. */
+/* Adds a node to `to`, with results of these types. */
 static uint32_t emit(Chunks *c, ZgNode n, const ZgType *types) {
   ZbArena *a = c->b->p->arena;
   n.out = c->to->nvalues;
@@ -182,7 +182,7 @@ static uint32_t parted(Chunks *c, uint32_t v) {
   return c->parted[v];
 }
 
-/* The rows of chunk k of a value that is whole. */
+/* Returns the rows of chunk k of a value that is whole. */
 static uint32_t sliced(Chunks *c, uint32_t v, int64_t k) {
   uint32_t *made = row(c, c->slice, v), from = parted(c, v);
   const int64_t index[LEVELS] = {k / c->n[1], k % c->n[1]};
@@ -241,7 +241,8 @@ static bool touches(const Chunks *c, const ZgNode *n) {
   return both && kind != ZG_SOURCE && kind != ZG_SINK;
 }
 
-/* Nodes that touch what has both axes, and those on the way from one such node to another of the same pass. */
+/* Nodes that touch what has both axes, and those on the way from one such node to another of the same
+ * pass. */
 static void find_inside(Chunks *c, uint32_t from, uint32_t to) {
   const ZgSegment *s = c->s;
   for (uint32_t i = from; i < to; i++) {
@@ -260,7 +261,7 @@ static void find_inside(Chunks *c, uint32_t from, uint32_t to) {
   }
 }
 
-/* Why a node inside cannot be done chunk by chunk; NULL: it can. */
+/* Returns why a node inside cannot be done chunk by chunk; NULL: it can. */
 static const char *stays_whole(const Chunks *c, const ZgNode *n, bool backward) {
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
   bool summed = false; /* an operand of which each chunk has a part, in this pass */
@@ -331,7 +332,7 @@ static void copy_chunk(Chunks *c, const ZgNode *n, int64_t k) {
   for (int i = 0; i < n->nout; i++) row(c, c->part, n->out + (uint32_t)i)[k] = out + (uint32_t)i;
 }
 
-/* A gradient that is summed inside: each chunk's own is added to the parameter's. */
+/* Returns whether the gradient is summed inside: each chunk's own is added to the parameter's. */
 static bool is_gradient_inside(const Chunks *c, const ZgNode *n) {
   if (n->op != ZG_OP_PARAM_GRAD) return false;
   return c->inside[c->s->values[n->in[0]].node] && !zg_type_has(&c->s->values[n->in[0]].type, c->rows);
@@ -404,7 +405,7 @@ static bool refuse(ZpBuild *b, const char *why, const char *help) {
   return false;
 }
 
-/* The axis of rows, and whether every rank's part of it is cut without a rest. */
+/* Returns the axis of rows, and whether every rank's part of it is cut without a rest. */
 static bool choose_rows(Chunks *c) {
   ZpBuild *b = c->b;
   ZpPlan *p = b->p;

@@ -60,8 +60,8 @@ static ZpOptimizer optimizer_of(const ZpPlan *p, const ZlOptimizer *o) {
   while (strcmp(zp_optimizer_text[x.kind], o->name.s)) x.kind++;
   if (x.kind == ZP_SGD || x.kind == ZP_MUON) x.momentum = number(o, "momentum");
   else x.b1 = number(o, "b1"), x.b2 = number(o, "b2");
-  x.bits = 32;
-  if (x.kind == ZP_ADAMW) x.eps = number(o, "eps"), x.bits = (int)number(o, "bits");
+  if (x.kind == ZP_ADAMW) x.eps = number(o, "eps");
+  if (x.kind == ZP_ADAMW && number(o, "bits") == 8) x.state_elem[0] = ZK_DYN8, x.state_elem[1] = ZK_UDYN8;
   if (x.kind == ZP_MUON) {
     x.nesterov = !strcmp(zl_kw(o->kws, o->n, "nesterov")->word, "on");
     x.rms = !strcmp(zl_kw(o->kws, o->n, "scale")->word, "rms");
@@ -92,7 +92,7 @@ static void report_both(ZpBuild *b, uint32_t param, ZlSpan first, ZlSpan second)
   zl_help(e, "name each parameter once: by other tags, or by labels in its path");
 }
 
-/* What the clauses of its optimizer say of a parameter. */
+/* Returns what the clauses of its optimizer say of a parameter. */
 static ZpGroup group_of(ZpBuild *b, const Words *w, uint32_t optimizer, uint32_t param) {
   ZpGroup g = {optimizer, 1, w->except[param] ? 0 : w->o->decay, NULL};
   const ZlShare *said[2] = {NULL, NULL};
@@ -115,7 +115,8 @@ static uint32_t find_group(ZpPlan *p, const ZpGroup *g) {
   return p->asked.ngroups - 1;
 }
 
-/* The optimizer of a parameter: one that names it, or the one that names none; ZP_NONE: there is none. */
+/* Returns the optimizer of a parameter: one that names it, or the one that names none; ZP_NONE: there is
+ * none. */
 static uint32_t optimizer_for(ZpBuild *b, const Words *w, uint32_t n, uint32_t param) {
   uint32_t found = ZP_NONE, rest = ZP_NONE;
   for (uint32_t i = 0; i < n; i++) {
@@ -135,7 +136,8 @@ static void report_none(ZpBuild *b, uint32_t param) {
   zl_help(e, "add `optimizer adamw(lr = 1e-3)`, or inherit from a recipe that has one");
 }
 
-/* States have an optimizer of their own, behind those of the recipe: that which does what their updates say. */
+/* States have an optimizer of their own, behind those of the recipe: that which does what their updates
+ * say. */
 static void bind_updates(ZpPlan *p) {
   uint32_t which = p->asked.noptimizers;
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
@@ -176,7 +178,7 @@ void zp_bind_groups(ZpBuild *b) {
     p->asked.group[i] = find_group(p, &g);
   }
   for (uint32_t i = 0; i < n && p->asked.pins; i++)
-    if (p->asked.optimizers[i].bits == 8) {
+    if (p->asked.optimizers[i].state_elem[0] != ZK_F32) {
       ZlDiag *e =
           zl_report(b->d, ZL_Z0808, w[i].o->span, "states of 8 bits are not kept on GPUs in this version");
       zl_help(e, "leave `bits = 8` out, or train on `cpu`");

@@ -43,7 +43,7 @@ static void look_at_product(const ZgGraph *g, const ZgSegment *s, const ZgNode *
   u->used = true;
 }
 
-/* What forward does with the value of a parameter. */
+/* Finds the operations of forward that use a parameter's value. */
 static void look_at_uses(const ZgGraph *g, ZbArena *a, uint32_t param, Uses *u) {
   for (uint32_t k = 0; k < g->nsegments; k++) {
     const ZgSegment *s = &g->segments[k];
@@ -93,7 +93,8 @@ static void take_each(ZpBuild *b, const ZlOptimizer *o, uint32_t which) {
   }
 }
 
-/* The first word after `for` that names more than the parameter called so: the label of a part that this one is in; or NULL. */
+/* Returns the first word after `for` that names more than the parameter called so: the label of a part that
+ * this one is in; or NULL. */
 static const char *label_of(const ZlOptimizer *o, const char *path) {
   const char *last = strrchr(path, '.');
   size_t n = last ? (size_t)(last - path) : 0;
@@ -211,7 +212,7 @@ uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k) {
   return own * (uint64_t)zp_group_size(&p->layout.mesh, k->matrices) * 4;
 }
 
-/* The matrix twice, and twice its product with itself. */
+/* Returns the scratch: the matrix twice, and twice its product with itself. */
 uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {

@@ -1,11 +1,10 @@
-/* Whether padding an axis can change the result.
+/* Decides whether padding an axis can change the result.
  *
- * The entries that `pad` adds are zeros in parameters, and are never looked up or a target. What becomes of
- * them is followed through forward and backward alike: what do all padded entries of a value hold? A sum over
- * them is right if they are zeros, and so is a gradient of a parameter, whose added rows must stay zero for
- * ever.
+ * * The entries that `pad` adds are zeros in parameters, and are never looked up or a target. The check
+ * follows the padded entries through forward and backward: what does each value hold there? A sum over them
+ * is right if they are zeros, and so is a parameter's gradient, whose added rows must stay zero for ever.
  *
- * Example, ffn padded: h = dot[embed](x, up) is 0 there, silu(h) = h / (1 + exp(-h)) is 0 / (1 + 1) = 0, so
+ * * Example, ffn padded: h = dot[embed](x, up) is 0 there, silu(h) = h / (1 + exp(-h)) is 0 / (1 + 1) = 0, so
  * dot[ffn](silu(h), down) adds zeros. sigmoid(h) is 0.5: the sum would still be right since `down` has zeros
  * there, but not the gradient of `down`. */
 #include "runtime/plan/bind/bind.h"
@@ -74,7 +73,8 @@ static Held dot(Pads *c, bool named) {
   return zero && !named ? known(0) : linear(c, 0).kind == BAD ? (Held){.kind = BAD} : (Held){.kind = ANY};
 }
 
-/* What a convolution sums besides its windows: both operands have it, and the result does not. */
+/* Returns whether the convolution sums over the axis besides its windows: both operands have it, and the
+ * result does not. */
 static bool sums(const Pads *c) {
   const ZgNode *n = c->n;
   return zg_is_conv(n->op) && has(c, n->in[0]) && has(c, n->in[1]) && !has(c, n->out);
@@ -97,7 +97,7 @@ static Held joined(const Pads *c) {
   return h;
 }
 
-/* What the results of a node hold. `named`: the axis is one of the node's own. */
+/* Returns what the results of a node hold. `named`: the axis is one of the node's own. */
 static Held held_by(Pads *c, bool named) {
   const ZgNode *n = c->n;
   switch (n->op) {
@@ -153,7 +153,7 @@ static Held held_by(Pads *c, bool named) {
   return (Held){.kind = ANY};
 }
 
-/* What leaves a segment or becomes a gradient must hold zeros. */
+/* Checks that padded entries are zero in values that leave a segment or become a gradient. */
 static void check_sink(Pads *c) {
   uint16_t op = c->n->op;
   if (op == ZG_OP_PARAM_GRAD && c->p->graph->params[c->n->opt[0]].state) return;

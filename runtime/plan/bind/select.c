@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The part of a path up to the next point, `*` left out; its length, 0 at the end. */
+/* Returns the part of a path up to the next point, `*` left out; its length, 0 at the end. */
 static size_t next_part(const char **path) {
   const char *p = *path;
   while (*p == '.' || (*p == '*' && (!p[1] || p[1] == '.'))) p++;
@@ -16,7 +16,7 @@ static size_t next_part(const char **path) {
   return strcspn(p, ".");
 }
 
-/* Whether the words stand at the beginning of the path. */
+/* Returns whether the words stand at the beginning of the path. */
 static bool begins(const char *path, const ZlPath *words) {
   for (uint32_t i = 0; i < words->n; i++) {
     size_t n = next_part(&path);
@@ -38,7 +38,8 @@ static bool is_std_tag(const char *word) {
   return false;
 }
 
-/* The number of the tag that the words are, among those that some parameter carries; -1: they are none. */
+/* Returns the number of the tag that the words are, among those that some parameter carries; -1: they are
+ * none. */
 static int tag_of(const ZgGraph *g, const ZlPath *words) {
   uint32_t carried = 0;
   for (uint32_t i = 0; i < g->nparams; i++) carried |= g->params[i].tags;

@@ -31,8 +31,8 @@ static Sent sent_to(const ZpPlan *p, uint16_t slot) {
   return most;
 }
 
-/* Whether ranks along the dim have rows of their own, because it splits tokens and nothing of their experts'
- * work. Where it lists the batch, what it lists beside comes first, as everywhere. */
+/* Returns whether ranks along the dim have rows of their own, because it splits tokens and nothing of their
+ * experts' work. Where it lists the batch, what it lists beside comes first, as everywhere. */
 static bool splits_slots(const ZpPlan *p, const ZpDim *d, const Sent *s, uint16_t expert) {
   bool batch = false, tokens = d->naxes > 0;
   if (zp_dim_splits(d, expert)) return false;
@@ -62,8 +62,8 @@ static bool check_experts(ZpBuild *b, const Sent *s, uint16_t expert) {
   return true;
 }
 
-/* Of what a dim lists before the experts: an axis that weights of experts have too, by which they would be
- * split in the experts' place. ZG_NO_AXIS: none. */
+/* Finds an axis that the dim lists before the experts and that their weights have too, so that it would split
+ * them instead. ZG_NO_AXIS: none. */
 static uint16_t before_experts(const ZpPlan *p, const ZpDim *d, uint16_t expert) {
   for (uint32_t i = 0; i < d->naxes && d->axes[i] != expert; i++)
     for (uint32_t k = 0; k < p->graph->nparams; k++) {

@@ -1,13 +1,14 @@
-/* What computes in f32 though the recipe says bf16, because somewhere an f32 value met activations: then the result is f32,
- * and what is made of it, through all layers. One `real(...)` that was forgotten costs twice the memory and most of the speed,
- * and nothing fails. Warned of are products, and what a repeat carries.
+/* Warns of computation in f32 that spreads under `compute bf16`: where an f32 value meets activations the
+ * result is f32, and so is everything made from it, through all layers. One forgotten `real(...)` costs twice
+ * the memory and most of the speed, and nothing fails. Warnings name products and values that a repeat
+ * carries.
  *
- * Not warned of is what was asked for: `f32(...)` around what a product takes, or around what a repeat carries as it is; what norms,
- * losses and routers do inside; values without samples. */
+ * * Requested f32 gets no warning: `f32(...)` around the operand of a product, or around a value that a
+ * repeat carries as it is; f32 inside norms, losses and routers; values without samples. */
 #include "runtime/plan/bind/bind.h"
 #include "runtime/plan/text.h"
 
-/* How an f32 value came about: by `f32(...)`; as an input; or since one of another type met an f32 one. */
+/* The origin of an f32 value: `f32(...)`, an input, or an operation that combined it with another type. */
 typedef enum { NOWHERE, ASKED, READ, MET } From;
 typedef struct {
   From from;
@@ -15,7 +16,7 @@ typedef struct {
   uint32_t loc; /* where */
 } Wide;
 
-/* What spreads from one place. */
+/* The f32 values that spread from one place. */
 typedef struct {
   Wide wide;
   uint32_t products, product; /* how many, and where the first is */
@@ -39,7 +40,7 @@ static bool of_samples(const Search *c, const ZgType *t) {
   return is_float(t) && zg_type_has(t, c->b->p->asked.batch);
 }
 
-/* Of two that come together, what tells more of where to look. */
+/* Returns which of two operands tells more about where to look. */
 static Wide stronger(Wide a, Wide b) {
   bool spreads = b.from > ASKED || b.far;
   return a.from == NOWHERE || (spreads && a.from == ASKED && !a.far) ? b : a;
@@ -119,7 +120,8 @@ static void warn(const Search *c, const Spread *s) {
 
 void zp_warn_wide(ZpBuild *b) {
   Search c = {.b = b, .g = b->g, .carried = ZB_NEW(b->p->arena, Wide)};
-  if (b->p->asked.compute != ZK_BF16 || b->p->asked.batch == ZP_NONE) return;
+  if (zp_precision_elem(b->p->asked.recipe->precision.compute) == ZK_F32 || b->p->asked.batch == ZP_NONE)
+    return;
   for (uint32_t i = 0; i < b->g->nsegments; i++) search_segment(&c, &b->g->segments[i]);
   for (uint32_t i = 0; i < c.nspread; i++) warn(&c, &c.spread[i]);
 }

@@ -1,15 +1,16 @@
-/* Axes of positions that are split zigzag: cut into twice as many chunks as there are ranks, of which rank r of
- * n has chunks r and 2n-1-r. Under a causal mask a query sees as many keys as come before it, so contiguous
- * parts make the last rank work nearly twice the mean; of any such pair of chunks queries see the same number.
+/* Axes of positions that are split zigzag: cut into twice as many chunks as there are ranks, of which rank r
+ * of n has chunks r and 2n-1-r. Under a causal mask a query sees as many keys as come before it, so
+ * contiguous parts make the last rank work nearly twice the mean; of any such pair of chunks queries see the
+ * same number.
  *
- * It is a layout of the axis, of all values alike: the first half of what a rank has is one chunk, the second
- * half the other. Where ranks' parts are put together along the fastest of the dims that split the axis so,
- * first halves in order and then second halves in the opposite order are a pair of longer chunks, or all of it
- * in the order of positions: zp_pieces says where they go. So what needs the axis whole finds nothing new, and
- * what is computed for each position by itself neither. Others know positions by where a part begins, and are
- * computed a piece at a time (engine/cut.c, engine/ring.c).
+ * * It is a layout of the axis, of all values alike: the first half of what a rank has is one chunk, the
+ * second half the other. Where ranks' parts are put together along the fastest of the dims that split the
+ * axis so, first halves in order and then second halves in the opposite order are a pair of longer chunks, or
+ * all of it in the order of positions: zp_pieces says where they go. So what needs the axis whole finds
+ * nothing new, and what is computed for each position by itself neither. Others know positions by where a
+ * part begins, and are computed a piece at a time (engine/cut.c, engine/ring.c).
  *
- * Example, 2 ranks, 8 positions: rank 0 has 0 1 6 7, rank 1 has 2 3 4 5. Of causal pairs both have 18. */
+ * * Example, 2 ranks, 8 positions: rank 0 has 0 1 6 7, rank 1 has 2 3 4 5. Of causal pairs both have 18. */
 #include "runtime/plan/bind/bind.h"
 #include "runtime/plan/text.h"
 
@@ -69,8 +70,8 @@ uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, co
   return ZG_NONE;
 }
 
-/* The axis of queries that dim d splits at some attend: one where a causal mask leaves all earlier keys, if there
- * is one (*causal). */
+/* Returns the axis of queries that dim d splits at some attend: one where a causal mask leaves all earlier
+ * keys, if there is one (*causal). */
 static uint16_t attended(const ZpPlan *p, int d, bool *causal) {
   const ZgGraph *g = p->graph;
   uint16_t any = ZP_NO_AXIS;
@@ -130,7 +131,7 @@ static const char *op_in_the_way(const ZpPlan *p, uint16_t axis) {
   return NULL;
 }
 
-/* Why the dims of `set` cannot split `axis` zigzag; NULL: they can. */
+/* Returns why the dims of `set` cannot split `axis` zigzag; NULL: they can. */
 static const char *in_the_way(const ZpBuild *b, ZpDims set, uint16_t axis) {
   const ZpPlan *p = b->p;
   int64_t ranks = zp_group_size(&p->layout.mesh, set);
@@ -171,7 +172,7 @@ static void report_refused(ZpBuild *b, int d, uint16_t axis, const char *why) {
   zl_help(e, "leave `zigzag` out, or write `contiguous`");
 }
 
-/* Of one axis only: the first of a causal attend, or that the recipe names. */
+/* Splits one axis zigzag: the first of a causal attend, or the one that the recipe names. */
 void zp_bind_zigzag(ZpBuild *b) {
   ZpPlan *p = b->p;
   uint16_t axis = ZP_NO_AXIS;

@@ -16,10 +16,8 @@ static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
   return n;
 }
 
-static bool is_half(const ZpPlan *p) { return p->asked.compute == ZK_BF16; }
-
 static bool has_master(const ZpPlan *p, const ZpBucket *k) {
-  return is_half(p) && !p->asked.forward_only && !k->frozen;
+  return k->elem != ZK_F32 && !p->asked.forward_only && !k->frozen;
 }
 
 /* What is frozen has no states; what is not has those of its optimizer, and an average. */
@@ -30,23 +28,25 @@ static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / (k->gathers ? shards(p, k) : 1) * (is_half(p) ? 2 : 4));
+  return lines(zk_bytes((ZkElem)k->elem, k->elems / (k->gathers ? shards(p, k) : 1)));
 }
 static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return has_master(p, k) ? lines(k->elems / shards(p, k) * 4) : 0;
+  return has_master(p, k) ? lines(zk_bytes(ZK_F32, k->elems / shards(p, k))) : 0;
 }
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / (zp_stages_grads(k) ? shards(p, k) : 1) * 4);
+  return lines(zk_bytes(ZK_F32, k->elems / (zp_stages_grads(k) ? shards(p, k) : 1)));
 }
-/* Two states of AdamW may be a byte of each element, and four of each 256. */
-static bool has_codes(const ZpPlan *p, const ZpBucket *k) {
-  return !k->frozen && p->asked.ngroups && p->asked.optimizers[k->optimizer].kind == ZP_ADAMW &&
-         p->asked.optimizers[k->optimizer].bits == 8;
+/* The two states of AdamW may be in formats with blocks. */
+static const ZpOptimizer *block_states(const ZpPlan *p, const ZpBucket *k) {
+  const ZpOptimizer *o = k->frozen || !p->asked.ngroups ? NULL : &p->asked.optimizers[k->optimizer];
+  return o && o->kind == ZP_ADAMW && o->state_elem[0] != ZK_F32 ? o : NULL;
 }
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   uint64_t n = k->elems / shards(p, k), all = states(p, k);
-  if (!has_codes(p, k) || !all) return lines(n * 4 * all);
-  return lines(2 * (n + n / 256 * 4) + (p->asked.average != 0) * n * 4);
+  const ZpOptimizer *o = block_states(p, k);
+  if (!o || !all) return lines(zk_bytes(ZK_F32, n) * all);
+  uint64_t average = p->asked.average != 0 ? zk_bytes(ZK_F32, n) : 0;
+  return lines(zk_bytes((ZkElem)o->state_elem[0], n) + zk_bytes((ZkElem)o->state_elem[1], n) + average);
 }
 
 /* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
@@ -58,7 +58,7 @@ static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
     uint64_t own = k->elems / shards(p, k), same = 1;
     for (int d = 0; d < p->layout.mesh.ndims; d++)
       if ((k->replicas & ~k->shard) >> d & 1) same *= (uint64_t)p->layout.mesh.dim[d].size;
-    if (st->held[h].norm_owner) bytes += (own / same + (own % same > 0)) * 4 * (1 + states(p, k));
+    if (st->held[h].norm_owner) bytes += zk_bytes(ZK_F32, own / same + (own % same > 0)) * (1 + states(p, k));
   }
   return bytes;
 }
@@ -89,10 +89,17 @@ static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
 
 /* What is gathered of an update: every part of every one of the ranks that have a part of a matrix. */
 uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
-  uint64_t bytes = k->elems * 4;
+  uint64_t bytes = zk_bytes(ZK_F32, k->elems);
   for (int d = 0; d < p->layout.mesh.ndims; d++)
     if ((k->matrices & ~k->shard) >> d & 1) bytes *= (uint64_t)p->layout.mesh.dim[d].size;
   return bytes;
+}
+
+/* The recipe says in which formats parameters are read and gradients summed; a state's measure is f32. */
+static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
+  bool measure = !k->frozen && p->asked.noptimizers && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
+  return k->elem == zp_precision_elem(p->asked.recipe->precision.compute) &&
+         k->reduce == (measure ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce));
 }
 
 /* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
@@ -106,15 +113,26 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
   if (k->frozen) scatters = ZP_SCATTER_NEVER;
   if (k->shard == cut && k->gathers == params && k->keeps == (params && z->keep) && k->scatters == scatters &&
       k->republishes == (cut && !params) && k->reduces == (k->partial & ~cut) &&
-      k->matrices == cutting_dims(c->p, k))
+      k->matrices == cutting_dims(c->p, k) && formats_fit(c->p, k))
     return true;
   return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
 }
 
-/* Slices follow each other, each from a whole line in f32 on, or from a whole block of codes, and so does
- * every rank's part; there is nothing else. */
+/* Elements of a line in f32, or of the longest block of its formats. */
+static uint64_t line_of(const ZpPlan *p, const ZpBucket *k) {
+  const ZpOptimizer *o = block_states(p, k);
+  uint64_t line = LINE / 4, block = zk_elem_info[k->elem].block;
+  for (int i = -1; i < (o ? 2 : 0); i++) {
+    if (i >= 0) block = zk_elem_info[o->state_elem[i]].block;
+    if (block > line) line = block;
+  }
+  return line;
+}
+
+/* Slices follow each other, each from a whole line or block on, and so does every rank's part; there is
+ * nothing else. */
 static bool slices_fit(const Check *c, const ZpBucket *k) {
-  const uint64_t line = has_codes(c->p, k) ? 256 : LINE / 4, cut = line * shards(c->p, k);
+  const uint64_t line = line_of(c->p, k), cut = line * shards(c->p, k);
   uint64_t end = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
@@ -144,16 +162,28 @@ static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t 
   return &p->programs.segments[st->insts[i].segment];
 }
 
-/* The segment that takes in what leaves stage s; NULL: nothing leaves it. */
-static const ZpSegment *next_segment(const Check *c, uint32_t s) {
-  return s + 1 < c->p->programs.nstages ? segment_at(c->p, &c->p->programs.stages[s + 1], 0) : NULL;
+static bool is_first(const ZpPlan *p, const ZpStage *st, uint32_t i) {
+  for (uint32_t k = 0; k < st->nvstages; k++)
+    if (p->programs.vstages[st->vstages[k]].first == i) return true;
+  return false;
 }
 
-/* Between instance i - 1 and i of one stage. The tuple is in the slot if backward reads it. */
+/* Returns the bytes that go from virtual stage v to the next, forward or back; 0 if there is none. Between neighbours
+ * of one stage nothing is sent. */
+static uint64_t bytes_after(const Check *c, uint32_t v, bool back, bool sent) {
+  const ZpPrograms *g = &c->p->programs;
+  if (v + 1 >= g->nvstages || (sent && g->vstages[v].stage == g->vstages[v + 1].stage)) return 0;
+  const ZpVirtualStage *next = &g->vstages[v + 1];
+  const ZpSegment *s = segment_at(c->p, &g->stages[next->stage], next->first);
+  return back ? s->dcarry_bytes : s->carry_bytes;
+}
+
+/* Between instance i - 1 and i of one virtual stage. The tuple is in the slot if backward reads it. */
 static uint64_t boundary_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t i = 1; i < st->ninsts; i++) {
     const ZpSegment *g = segment_at(p, st, i);
+    if (is_first(p, st, i)) continue;
     if (!g->saves_carry && g->carry_bytes > most) most = g->carry_bytes;
     if (g->dcarry_bytes > most) most = g->dcarry_bytes;
   }
@@ -193,12 +223,22 @@ static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
 /* Behind what instance i saves: the tuple that it takes in. */
 static uint64_t saved_bytes(const ZpPlan *p, const ZpStage *st, uint32_t i) {
   const ZpSegment *g = segment_at(p, st, i);
-  return g->saved_bytes + (i && g->saves_carry ? g->carry_bytes : 0);
+  return g->saved_bytes + (!is_first(p, st, i) && g->saves_carry ? g->carry_bytes : 0);
 }
 
-static uint64_t slot_bytes(const ZpPlan *p, const ZpStage *st) {
-  uint32_t last = st->ninsts - 1;
+static uint64_t slot_bytes(const ZpPlan *p, const ZpStage *st, const ZpVirtualStage *v) {
+  uint32_t last = v->first + v->ninsts - 1;
   return st->saved_at[last] + saved_bytes(p, st, last);
+}
+
+/* Returns the largest that a virtual stage of it has. */
+static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint64_t most = 0;
+  for (uint32_t k = 0; k < st->nvstages; k++) {
+    uint64_t bytes = p->programs.vstages[st->vstages[k]].input_bytes;
+    if (bytes > most) most = bytes;
+  }
+  return most;
 }
 
 /* Of the engine's two blocks: the sums of a step, and denominators with their reciprocals and what a step
@@ -222,18 +262,18 @@ static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
 static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   const ZpPlan *p = c->p;
   const ZpStage *st = &p->programs.stages[s];
-  const ZpSegment *next = next_segment(c, s);
   const ZpBucket *k = NULL;
+  uint32_t v = zp_is_of_vstage(b->kind) ? st->vstages[b->pool] : 0, before = v - 1; /* of none: no bytes */
   if (b->kind == ZP_B_GATHER || b->kind == ZP_B_STAGING) k = &p->programs.buckets[b->pool];
   if (zp_is_stored(b->kind)) k = &p->programs.buckets[st->held[b->pool].bucket];
   switch ((ZpBufKind)b->kind) {
-  case ZP_B_SLOT: return slot_bytes(p, st);
-  case ZP_B_RECV_ACT: return s ? segment_at(p, st, 0)->carry_bytes : 0;
-  case ZP_B_SEND_ACT: return next ? next->carry_bytes : 0;
-  case ZP_B_RECV_GRAD: return next ? next->dcarry_bytes : 0;
-  case ZP_B_SEND_GRAD: return s ? segment_at(p, st, 0)->dcarry_bytes : 0;
-  case ZP_B_GATHER: return k->elems * (is_half(p) ? 2 : 4);
-  case ZP_B_STAGING: return k->elems * 4;
+  case ZP_B_SLOT: return slot_bytes(p, st, &p->programs.vstages[v]);
+  case ZP_B_RECV_ACT: return v ? bytes_after(c, before, false, false) : 0;
+  case ZP_B_SEND_ACT: return bytes_after(c, v, false, true);
+  case ZP_B_RECV_GRAD: return bytes_after(c, v, true, false);
+  case ZP_B_SEND_GRAD: return v ? bytes_after(c, before, true, true) : 0;
+  case ZP_B_GATHER: return zk_bytes((ZkElem)k->elem, k->elems);
+  case ZP_B_STAGING: return zk_bytes(ZK_F32, k->elems);
   case ZP_B_UPDATE: return update_bytes(p, st);
   case ZP_B_PARAM: return param_bytes(p, k) + master_bytes(p, k);
   case ZP_B_GRAD: return grad_bytes(p, k);
@@ -242,7 +282,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_SCRATCH: return scratch_bytes(p, st);
   case ZP_B_SCALARS:
   case ZP_B_PINNED_SCALARS: return scalars_bytes(p);
-  case ZP_B_PINNED_INPUTS: return st->input_bytes;
+  case ZP_B_PINNED_INPUTS: return input_bytes(p, st);
   case ZP_B_SNAPSHOT: return snapshot_bytes(p, st);
   case ZP_B_KINDS: break;
   }
@@ -252,13 +292,16 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
 /* What lies inside a slot: inputs, then instance by instance what it saves. */
 static bool blocks_fit(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->programs.stages[s];
-  uint64_t end = st->input_bytes;
-  for (uint32_t i = 0; i < st->ninsts; i++) {
-    bool fit = st->saved_at[i] >= end && st->saved_at[i] % LINE == 0 &&
-               zb_add_u64(st->saved_at[i], saved_bytes(c->p, st, i), &end);
-    if (!fit)
-      return zb_fail(c->err, NULL, "stage %u: what %s saves overlaps what lies before it in the slot", s,
-                     zp_say_inst(c, st->insts[i].segment, st->insts[i].iter));
+  for (uint32_t k = 0; k < st->nvstages; k++) {
+    const ZpVirtualStage *v = &c->p->programs.vstages[st->vstages[k]];
+    uint64_t end = v->input_bytes;
+    for (uint32_t i = v->first; i < v->first + v->ninsts; i++) {
+      bool fit = st->saved_at[i] >= end && st->saved_at[i] % LINE == 0 &&
+                 zb_add_u64(st->saved_at[i], saved_bytes(c->p, st, i), &end);
+      if (!fit)
+        return zb_fail(c->err, NULL, "stage %u: what %s saves overlaps what lies before it in the slot", s,
+                       zp_say_inst(c, st->insts[i].segment, st->insts[i].iter));
+    }
   }
   if (st->scratch_bytes || !scratch_bytes(c->p, st)) return true;
   return zb_fail(c->err, NULL, "stage %u has temporaries, but no scratch", s);
@@ -306,7 +349,7 @@ static bool pinned_fit(const Check *c, uint32_t s) {
   }
   if (snapshots != c->p->asked.checkpoints)
     return zb_fail(c->err, NULL, "stage %u has room for %u snapshots", s, snapshots);
-  bool any = c->p->asked.pins && st->input_bytes;
+  bool any = c->p->asked.pins && input_bytes(c->p, st);
   if (inputs == st->prog.npinned && any == (inputs > 0) && scalars == (c->p->asked.pins ? 2 : 0)) return true;
   return zb_fail(c->err, NULL, "stage %u pins %u blocks of inputs (its plan says %u) and %u of scalars", s,
                  inputs, st->prog.npinned, scalars);

@@ -13,7 +13,7 @@ static bool same_slice(const ZpSlice *x, const ZpSlice *y) {
 
 static bool same_bucket(const ZpBucket *x, const ZpBucket *y) {
   bool same = x->elems == y->elems && x->shard == y->shard && x->nslices == y->nslices &&
-              x->gathers == y->gathers && x->frozen == y->frozen;
+              x->gathers == y->gathers && x->frozen == y->frozen && x->elem == y->elem;
   for (uint32_t i = 0; same && i < x->nslices; i++) same = same_slice(&x->slices[i], &y->slices[i]);
   return same;
 }
@@ -28,7 +28,7 @@ static bool same_stage(const ZpStage *x, const ZpStage *y) {
 static bool same_parameters(const Check *c) {
   const ZpPlan *p = c->p, *q = p->asked.eval_of;
   bool same = p->asked.forward_only && !q->asked.forward_only && p->model == q->model &&
-              p->asked.compute == q->asked.compute && p->layout.mesh.nranks == q->layout.mesh.nranks &&
+              p->layout.mesh.nranks == q->layout.mesh.nranks &&
               p->programs.nbuckets == q->programs.nbuckets && p->programs.nstages == q->programs.nstages;
   for (uint32_t b = 0; same && b < p->programs.nbuckets; b++)
     same = same_bucket(&p->programs.buckets[b], &q->programs.buckets[b]);

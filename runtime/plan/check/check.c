@@ -3,9 +3,10 @@
  *
  *  1 form          indices in range, every instruction once in the queue of its kind, waits point backward;
  *                  none of backward or optimizer in a plan that only goes forward
- *  2 ownership     every part of the model on exactly one stage, in order; every bucket where it is used
+ *  2 ownership     every part of the model in exactly one virtual stage, in order, these on the stages that the
+ *                  schedule says; every bucket where it is used
  *  3 completeness  every micro-batch forward and (but for a plan that only goes forward) backward exactly
- *                  once, in order
+ *                  once, in order; backward of a virtual stage in the order of micro-batches
  *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once;
  *                  collectives move the bytes that they are said to
  *  5 pairs         sends and receives, and collectives of several stages, fit each other
@@ -55,7 +56,10 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
     return zb_fail(c->err, NULL, "stage %u: instruction %u (%s) is not one of a plan that %s", s, i,
                    zp_instr_info[in->op].text, c->p->asked.forward_only ? "only goes forward" : "trains");
   bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, p2p = in->queue == ZP_Q_P2P;
-  if (in->mb >= c->p->asked.nmicro || (inst && in->inst >= st->ninsts) ||
+  bool vstage = inst || in->op == ZP_I_LOAD;
+  const ZpVirtualStage *v = in->vstage < c->p->programs.nvstages ? &c->p->programs.vstages[in->vstage] : NULL;
+  if (in->mb >= c->p->asked.nmicro || ((vstage || p2p) && !v) || (vstage && v->stage != s) ||
+      (inst && (in->inst < v->first || in->inst - v->first >= v->ninsts)) || (p2p && !in->vstage) ||
       (of_bucket(in->op) && in->held >= st->nheld) || (p2p && in->peer >= c->p->programs.nstages) ||
       (in->op == ZP_I_REDUCE_TIED && in->tied >= c->p->programs.ntied))
     return zb_fail(c->err, NULL, "stage %u: instruction %u (%s) names something that does not exist", s, i,
@@ -74,20 +78,28 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   return true;
 }
 
+/* Returns how many pools there are of a kind of buffers. */
+static uint32_t pools_of(const Check *c, uint32_t s, int kind) {
+  const ZpStage *st = &c->p->programs.stages[s];
+  return zp_is_stored(kind)                            ? st->nheld
+         : kind == ZP_B_GATHER || kind == ZP_B_STAGING ? c->p->programs.nbuckets
+         : zp_is_of_vstage(kind)                       ? st->nvstages
+                                                       : 1;
+}
+
 /* Buffers of a kind and pool follow each other and are numbered so: the engine finds them by that. What is
  * stored of a bucket is one. */
 static bool buffers_form(const Check *c, uint32_t s) {
   const ZpProgram *g = &c->p->programs.stages[s].prog;
-  uint32_t held = c->p->programs.stages[s].nheld,
-           pools = held > c->p->programs.nbuckets ? held : c->p->programs.nbuckets;
+  uint32_t pools = 1;
+  for (int k = 0; k < ZP_B_KINDS; k++) pools = pools_of(c, s, k) > pools ? pools_of(c, s, k) : pools;
   uint32_t *next = ZB_NEWN(c->a, uint32_t, (size_t)ZP_B_KINDS * (pools + 1));
   for (uint32_t b = 0; b < g->nbufs; b++) {
     const ZpBuf *x = &g->bufs[b];
-    bool stored = zp_is_stored(x->kind);
-    bool pool = x->kind == ZP_B_GATHER || x->kind == ZP_B_STAGING;
-    if (x->kind >= ZP_B_KINDS || x->pool >= (stored ? held : pool ? c->p->programs.nbuckets : 1))
+    if (x->kind >= ZP_B_KINDS || x->pool >= pools_of(c, s, x->kind))
       return zb_fail(c->err, NULL, "stage %u: buffer %u is of no known kind or pool", s, b);
-    if (stored && x->index) return zb_fail(c->err, NULL, "stage %u has a second %s", s, zp_say_buf(c, s, b));
+    if (zp_is_stored(x->kind) && x->index)
+      return zb_fail(c->err, NULL, "stage %u has a second %s", s, zp_say_buf(c, s, b));
     bool follows = b && x[-1].kind == x->kind && x[-1].pool == x->pool;
     if (x->index != next[x->kind * (pools + 1) + x->pool]++ || (x->index && !follows))
       return zb_fail(c->err, NULL, "stage %u: %s is not numbered as it is listed", s, zp_say_buf(c, s, b));
@@ -122,8 +134,7 @@ static bool parts_owned(const Check *c) {
   const ZpPlan *p = c->p;
   uint32_t *at = ZB_NEWN(c->a, uint32_t, p->graph->nsegments + 1), n = 0;
   for (uint32_t g = 0; g < p->graph->nsegments; g++) at[g] = n, n += p->graph->segments[g].trip;
-  uint32_t *owner = ZB_NEWN(c->a, uint32_t, n), next = 0; /* stage + 1; 0: none */
-  bool order = true;
+  uint32_t *owner = ZB_NEWN(c->a, uint32_t, n); /* stage + 1; 0: none */
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     if (!p->programs.stages[s].ninsts) return zb_fail(c->err, NULL, "stage %u has no part of the model", s);
     for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++) {
@@ -135,32 +146,86 @@ static bool parts_owned(const Check *c) {
         return zb_fail(c->err, NULL, "%s is on stage %u and again on stage %u",
                        zp_say_inst(c, x->segment, x->iter), *o - 1, s);
       *o = s + 1;
-      order &= at[x->segment] + x->iter == next++;
     }
   }
   for (uint32_t g = 0; g < p->graph->nsegments; g++)
     for (uint32_t i = 0; i < p->graph->segments[g].trip; i++)
       if (!owner[at[g] + i]) return zb_fail(c->err, NULL, "%s is on no stage", zp_say_inst(c, g, i));
-  if (!order) return zb_fail(c->err, NULL, "the parts of the model are not on the stages in their order");
   return true;
 }
 
+/* Checks that virtual stages are where the schedule places them, and that a stage's instances are those of its virtual
+ * stages, one after the other. */
+static bool vstages_placed(const Check *c) {
+  const ZpPlan *p = c->p;
+  uint32_t n, P = p->programs.nstages, *end = ZB_NEWN(c->a, uint32_t, P), *has = ZB_NEWN(c->a, uint32_t, P);
+  if (!zl_schedule_info(p->asked.schedule)) return zb_fail(c->err, NULL, "the plan has no known schedule");
+  const ZpVirtualStage *want = zp_place_vstages(c->a, p->asked.schedule, P, &n);
+  if (p->programs.nvstages != n)
+    return zb_fail(c->err, NULL, "the plan has %u virtual stages, but schedule %s has %u",
+                   p->programs.nvstages, p->asked.schedule, n);
+  for (uint32_t v = 0; v < n; v++) {
+    const ZpVirtualStage *x = &p->programs.vstages[v];
+    uint32_t s = want[v].stage;
+    if (x->stage != s || x->index != want[v].index)
+      return zb_fail(c->err, NULL, "virtual stage %u is not on stage %u as its number %u", v, s,
+                     want[v].index);
+    const ZpStage *st = &p->programs.stages[s];
+    if (!x->ninsts) return zb_fail(c->err, NULL, "stage %u has no part of the model", s);
+    if (x->index != has[s] || x->first != end[s] || x->ninsts > st->ninsts - end[s] ||
+        x->index >= st->nvstages || st->vstages[x->index] != v)
+      return zb_fail(c->err, NULL,
+                     "stage %u does not list virtual stage %u, or its parts, after those before", s, v);
+    has[s]++, end[s] += x->ninsts;
+  }
+  for (uint32_t s = 0; s < P; s++)
+    if (end[s] != p->programs.stages[s].ninsts || has[s] != p->programs.stages[s].nvstages)
+      return zb_fail(c->err, NULL, "stage %u has parts of the model that are in no virtual stage", s);
+  return true;
+}
+
+/* Checks that virtual stages follow each other in the model, and so do their instances. */
+static bool parts_ordered(const Check *c) {
+  const ZpPlan *p = c->p;
+  uint32_t segment = 0, iter = 0;
+  for (uint32_t v = 0; v < p->programs.nvstages; v++) {
+    const ZpVirtualStage *vs = &p->programs.vstages[v];
+    for (uint32_t i = 0; i < vs->ninsts; i++) {
+      const ZpInst *x = &p->programs.stages[vs->stage].insts[vs->first + i];
+      if (x->segment != segment || x->iter != iter)
+        return zb_fail(c->err, NULL, "the parts of the model are not on the stages in their order");
+      if (++iter == p->graph->segments[segment].trip) segment++, iter = 0;
+    }
+  }
+  return true;
+}
+
+/* Checks that an instance takes in what the one before hands on, and that virtual stages say the same. */
 static bool tuples_fit(const Check *c) {
   const ZpPlan *p = c->p;
   const ZpInst *before = NULL;
-  for (uint32_t s = 0; s < p->programs.nstages; s++) {
-    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++) {
-      const ZpInst *x = &p->programs.stages[s].insts[i];
-      const ZpSegment *g = &p->programs.segments[x->segment],
-                      *b = before ? &p->programs.segments[before->segment] : NULL;
+  for (uint32_t v = 0; v < p->programs.nvstages; v++) {
+    const ZpVirtualStage *vs = &p->programs.vstages[v];
+    const ZpSegment *b = NULL;
+    for (uint32_t i = 0; i < vs->ninsts; i++) {
+      const ZpInst *x = &p->programs.stages[vs->stage].insts[vs->first + i];
+      const ZpSegment *g = &p->programs.segments[x->segment];
+      b = before ? &p->programs.segments[before->segment] : NULL;
       if (b && (b->carry_out_bytes != g->carry_bytes || b->dcarry_out_bytes != g->dcarry_bytes))
         return zb_fail(c->err, NULL,
                        "%s carries out %llu bytes and takes back %llu, but %s takes in %llu and returns %llu",
                        zp_say_inst(c, before->segment, before->iter), (unsigned long long)b->carry_out_bytes,
                        (unsigned long long)b->dcarry_out_bytes, zp_say_inst(c, x->segment, x->iter),
                        (unsigned long long)g->carry_bytes, (unsigned long long)g->dcarry_bytes);
+      if (!i && (vs->carry_bytes != g->carry_bytes || vs->dcarry_bytes != g->dcarry_bytes))
+        return zb_fail(c->err, NULL, "virtual stage %u does not take in what %s does", v,
+                       zp_say_inst(c, x->segment, x->iter));
       before = x;
     }
+    b = &p->programs.segments[before->segment];
+    if (vs->carry_out_bytes != b->carry_out_bytes || vs->dcarry_out_bytes != b->dcarry_out_bytes)
+      return zb_fail(c->err, NULL, "virtual stage %u does not hand on what %s does", v,
+                     zp_say_inst(c, before->segment, before->iter));
   }
   return true;
 }
@@ -175,12 +240,20 @@ static bool inst_buckets(const Check *c, uint32_t s, uint32_t inst) {
     const ZpStageBucket *h = x->held[k] < st->nheld ? &st->held[x->held[k]] : NULL;
     fit = h && h->bucket == g->buckets[k] &&
           h->iter == (p->programs.buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
-    if (fit) c->last_user[s][x->held[k]] = inst;
+    if (fit) c->last_user[s][zp_vstage_of(p, st, inst)->index * st->nheld + x->held[k]] = inst;
   }
   if (!fit)
     return zb_fail(c->err, NULL, "stage %u does not hold the parameters of %s", s,
                    zp_say_inst(c, x->segment, x->iter));
   return true;
+}
+
+/* Counts the virtual stages of a stage that use a held bucket. */
+static uint32_t users(const Check *c, uint32_t s, uint32_t held) {
+  const ZpStage *st = &c->p->programs.stages[s];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < st->nvstages; k++) n += c->last_user[s][k * st->nheld + held] != ZP_NONE;
+  return n;
 }
 
 static bool buckets_owned(const Check *c) {
@@ -192,10 +265,10 @@ static bool buckets_owned(const Check *c) {
   }
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     const ZpStage *st = &p->programs.stages[s];
-    c->last_user[s] = ZB_NEWN(c->a, uint32_t, st->nheld);
+    c->last_user[s] = ZB_NEWN(c->a, uint32_t, (size_t)st->nheld * st->nvstages);
+    for (uint32_t i = 0; i < st->nheld * st->nvstages; i++) c->last_user[s][i] = ZP_NONE;
     for (uint32_t h = 0; h < st->nheld; h++) {
       const ZpStageBucket *x = &st->held[h];
-      c->last_user[s][h] = ZP_NONE;
       if (x->bucket >= p->programs.nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] ||
           (x->tied != ZP_NONE && x->tied >= p->programs.ntied))
         return zb_fail(c->err, NULL, "stage %u: held bucket %u does not exist", s, h);
@@ -203,7 +276,7 @@ static bool buckets_owned(const Check *c) {
     for (uint32_t i = 0; i < st->ninsts; i++)
       if (!inst_buckets(c, s, i)) return false;
     for (uint32_t h = 0; h < st->nheld; h++)
-      if (c->last_user[s][h] == ZP_NONE)
+      if (!users(c, s, h))
         return zb_fail(c->err, NULL, "stage %u holds %s but does not use it", s,
                        zp_say_held(c, st->held[h].bucket, st->held[h].iter));
   }
@@ -248,8 +321,9 @@ static bool bucket_copies(const Check *c, uint32_t *at) {
 
 /* ---- 3 completeness ------------------------------------------------------------------------------------ */
 typedef struct {
-  uint32_t loads, counts, counted; /* counted: the last instance that was */
-  uint32_t fwd, bwd;               /* instances done */
+  uint32_t counts, counted; /* counted: the last instance that was */
+  uint32_t fwd, bwd;        /* instances done, of all virtual stages in the order of the model, or back */
+  uint32_t *loads;          /* per virtual stage, by index */
 } Progress;
 
 static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
@@ -280,11 +354,24 @@ static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb,
   if (m->counts != counts)
     return zb_fail(c->err, NULL, "stage %u counts the denominators of micro-batch %u %u times instead of %u",
                    s, mb, m->counts, counts);
-  uint32_t loads = st->input_bytes ? 1 + (counts && !c->p->asked.forward_only) : 0;
-  if (m->loads != loads)
-    return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads,
-                   loads);
+  for (uint32_t k = 0; k < st->nvstages; k++) {
+    const ZpVirtualStage *v = &c->p->programs.vstages[st->vstages[k]];
+    bool twice = false; /* all is counted before the first forward */
+    for (uint32_t i = 0; i < v->ninsts && !c->p->asked.forward_only; i++)
+      twice |= zp_needs_denominator(c->p, &st->insts[v->first + i]);
+    uint32_t loads = v->input_bytes ? 1 + twice : 0;
+    if (m->loads[k] != loads)
+      return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads[k],
+                     loads);
+  }
   return true;
+}
+
+/* Checks that gradients are added up in the order of micro-batches, whatever the schedule. */
+static bool in_order(const Check *c, uint32_t s, uint32_t i, uint32_t *next) {
+  const ZpInstr *in = &c->p->programs.stages[s].prog.instrs[i];
+  if (in->op != ZP_I_BWD || in->mb == next[in->inst]++) return true;
+  return zp_fail_at(c, s, i, "runs before the backward of an earlier micro-batch");
 }
 
 static bool completeness(const Check *c, uint32_t s) {
@@ -292,13 +379,14 @@ static bool completeness(const Check *c, uint32_t s) {
   const ZpProgram *g = &st->prog;
   uint32_t M = (uint32_t)c->p->asked.nmicro, live = 0, most = 0, zeros = 0, norms = 0;
   Progress *m = ZB_NEWN(c->a, Progress, M);
-  uint32_t counts = 0;
+  uint32_t counts = 0, *back = ZB_NEWN(c->a, uint32_t, st->ninsts); /* per instance: micro-batches */
+  for (uint32_t mb = 0; mb < M; mb++) m[mb].loads = ZB_NEWN(c->a, uint32_t, st->nvstages);
   for (uint32_t i = 0; i < st->ninsts; i++) counts += zp_needs_denominator(c->p, &st->insts[i]);
   for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE]; k++) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
     const ZpInstr *in = &g->instrs[i];
     Progress *x = &m[in->mb];
-    if (in->op == ZP_I_LOAD) x->loads++;
+    if (in->op == ZP_I_LOAD) x->loads[c->p->programs.vstages[in->vstage].index]++;
     if (in->op == ZP_I_COUNT) {
       if (!zp_needs_denominator(c->p, &st->insts[in->inst]))
         return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
@@ -310,10 +398,13 @@ static bool completeness(const Check *c, uint32_t s) {
     zeros += in->op == (c->p->asked.forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS);
     norms += in->op == ZP_I_NORM_LOCAL;
     if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
-    if (!one_fwd_bwd(c, s, i, x)) return false;
-    if (in->op == ZP_I_FWD && x->fwd == 1) live++;
+    if (!one_fwd_bwd(c, s, i, x) || !in_order(c, s, i, back)) return false;
+    const ZpVirtualStage *v = &c->p->programs.vstages[in->vstage];
+    bool ends = c->p->asked.forward_only ? in->inst + 1 == v->first + v->ninsts
+                                         : in->op == ZP_I_BWD && in->inst == v->first;
+    if (in->op == ZP_I_FWD && in->inst == v->first) live++;
     if (live > most) most = live;
-    if ((c->p->asked.forward_only ? x->fwd : x->bwd) == st->ninsts) live--;
+    if (ends) live--;
   }
   for (uint32_t mb = 0; mb < M; mb++)
     if (!all_done(c, s, &m[mb], mb, counts)) return false;
@@ -348,19 +439,11 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
   return true;
 }
 
-/* Of an element of a gradient that is on its way: half of what is kept of it, where the recipe says so and it
- * is no measure of a state. */
-static uint64_t summed_bytes(const Check *c, const ZpBucket *b) {
-  bool measure =
-      !b->frozen && c->p->asked.noptimizers && c->p->asked.optimizers[b->optimizer].kind == ZP_UPDATE;
-  return c->p->asked.reduce == ZK_BF16 && !measure ? 2 : 4;
-}
-
 /* A full gradient can go to its owners by one reduce-scatter if each of these ranks has a part of the sum. */
 static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
   ZpDims sums = b->shard & b->partial;
   return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums,
-               b->elems * summed_bytes(c, b));
+               zk_bytes((ZkElem)b->reduce, b->elems));
 }
 
 static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
@@ -377,8 +460,8 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->programs.buckets[p->programs.stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
-  uint64_t params = b->elems * zk_elem_bytes(p->asked.compute);
-  uint64_t own = b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard) * summed_bytes(c, b);
+  uint64_t params = zk_bytes((ZkElem)b->elem, b->elems);
+  uint64_t own = zk_bytes((ZkElem)b->reduce, b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard));
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
   case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->reduces, own);
@@ -420,7 +503,7 @@ static bool reductions(const Check *c, uint32_t s) {
   for (uint32_t h = 0; h < st->nheld && !c->p->asked.forward_only;
        h++) { /* else the form says that there are none */
     const ZpBucket *b = &c->p->programs.buckets[st->held[h].bucket];
-    uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->asked.nmicro : 0;
+    uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->asked.nmicro * users(c, s, h) : 0;
     bool muon = !b->frozen && c->p->asked.optimizers[b->optimizer].kind == ZP_MUON, cut = muon && b->matrices;
     bool in_place = b->scatters == ZP_SCATTER_AT_END, tied = !b->frozen && st->held[h].tied != ZP_NONE;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
@@ -457,7 +540,9 @@ static bool check_all(Check *c) {
   }
   c->pos = ZB_NEWN(c->a, uint32_t, c->base[P]);
   c->last_user = ZB_NEWN(c->a, uint32_t *, P);
-  if (!zp_check_buckets(c) || !parts_owned(c) || !tuples_fit(c) || !buckets_owned(c)) return false;
+  if (!zp_check_buckets(c) || !parts_owned(c) || !vstages_placed(c) || !parts_ordered(c) || !tuples_fit(c) ||
+      !buckets_owned(c))
+    return false;
   for (uint32_t s = 0; s < P; s++)
     if (!form(c, s) || !completeness(c, s) || !reductions(c, s)) return false;
   if (!zp_check_pairs(c) || !zp_check_deadlock(c)) return false;

@@ -3,7 +3,7 @@
  * instruction must read and write, the bytes of every buffer, the layout of every value, the dims of every
  * reduction - is derived here a second time, and the plan is compared with it. So nothing here calls what
  * made the plan; of plan.h it uses types, the definitions of mesh.c (a rank's coordinates, the size of a
- * group) and, in messages, words.c.
+ * group) and of vstages.c (who owns which virtual stage) and, in messages, words.c.
  *
  * check.c     form, ownership, completeness, reductions
  * queues.c    pairs, deadlock
@@ -31,7 +31,8 @@ typedef struct {
   /* Per stage: number of its first instruction among all; base[nstages]: how many there are. */
   uint32_t *base;
   uint32_t *pos; /* per instruction: position in its queue */
-  /* Per stage, per held bucket: the last instance that uses it; its backward comes first. */
+  /* Per stage, per virtual stage of it (index * nheld) and held bucket: the last instance that uses it, or ZP_NONE; its
+   * backward comes first. */
   uint32_t **last_user;
   ZpCotangents *cotangents; /* per segment: zp_check_cotangents */
   ZgGraph bound;            /* of zp_check_segments: the graph, whose axes all have the plan's sizes */

@@ -75,13 +75,15 @@ bool zp_inputs_fit(const Check *c) {
     if (!same) return zb_fail(c->err, NULL, "input %u is of another type than the data", i);
     end = u->at + v->bytes;
   }
-  for (uint32_t s = 0; s < p->programs.nstages; s++)
-    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++) {
-      const ZpSegment *g = &p->programs.segments[p->programs.stages[s].insts[i].segment];
+  for (uint32_t k = 0; k < p->programs.nvstages; k++) {
+    const ZpVirtualStage *x = &p->programs.vstages[k];
+    for (uint32_t i = x->first; i < x->first + x->ninsts; i++) {
+      const ZpSegment *g = &p->programs.segments[p->programs.stages[x->stage].insts[i].segment];
       for (uint32_t v = 0; v < g->nvalues; v++)
-        if (g->values[v].at.space == ZP_AT_INPUT && p->programs.stages[s].input_bytes < end)
-          return zb_fail(c->err, NULL, "stage %u has %llu bytes for inputs of %llu", s,
-                         (unsigned long long)p->programs.stages[s].input_bytes, (unsigned long long)end);
+        if (g->values[v].at.space == ZP_AT_INPUT && x->input_bytes < end)
+          return zb_fail(c->err, NULL, "stage %u has %llu bytes for inputs of %llu", x->stage,
+                         (unsigned long long)x->input_bytes, (unsigned long long)end);
     }
+  }
   return true;
 }

@@ -8,10 +8,11 @@ static bool fail(const Local *l, uint32_t v, const char *text) {
 }
 
 static uint64_t lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-static uint64_t width(uint8_t elem) { return elem == ZK_BF16 ? 2 : 4; }
+
+static uint64_t elements(const ZpValue *v) { return zk_elems((ZkElem)v->elem, v->bytes); }
 
 static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
-  return t->elem == ZG_REAL                         ? p->asked.compute
+  return t->elem == ZG_REAL                         ? zp_precision_elem(p->asked.recipe->precision.compute)
          : t->elem == ZG_BF16                       ? ZK_BF16
          : t->elem == ZG_I32 || t->elem == ZG_INDEX ? ZK_I32
                                                     : ZK_F32;
@@ -28,11 +29,11 @@ static uint32_t cut_axis(const ZpPlan *p, const ZgType *t, int d) {
 
 /* Bytes of a rank's part of a carried value. */
 static uint64_t part_bytes(const ZpPlan *p, const ZgType *t) {
-  uint64_t n = width(elem_of(p, t));
+  uint64_t n = 1;
   for (int a = 0; a < t->naxes; a++) n *= (uint64_t)p->layout.axis_size[t->axis[a]];
   for (int d = 0; d < p->layout.mesh.ndims; d++)
     n /= cut_axis(p, t, d) == ZP_NONE ? 1 : (uint64_t)p->layout.mesh.dim[d].size;
-  return n;
+  return zk_bytes((ZkElem)elem_of(p, t), n);
 }
 
 uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, const bool *has) {
@@ -73,20 +74,21 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
   if (v->at.index >= l->s->nbuckets) return NULL;
   const ZpBucket *k = &l->c->p->programs.buckets[l->s->buckets[v->at.index]];
-  uint64_t each = v->at.space == ZP_AT_GRAD ? 4 : width(l->c->p->asked.compute);
+  ZkElem elem = v->at.space == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem;
   uint32_t lo = 0, hi = k->nslices;
   while (lo < hi) {
     uint32_t mid = (lo + hi) / 2;
-    if (k->slices[mid].at * each < v->at.offset) lo = mid + 1;
+    if (zk_bytes(elem, k->slices[mid].at) < v->at.offset) lo = mid + 1;
     else hi = mid;
   }
-  return lo < k->nslices && k->slices[lo].at * each == v->at.offset ? &k->slices[lo] : NULL;
+  return lo < k->nslices && zk_bytes(elem, k->slices[lo].at) == v->at.offset ? &k->slices[lo] : NULL;
 }
 
 static bool slice_fits(const Local *l, const ZpValue *v) {
   const ZpSlice *q = zp_slice_at(l, v);
   bool grad = v->at.space == ZP_AT_GRAD;
-  if (!q || q->naxes != v->type.naxes || q->n * width(v->elem) != v->bytes || (!grad && q->param != v->param))
+  if (!q || q->naxes != v->type.naxes || zk_bytes((ZkElem)v->elem, q->n) != v->bytes ||
+      (!grad && q->param != v->param))
     return false;
   const ZpBucket *k = &l->c->p->programs.buckets[l->s->buckets[v->at.index]];
   for (int a = 0; a < q->naxes; a++)
@@ -119,13 +121,19 @@ static bool block_fits(const Local *l, const ZpValue *v) {
 }
 
 /* ---- values -------------------------------------------------------------------------------------------- */
+/* A parameter has the format of its bucket (arena.c), a gradient is f32; all else has that of its type. */
+static uint8_t stored_elem(const Local *l, const ZpValue *v) {
+  if (v->at.space == ZP_AT_GRAD) return ZK_F32;
+  bool param = v->at.space == ZP_AT_PARAM && v->at.index < l->s->nbuckets;
+  return param ? l->c->p->programs.buckets[l->s->buckets[v->at.index]].elem : elem_of(l->c->p, &v->type);
+}
+
 bool zp_value_fits(const Local *l, uint32_t index) {
   const ZpPlan *p = l->c->p;
   if (index >= l->s->nvalues) return fail(l, index, "does not exist");
   const ZpValue *v = &l->s->values[index];
-  uint64_t bytes = width(v->elem), cut = 0;
-  if (v->elem != (v->at.space == ZP_AT_GRAD ? ZK_F32 : elem_of(p, &v->type)))
-    return fail(l, index, "is not of its type's elements");
+  uint64_t n = 1, cut = 0;
+  if (v->elem != stored_elem(l, v)) return fail(l, index, "is not of its type's elements");
   for (int a = 0; a < v->type.naxes; a++) {
     int64_t parts = 1, found = 0;
     for (int i = 0; i < v->type.naxes; i++) found += v->type.axis[i] == v->axis[a];
@@ -136,14 +144,14 @@ bool zp_value_fits(const Local *l, uint32_t index) {
     if (found != 1) return fail(l, index, "has not the axes of its type");
     if (v->size[a] * parts != p->layout.axis_size[v->axis[a]])
       return fail(l, index, "has not the sizes that the mesh leaves of its axes");
-    bytes *= (uint64_t)v->size[a];
+    n *= (uint64_t)v->size[a];
   }
   for (int d = 0; d < p->layout.mesh.ndims; d++) {
     if (d == p->layout.mesh.pipe && v->state[d].kind != 'R')
       return fail(l, index, "is not whole on its stage");
     if (v->state[d].kind == 'S' && cut-- == 0) return fail(l, index, "is cut along an axis that it lacks");
   }
-  if (bytes != v->bytes) return fail(l, index, "has not the bytes of its sizes");
+  if (zk_bytes((ZkElem)v->elem, n) != v->bytes) return fail(l, index, "has not the bytes of its sizes");
   return block_fits(l, v) ||
          fail(l, index,
               "does not lie in the block in which it is said to lie, or not where others look for it");
@@ -379,10 +387,10 @@ static const char *ring_wrong(const Local *l, const ZpNode *n) {
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;
   for (int i = 1; i < 3; i++) {
     const ZpValue *k = operand(l, n, zg_attend_first(n->call.op) + i);
-    need += 2 * lines(k->bytes) + (back ? 2 * lines(k->bytes / width(k->elem) * 4) : 0);
+    need += 2 * lines(k->bytes) + (back ? 2 * lines(zk_bytes(ZK_F32, elements(k))) : 0);
   }
   const ZpValue *made = operand(l, n, n->call.nin);
-  if (made->elem != ZK_F32) need += lines(made->bytes / width(made->elem) * 4);
+  if (made->elem != ZK_F32) need += lines(zk_bytes(ZK_F32, elements(made)));
   ZkCall one = n->call;
   for (int i = 0; i < (back ? one.nout : 1); i++) one.out[i].elem = ZK_F32;
   need += zp_kernel_scratch(l, &one);

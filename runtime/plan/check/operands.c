@@ -72,33 +72,57 @@ static bool forward_divides(const ZpSegment *g) {
   return found;
 }
 
-static void want_tuple(Wants *w, int backward, uint32_t i, uint32_t mode, ZpBufKind from_stage, uint32_t mb) {
-  bool outside = i == 0 || i == w->st->ninsts; /* between stages */
-  if (outside && (i ? w->s + 1 == w->p->programs.nstages : w->s == 0)) return;
-  const ZpInst *x = i < w->st->ninsts ? &w->st->insts[i] : &w->p->programs.stages[w->s + 1].insts[0];
+static const ZpVirtualStage *vstage(const Wants *w, uint32_t v) { return &w->p->programs.vstages[v]; }
+
+static uint64_t slot_tag(const Wants *w, const ZpInstr *in) {
+  return zp_tag(ZP_TAG_SLOT, vstage(w, in->vstage)->index, 0, in->mb);
+}
+
+/* Wants the tuple between instance i and the one before it, both of one virtual stage. */
+static void want_within(Wants *w, bool backward, uint32_t i, uint32_t mode, uint32_t mb) {
+  const ZpInst *x = &w->st->insts[i];
   const ZpSegment *g = &w->p->programs.segments[x->segment];
   if (!(backward ? g->dcarry_bytes : g->carry_bytes)) return;
-  if (!outside && !backward && g->saves_carry) return; /* in the slot */
-  want(w, outside ? from_stage : ZP_B_BOUNDARY, outside ? 0 : i % 2, mode,
+  if (!backward && g->saves_carry) return; /* in the slot */
+  want(w, ZP_B_BOUNDARY, i % 2, mode,
        zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
+}
+
+/* Wants the tuple that virtual stage v takes in, forward. Its maker writes it where it is sent from, or, for a virtual
+ * stage of the same ranks, where that receives. */
+static void want_between(Wants *w, bool backward, uint32_t v, uint32_t mode, uint32_t mb) {
+  if (!v || v == w->p->programs.nvstages) return;
+  const ZpVirtualStage *later = vstage(w, v), *earlier = vstage(w, v - 1);
+  const ZpInst *x = &w->p->programs.stages[later->stage].insts[later->first];
+  const ZpSegment *g = &w->p->programs.segments[x->segment];
+  bool writes = mode == ZP_WRITE, here = later->stage == earlier->stage;
+  uint32_t pool = (writes && !here) == backward ? later->index : earlier->index;
+  ZpBufKind kind = writes && !here ? (backward ? ZP_B_SEND_GRAD : ZP_B_SEND_ACT)
+                                   : (backward ? ZP_B_RECV_GRAD : ZP_B_RECV_ACT);
+  if (!(backward ? g->dcarry_bytes : g->carry_bytes)) return;
+  want(w, kind, pool, mode, zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
+}
+
+/* Returns whether this backward is the first of its virtual stage and micro-batch that adds to a held bucket. */
+static bool comes_first(const Wants *w, const ZpInstr *in, uint32_t held) {
+  return w->c->last_user[w->s][vstage(w, in->vstage)->index * w->st->nheld + held] == in->inst;
 }
 
 static void want_work(Wants *w, const ZpInstr *in) {
   const ZpInst *x = &w->st->insts[in->inst];
-  bool back = in->op == ZP_I_BWD;
-  bool fresh = in->inst == 0 && !w->st->input_bytes;
+  const ZpVirtualStage *v = vstage(w, in->vstage);
+  bool back = in->op == ZP_I_BWD, first = in->inst == v->first, last = in->inst + 1 == v->first + v->ninsts;
+  bool fresh = first && !v->input_bytes;
   uint32_t slot_mode = back ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
   if (w->p->asked.forward_only) slot_mode = ZP_READ; /* nothing is saved */
-  if (w->st->input_bytes || !w->p->asked.forward_only)
-    want(w, ZP_B_SLOT, 0, slot_mode, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
-  if (!back) {
-    want_tuple(w, 0, in->inst, ZP_READ, ZP_B_RECV_ACT, in->mb);
-    want_tuple(w, 0, in->inst + 1, ZP_WRITE, ZP_B_SEND_ACT, in->mb);
-  } else {
-    if (!in->inst && w->p->programs.segments[x->segment].saves_carry)
-      want_tuple(w, 0, 0, ZP_READ, ZP_B_RECV_ACT, in->mb);
-    want_tuple(w, 1, in->inst + 1, ZP_READ, ZP_B_RECV_GRAD, in->mb);
-    want_tuple(w, 1, in->inst, ZP_WRITE, ZP_B_SEND_GRAD, in->mb);
+  if (v->input_bytes || !w->p->asked.forward_only) want(w, ZP_B_SLOT, v->index, slot_mode, slot_tag(w, in));
+  if (back && first && w->p->programs.segments[x->segment].saves_carry)
+    want_between(w, false, in->vstage, ZP_READ, in->mb);
+  for (int end = 0; end < 2; end++) { /* where it takes in, where it hands on */
+    bool front = back == end, outside = front ? first : last;
+    uint32_t mode = end ? ZP_WRITE : ZP_READ;
+    if (outside) want_between(w, back, in->vstage + !front, mode, in->mb);
+    else want_within(w, back, in->inst + !front, mode, in->mb);
   }
   for (uint32_t k = 0; k < x->nheld; k++) {
     uint32_t h = x->held[k], t = w->st->held[h].bucket;
@@ -106,11 +130,10 @@ static void want_work(Wants *w, const ZpInstr *in) {
     if (back && !used_back(w, &w->p->programs.segments[x->segment], k)) continue;
     want(w, b->gathers ? ZP_B_GATHER : ZP_B_PARAM, b->gathers ? t : h, ZP_READ,
          held_tag(w, ZP_TAG_PARAM, h, 0));
-    /* Of the micro-batch's backwards with this bucket. */
-    uint32_t first = w->c->last_user[w->s][h] == in->inst;
     if (!back || b->frozen) continue;
     if (zp_stages_grads(b))
-      want(w, ZP_B_STAGING, t, first ? ZP_WRITE : ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STAGED, h, in->mb));
+      want(w, ZP_B_STAGING, t, comes_first(w, in, h) ? ZP_WRITE : ZP_READ | ZP_WRITE,
+           held_tag(w, ZP_TAG_STAGED, h, in->mb));
     else want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
   }
   if (!back) want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
@@ -207,15 +230,15 @@ static void want_transfer(Wants *w, const ZpInstr *in) {
   static const ZpBufKind ring[] = {ZP_B_SEND_ACT, ZP_B_RECV_ACT, ZP_B_SEND_GRAD, ZP_B_RECV_GRAD};
   bool act = in->op == ZP_I_SEND_ACT || in->op == ZP_I_RECV_ACT;
   bool send = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD;
-  uint32_t later = act == send ? in->peer : w->s;
-  const ZpInst *x = &w->p->programs.stages[later].insts[0];
+  const ZpVirtualStage *later = vstage(w, in->vstage), *own = act == send ? later - 1 : later;
+  const ZpInst *x = &w->p->programs.stages[later->stage].insts[later->first];
   const ZpSegment *g = &w->p->programs.segments[x->segment];
   uint64_t bytes = act ? g->carry_bytes : g->dcarry_bytes;
   if (in->bytes != bytes)
     w->ok =
         zp_fail_at(w->c, w->s, w->instr, "moves %llu bytes, but %s has %llu", (unsigned long long)in->bytes,
                    act ? "what is carried" : "its cotangent", (unsigned long long)bytes);
-  want(w, ring[in->op - ZP_I_SEND_ACT], 0, send ? ZP_READ : ZP_WRITE,
+  want(w, ring[in->op - ZP_I_SEND_ACT], own->index, send ? ZP_READ : ZP_WRITE,
        zp_tag(act ? ZP_TAG_CARRY : ZP_TAG_DCARRY, x->segment, x->iter, in->mb));
 }
 
@@ -223,14 +246,14 @@ bool zp_check_operands(const Check *c, uint32_t s, uint32_t i) {
   const ZpStage *st = &c->p->programs.stages[s];
   const ZpInstr *in = &st->prog.instrs[i];
   Wants w = {c, c->p, st, s, i, 0, 0, true};
-  uint64_t slot = zp_tag(ZP_TAG_SLOT, 0, 0, in->mb);
+  const ZpVirtualStage *v = in->vstage < c->p->programs.nvstages ? vstage(&w, in->vstage) : NULL;
   bool temp =
       in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT || in->op == ZP_I_ORTHOGONALIZE;
   if (in->queue == ZP_Q_P2P) want_transfer(&w, in);
   else if (in->op == ZP_I_FWD || in->op == ZP_I_BWD) want_work(&w, in);
-  else if (in->op == ZP_I_LOAD) want(&w, ZP_B_SLOT, 0, ZP_WRITE, slot);
+  else if (in->op == ZP_I_LOAD) want(&w, ZP_B_SLOT, v->index, ZP_WRITE, slot_tag(&w, in));
   else if (in->op == ZP_I_COUNT) {
-    if (st->input_bytes) want(&w, ZP_B_SLOT, 0, ZP_READ, slot);
+    if (v->input_bytes) want(&w, ZP_B_SLOT, v->index, ZP_READ, slot_tag(&w, in));
     want(&w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
   } else if (in->op == ZP_I_ZERO_GRADS || in->op == ZP_I_ZERO_SUMS || in->op == ZP_I_NORM_LOCAL ||
              in->op == ZP_I_REDUCE_COUNT || in->op == ZP_I_REDUCE_STEP)

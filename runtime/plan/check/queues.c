@@ -80,9 +80,12 @@ static bool transfer_fits(const Check *c, const Pair *pair, const uint32_t *next
     return zb_fail(c->err, NULL,
                    "%s (with stage %u) and %s (with stage %u) are a pair, but do not mirror each other",
                    say(c, x), a->peer, say(c, next[x]), b->peer);
+  /* The tuple into a virtual stage goes from the owner of the one before to its own; cotangents go back. */
   bool act = a->op == ZP_I_SEND_ACT || a->op == ZP_I_RECV_ACT,
        a_sends = a->op == ZP_I_SEND_ACT || a->op == ZP_I_SEND_GRAD;
-  if (act == a_sends ? sb != sa + 1 : sa != sb + 1)
+  const ZpVirtualStage *later = &c->p->programs.vstages[a->vstage], *earlier = later - 1;
+  uint32_t from = act ? earlier->stage : later->stage, to = act ? later->stage : earlier->stage;
+  if (a->vstage != b->vstage || sa == sb || (a_sends ? sa : sb) != from || (a_sends ? sb : sa) != to)
     return zb_fail(c->err, NULL, "%s goes to stage %u, which is not the next", say(c, x), sb);
   if (a->bytes != b->bytes)
     return zb_fail(c->err, NULL, "%s has %llu bytes, but %s has %llu", say(c, x),

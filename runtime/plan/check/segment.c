@@ -31,8 +31,8 @@ typedef struct {
   const ZpNode *nodes, *n; /* the list's; the node that is looked at */
   uint32_t nnodes, at;     /* how many; its number */
   Memory memory[ZP_AT_SEED + 1];
-  bool again;                         /* a second round of a region */
-  const ZpNode *open[ZP_MOST_BESIDE]; /* collectives that are not complete */
+  bool again;                        /* a second round of a region */
+  const ZpNode *open[ZP_MOST_ASYNC]; /* collectives that are not complete */
   uint32_t nopen;
   bool *set; /* per parameter: something has been added to its gradient in this list */
 } Walk;
@@ -126,17 +126,17 @@ static bool is_free(const Walk *w, const ZpValue *x) {
 }
 
 /* Whether compute goes on behind node n while it is under way. */
-static bool goes_on(const Walk *w, const ZpNode *n) { return zp_goes_beside(n) && n->until > w->at + 1; }
+static bool goes_on(const Walk *w, const ZpNode *n) { return zp_is_async(n) && n->until > w->at + 1; }
 
 /* Until when it may be under way. Those that wait for others of their group in between let nobody go on. */
 static bool ends_well(const Walk *w) {
   const ZpNode *n = w->n;
-  bool may = zp_goes_beside(n), one = may && !w->l.c->p->asked.pins;
+  bool may = zp_is_async(n), one = may && !w->l.c->p->asked.pins;
   if (may ? n->until <= w->at || n->until > w->nnodes || (one && n->until != w->at + 1) : n->until != 0)
     return fail(w, "is complete when it cannot be: before node %u", n->until);
   if (w->nopen && (n->rounds || (zp_sends(n) && !may)))
     return fail(w, "waits for other ranks while a collective is under way");
-  return !goes_on(w, n) || w->nopen < ZP_MOST_BESIDE || fail(w, "is one too many at the same time");
+  return !goes_on(w, n) || w->nopen < ZP_MOST_ASYNC || fail(w, "is one too many at the same time");
 }
 
 /* The result is there for those that come from now on. */

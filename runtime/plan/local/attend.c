@@ -1,29 +1,30 @@
-/* By which dims `attend` and its gradients are split. Like any node by the first axis of a dim's list, if
- * that is one of samples or heads. But where it is the axis of the queries, which the operation needs whole
- * of the keys alone, there are ways to split the work all the same:
+/* Chooses which dims split `attend` and its gradients. Each is split like any node by the first axis of a dim's list,
+ * if that axis counts samples or heads. If it is the queries' axis, of whose keys the operation needs all, the work
+ * can still be split in three ways:
  *
- *   gather  queries stay where they are; keys and values are all-gathered, and the gradients of these, to which
- *           all ranks add, are reduced and scattered
- *   heads   ranks exchange positions for heads (all-to-all), attend to all of the sequence in a part of the heads
+ *   gather  queries stay where they are; keys and values are all-gathered, and their gradients, to which all ranks
+ *           add, are reduce-scattered
+ *   heads   ranks exchange positions for heads (all-to-all), attend to the whole sequence with a part of the heads
  *           (Jacobs et al. 2023, DeepSpeed Ulysses), and exchange the results back
- *   ring    queries stay; keys and values go from rank to rank, and with them, backward, the sums of their gradients
- *           (Liu et al. 2023, Ring Attention): of two chunks a rank computes with one while the next arrives. Steps at
- *           which nobody would see anything are left out. Of a zigzag sequence (zigzag.c) ranks have two chunks each,
- *           and what one of them takes no part in it does not go on
+ *   ring    queries stay; keys and values go from rank to rank, and in backward the sums of their gradients with them
+ *           (Liu et al. 2023, Ring Attention). A rank computes with one of two chunks while the next arrives. Steps at
+ *           which every pair is masked are skipped. In a zigzag sequence (zigzag.c) ranks have two chunks each, and a
+ *           chunk that no later rank needs is not passed on
  *
- * Unless the recipe says which, it is heads where these divide and that sends fewer bytes. With a the bytes
- * of a rank's q and o, b of its k and v, and n ranks, all of them send
+ * Unless the recipe chooses, heads are taken if the dim divides them and that sends fewer bytes. With a the bytes of
+ * a rank's q and o, b of its k and v, and n ranks, all of them send
  *
- *   gather  3 (n - 1) b            k and v forward and again backward; their gradients
- *   heads   3 (n - 1) / n (a + b)  q, k, v and o forward and again backward; gradients of q, k, v, and of o
+ *   gather  3 (n - 1) b            k and v in forward and again in backward; their gradients
+ *   heads   3 (n - 1) / n (a + b)  q, k, v and o in forward and again in backward; gradients of q, k, v, and of o
  *
- * so that heads that share keys make gathering the better way of small groups. Of keys and values that were made
- * of less it is less that is gathered (narrow.c), 2 of the 3 b. A ring sends as much as
- * gathering, but for sums in f32, and needs room for 2 b instead of n b. */
+ * so that small groups whose heads share keys gather. Keys and values computed from narrower values gather less
+ * (narrow.c): 2 of the 3 b. A ring sends as much as a gather, except for sums in f32, and needs memory for 2 b
+ * instead of n b. */
 #include "runtime/plan/local/shard.h"
 #include "runtime/plan/text.h"
 
-/* Whether dim d can split `axis`, of heads, in place of the sequence: as the fastest of all that do. */
+/* Returns whether dim d can split `axis`, which counts heads, instead of the sequence, as the fastest cut of
+ * that axis. */
 static bool takes_heads(const ZpShard *h, const ZgType *q, int d, uint16_t axis, const uint32_t *x) {
   const ZpPlan *p = h->p;
   ZpState state[ZP_MAX_DIMS];
@@ -50,10 +51,10 @@ static uint32_t heads_of(const ZpShard *h, const ZgNode *n, const ZgType *in, in
   return ZG_NONE;
 }
 
-/* Bytes of a rank's part of a value. */
+/* Returns the bytes of a rank's part of a value. */
 static double part_of(const ZpPlan *p, const ZgType *t) {
   ZpState state[ZP_MAX_DIMS];
-  double bytes = (double)zk_elem_bytes(zp_store_elem(p, t));
+  double bytes = zk_mean_bytes(zp_store_elem(p, t));
   zp_layout(p, t, state);
   for (int i = 0; i < t->naxes; i++) bytes *= (double)zp_local_size(p, t->axis[i], state);
   return bytes;
@@ -85,7 +86,8 @@ static void report_heads(const ZpShard *h, const ZgNode *n, int d) {
   zl_help(e, "write `attention gather over %s`", h->p->asked.recipe->mesh[dim->directive].name.s);
 }
 
-/* Around a ring go keys of the queries' own sequence, without a bias, whose gradient would be of all keys. */
+/* Returns whether keys can go round a ring: they belong to the queries' own sequence, and there is no bias,
+ * whose gradient would depend on all keys. */
 static bool may_go_round(const ZgNode *n, const ZgType *in) {
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   bool bias = n->op == ZG_OP_ATTEND_BIAS_GRAD;
@@ -94,7 +96,7 @@ static bool may_go_round(const ZgNode *n, const ZgType *in) {
   return ax.q == ax.k && !bias;
 }
 
-/* Chunks that go round are of one kind: all of these dims split zigzag, or none does. */
+/* Returns whether the dims make one ring: all of them split zigzag, or none does. */
 static bool is_one_ring(const ZpMesh *m, ZpDims dims, uint16_t axis) {
   ZpDims zigzag = 0;
   for (int d = 0; d < m->ndims; d++)
@@ -151,7 +153,7 @@ int64_t zp_ring_chunk(int chunks, int64_t ranks, int64_t rank, int c) {
   return chunks == 1 ? rank : c ? 2 * ranks - 1 - rank : rank;
 }
 
-/* Bits of a rank's chunks that somebody sees any of, `t` ranks farther on. */
+/* Returns a bit for each of a rank's chunks that a rank `t` places farther on attends to. */
 static uint8_t chunks_seen(const ZpNode *n, int chunks, int64_t ranks, int64_t length, int64_t t) {
   uint8_t seen = 0;
   for (int64_t r = 0; r < ranks; r++)
@@ -180,24 +182,24 @@ void zp_ring_steps(const ZpShard *h, ZpNode *n) {
   n->nsteps = nsteps;
 }
 
-static uint64_t elements(const ZpValue *v) { return v->bytes / zk_elem_bytes((ZkElem)v->elem); }
+static uint64_t elements(const ZpValue *v) { return zk_elems((ZkElem)v->elem, v->bytes); }
 
 ZpRing zp_ring(const ZpSegment *s, const ZpNode *n) {
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;
   const ZpValue *k = &s->values[n->in[back ? 4 : 1]], *v = &s->values[n->in[back ? 5 : 2]];
   const ZpValue *made = &s->values[n->out[0]];
-  ZpRing r = {.v = zb_round_up(k->bytes, 64), .dv = zb_round_up(4 * elements(k), 64)};
-  uint64_t sums = r.dv + zb_round_up(4 * elements(v), 64);
+  ZpRing r = {.v = zb_round_up(k->bytes, 64), .dv = zb_round_up(zk_bytes(ZK_F32, elements(k)), 64)};
+  uint64_t sums = r.dv + zb_round_up(zk_bytes(ZK_F32, elements(v)), 64);
   for (int i = 0; i < 2; i++) r.chunk[i] = r.bytes, r.bytes += r.v + zb_round_up(v->bytes, 64);
   for (int i = 0; back && i < 2; i++) r.sums[i] = r.bytes, r.bytes += sums;
   r.queries = r.bytes;
-  if (made->elem != ZK_F32) r.bytes += zb_round_up(4 * elements(made), 64);
+  if (made->elem != ZK_F32) r.bytes += zb_round_up(zk_bytes(ZK_F32, elements(made)), 64);
   r.kernel = r.bytes;
   return r;
 }
 
-/* Of a chunk's k and v at every step of its own but the first; of the sums of their gradients as often, and
- * once more: home. */
+/* Returns what a rank sends: a chunk's k and v at each of its steps but the first; the sums of their
+ * gradients as often, and once more to return to their rank. */
 uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n) {
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;
   const ZpValue *k = &s->values[n->in[back ? 4 : 1]], *v = &s->values[n->in[back ? 5 : 2]];
@@ -208,6 +210,6 @@ uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n) {
     hops += steps - 1;
     home += steps > 1;
   }
-  uint64_t sums = back ? (hops + home) * 4 * (elements(k) + elements(v)) : 0;
+  uint64_t sums = back ? (hops + home) * zk_bytes(ZK_F32, elements(k) + elements(v)) : 0;
   return (hops * (k->bytes + v->bytes) + sums) / chunks;
 }

@@ -41,7 +41,7 @@ static ZkView batched_view(const ZpPlan *p, const ZpValue *v, uint32_t n) {
   return w;
 }
 
-/* Whether GEMMs of a group share input i; they all do, or all differ. */
+/* Returns whether GEMMs of a group share input i; they all do, or all differ. */
 static bool shared(const ZpNode *group, int i) { return group[0].in[i] == group[1].in[i]; }
 
 ZkCall zp_batched_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *group, uint32_t n) {
@@ -66,7 +66,7 @@ static bool same_function(const ZkPointwise *a, const ZkPointwise *b) {
   return same;
 }
 
-/* Whether x and y may come to be contiguous: in one buffer, or where memory.c will put both. */
+/* Returns whether x and y can be contiguous: in one buffer, or where memory.c will put both. */
 static bool may_be_contiguous(const ZpRewrite *r, uint32_t x, uint32_t y) {
   const ZpValue *v = zp_value(r, x), *w = zp_value(r, y);
   bool room = v->type.naxes < ZK_MAX_AXES; /* for one axis more */
@@ -77,8 +77,8 @@ static bool may_be_contiguous(const ZpRewrite *r, uint32_t x, uint32_t y) {
 
 static bool is_gemm(const ZpNode *n) { return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD; }
 
-/* Whether GEMM m is like GEMM i but for one operand, and what its epilogue reads. Of dot_bias_grad, in[0] is
- * shared. */
+/* Returns whether GEMM m is like GEMM i but for one operand, and what its epilogue reads. Of dot_bias_grad,
+ * in[0] is shared. */
 static bool alike(const ZpRewrite *r, const ZpNode *i, const ZpNode *m) {
   const ZkCall *a = &i->call, *b = &m->call;
   if (!is_gemm(i) || a->op != b->op || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax)
@@ -101,12 +101,12 @@ static bool may_rise(const ZpRewrite *r, uint32_t m, uint32_t i) {
 }
 
 /* ---- groups ---- */
-/* A node's values: its inputs, then its results. */
+/* Returns a node's values: its inputs, then its results. */
 static uint32_t value_of(const ZpNode *n, int l) {
   return l < n->call.nin ? n->in[l] : n->out[l - n->call.nin];
 }
 
-/* The value by whose offset a group is ordered: a parameter or a gradient, else the first result. */
+/* Returns the value by whose offset a group is ordered: a parameter or a gradient, else the first result. */
 static int key_of(const ZpRewrite *r, const ZpNode *group) {
   for (int l = 0; l < group->call.nin + group->call.nout; l++) {
     uint8_t place = zp_value(r, value_of(group, l))->at.space;
@@ -139,8 +139,8 @@ static void move_group(ZpRewrite *r, const uint32_t *which, const ZpNode *group,
   zp_set_nodes(r, r->nodes, r->n);
 }
 
-/* What the group reads and one node makes should be contiguous. A pointwise node takes its operands' memory
- * instead. */
+/* Asks that operands of the group that one node makes be contiguous. A pointwise node takes its operands'
+ * memory instead. */
 static void ask_for_contiguous(const ZpRewrite *r, ZpGemmGroups *g, const ZpNode *group, uint32_t n) {
   for (int l = 0; l < group->call.nin; l++) {
     uint32_t m = r->maker[group->in[l]];
@@ -150,7 +150,7 @@ static void ask_for_contiguous(const ZpRewrite *r, ZpGemmGroups *g, const ZpNode
   }
 }
 
-/* The GEMMs that may be one with node i, itself the first, into which[]. */
+/* Returns the GEMMs that may be one with node i, itself the first, into which[]. */
 static uint32_t find_group(const ZpRewrite *r, uint32_t i, uint32_t *which) {
   uint32_t count = 1;
   which[0] = i;

@@ -17,14 +17,14 @@ ZpGemmGroups zp_no_groups(ZbArena *a, const ZpSegment *s);
 static inline uint32_t zp_group_of(const ZpGemmGroups *g, const ZpNode *n) {
   return n->call.nout && n->out[0] < g->nvalues ? g->group[n->out[0]] : 0;
 }
-/* Whether the results of n should be contiguous. */
+/* Returns whether the results of n should be contiguous. */
 static inline bool zp_wants_contiguous(const ZpGemmGroups *g, const ZpNode *n) {
   return n->call.nout && n->out[0] < g->nvalues && g->contiguous[n->out[0]];
 }
 
 /* Before anything is placed: moves GEMMs that may be one beside each other and notes them as groups. */
 void zp_group_gemms(ZpRewrite *r, ZpGemmGroups *g);
-/* The call that n such nodes would be. */
+/* Returns the call that n such nodes would be. */
 ZkCall zp_batched_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *group, uint32_t n);
 /* After all is placed: every group whose tensors are contiguous becomes one node. */
 void zp_batch_gemms(ZpRewrite *r, const ZpGemmGroups *g);

@@ -7,8 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slices and shards start at 64 bytes in f32; or with a block of states that have one scale. */
-static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) { return zp_is_coded(p, k) ? ZK_BLOCK8 : 16; }
+/* Returns the format of a state of a trained bucket's optimizer, or of the average behind them. */
+static ZkElem state_elem(const ZpPlan *p, const ZpBucket *k, int state) {
+  return state < 2 && !k->frozen && p->asked.ngroups
+             ? (ZkElem)p->asked.optimizers[k->optimizer].state_elem[state]
+             : ZK_F32;
+}
+
+/* Slices and shards start at 64 bytes in f32, and with a block of every format. */
+static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) {
+  const ZkElem elems[] = {(ZkElem)k->elem, state_elem(p, k, 0), state_elem(p, k, 1)};
+  uint64_t align = 16;
+  for (int i = 0; i < 3; i++)
+    if (zk_elem_info[elems[i]].block > align) align = zk_elem_info[elems[i]].block;
+  return align;
+}
 
 /* Segments that use a parameter, ascending. */
 typedef struct {
@@ -19,7 +32,7 @@ static void add_user(const ZpPlan *p, Users *u, uint32_t segment) {
   if (!u->n || u->list[u->n - 1] != segment) ZB_PUSH(p->arena, u->list, u->n, segment);
 }
 
-/* Of every parameter. */
+/* Finds the segments that use each parameter. */
 static Users *find_users(const ZpPlan *p) {
   const ZgGraph *g = p->graph;
   Users *users = ZB_NEWN(p->arena, Users, g->nparams + 1);
@@ -47,9 +60,10 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   return s;
 }
 
-ZkElem zp_reduce_elem(const ZpPlan *p, const ZpBucket *k) {
+/* What states are updated by is summed in f32, whatever the recipe says of gradients. */
+static ZkElem reduce_elem(const ZpPlan *p, const ZpBucket *k) {
   bool state = p->asked.noptimizers && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
-  return state ? ZK_F32 : (ZkElem)p->asked.reduce;
+  return state ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce);
 }
 
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
@@ -64,7 +78,7 @@ void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
   if (k->frozen) k->scatters = ZP_SCATTER_NEVER;
 }
 
-/* Of what Muon updates: the dims that cut matrices. A slice that comes later may add some. */
+/* Adds the dims that cut matrices which Muon updates; later slices may add more. */
 static void cut_matrices(const ZpPlan *p, ZpBucket *k, const ZpSlice *s) {
   if (!zp_is_muon(p, k)) return;
   k->matrices |= k->shard;
@@ -78,7 +92,8 @@ static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
     ZpBucket *k = &p->programs.buckets[i];
     if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard &&
         k->partial == like->partial && k->replicas == like->replicas && k->frozen == like->frozen &&
-        k->optimizer == like->optimizer && !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
+        k->optimizer == like->optimizer && k->elem == like->elem && k->reduce == like->reduce &&
+        !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
       return k;
   }
   return NULL;
@@ -115,6 +130,7 @@ void zp_buckets(ZpBuild *b) {
     ZpBucket like = {.segment = g->params[i].segment, .frozen = p->asked.frozen && p->asked.frozen[i]};
     if (!like.frozen && p->asked.ngroups) like.optimizer = p->asked.groups[p->asked.group[i]].optimizer;
     like.users = users[i].list, like.nusers = users[i].n;
+    like.elem = zp_param_elem(p, i), like.reduce = reduce_elem(p, &like);
     for (int d = 0; d < p->layout.mesh.ndims; d++)
       if (d != p->layout.mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
     like.partial = like.frozen ? 0 : b->grad_partial[i] & like.replicas;
@@ -141,35 +157,37 @@ void zp_buckets(ZpBuild *b) {
   count_params(p);
 }
 
-/* Slices are in the order of their parameters, and so of their places: these find one by halving. */
+/* Slices are in the order of their parameters, and so of their places: both are found by halving. */
 static int by_param(const void *param, const void *slice) {
   uint32_t a = *(const uint32_t *)param, b = ((const ZpSlice *)slice)->param;
   return (a > b) - (a < b);
 }
-static int by_place(const void *at, const void *slice) {
-  uint64_t a = *(const uint64_t *)at, b = ((const ZpSlice *)slice)->at;
-  return (a > b) - (a < b);
-}
 
-static uint64_t elem_bytes(const ZpPlan *p, int place) {
-  return place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->asked.compute);
+/* Returns the bytes of n elements of a bucket's parameters or gradients. */
+static uint64_t bytes_at(const ZpBucket *k, int place, uint64_t n) {
+  return zk_bytes(place == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem, n);
 }
 
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place) {
   for (uint32_t i = 0; i < s->nbuckets; i++) {
     const ZpBucket *k = &p->programs.buckets[s->buckets[i]];
     const ZpSlice *q = bsearch(&param, k->slices, k->nslices, sizeof *k->slices, by_param);
-    if (q) return (ZpLoc){(uint8_t)place, i, q->at * elem_bytes(p, place)};
+    if (q) return (ZpLoc){(uint8_t)place, i, bytes_at(k, place, q->at)};
   }
   ZB_BUG("parameter %s is in no bucket of its segment", p->graph->params[param].path);
 }
 
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc loc) {
   const ZpBucket *k = &p->programs.buckets[s->buckets[loc.index]];
-  uint64_t each = elem_bytes(p, loc.space), at = loc.offset / each;
-  const ZpSlice *q = bsearch(&at, k->slices, k->nslices, sizeof *k->slices, by_place);
-  if (!q || q->at * each != loc.offset) ZB_BUG("what lies in bucket %s is of no parameter", k->name);
-  return q->param;
+  uint32_t lo = 0, hi = k->nslices;
+  while (lo < hi) {
+    uint32_t mid = (lo + hi) / 2;
+    if (bytes_at(k, loc.space, k->slices[mid].at) < loc.offset) lo = mid + 1;
+    else hi = mid;
+  }
+  if (lo == k->nslices || bytes_at(k, loc.space, k->slices[lo].at) != loc.offset)
+    ZB_BUG("what lies in bucket %s is of no parameter", k->name);
+  return k->slices[lo].param;
 }
 
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k) {
@@ -184,18 +202,28 @@ bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k) {
 }
 
 /* ---- what a rank stores -------------------------------------------------------------------------------- */
-/* `each` bytes per element, of the whole bucket or this rank's shard of it. */
-static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool shard, uint64_t each) {
-  const ZpBucket *k = &p->programs.buckets[bucket];
+int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first) {
+  *first = k->elem != ZK_F32 ? ZP_PART_ROUNDED : ZP_PART_VALUES;
+  return zp_lacks_master(p, k) ? ZP_PART_VALUES : 1 + zp_states(p, k);
+}
+
+ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part) {
+  if (part == ZP_PART_ROUNDED) return (ZkElem)k->elem;
+  return part == ZP_PART_VALUES ? ZK_F32 : state_elem(p, k, part - 1);
+}
+
+/* Returns the bytes of the whole bucket, or of this rank's shard of it, in a format. */
+static uint64_t bucket_bytes(const ZpPlan *p, const ZpBucket *k, bool shard, ZkElem elem) {
   uint64_t parts = shard ? (uint64_t)zp_group_size(&p->layout.mesh, k->shard) : 1;
-  return zb_round_up(k->elems / parts * each, 64);
+  return zb_round_up(zk_bytes(elem, k->elems / parts), 64);
 }
 uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, p->programs.buckets[b].gathers, zk_elem_bytes(p->asked.compute));
+  return bucket_bytes(p, &p->programs.buckets[b], p->programs.buckets[b].gathers,
+                      (ZkElem)p->programs.buckets[b].elem);
 }
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
-  bool none = p->asked.compute == ZK_F32 || p->asked.forward_only || p->programs.buckets[b].frozen;
-  return none ? 0 : bucket_bytes(p, b, true, 4);
+  bool none = p->programs.buckets[b].elem == ZK_F32 || zp_lacks_master(p, &p->programs.buckets[b]);
+  return none ? 0 : bucket_bytes(p, &p->programs.buckets[b], true, ZK_F32);
 }
 int zp_states(const ZpPlan *p, const ZpBucket *k) {
   bool none = k->frozen || p->asked.forward_only || !p->asked.noptimizers;
@@ -203,16 +231,17 @@ int zp_states(const ZpPlan *p, const ZpBucket *k) {
 }
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
   bool none = p->asked.forward_only || p->programs.buckets[b].frozen;
-  return none ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->programs.buckets[b]), 4);
+  return none ? 0
+              : bucket_bytes(p, &p->programs.buckets[b], zp_stages_grads(&p->programs.buckets[b]), ZK_F32);
 }
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
   const ZpBucket *k = &p->programs.buckets[b];
-  uint64_t n = (uint64_t)zp_states(p, k), own = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
-  if (n && zp_is_coded(p, k)) return zb_round_up(2 * zp_coded_bytes(own) + 4 * own * (n - 2), 64);
-  return n ? bucket_bytes(p, b, true, 4 * n) : 0;
+  uint64_t bytes = 0, own = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
+  for (int i = 0; i < zp_states(p, k); i++) bytes += zk_bytes(state_elem(p, k, i), own);
+  return zb_round_up(bytes, 64);
 }
 
-/* Of so many ranks that own the same each speaks for one part, a multiple of 16 elements. */
+/* Each of the ranks that own the same elements saves one part of them, a multiple of 16. */
 uint64_t zp_spoken_elems(const ZpPlan *p, uint32_t b) {
   const ZpBucket *k = &p->programs.buckets[b];
   uint64_t n = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
@@ -223,7 +252,7 @@ uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < st->nheld; i++)
     if (st->held[i].norm_owner)
-      bytes += 4 * (1 + (uint64_t)zp_states(p, &p->programs.buckets[st->held[i].bucket])) *
-               zp_spoken_elems(p, st->held[i].bucket);
+      bytes += (1 + (uint64_t)zp_states(p, &p->programs.buckets[st->held[i].bucket])) *
+               zk_bytes(ZK_F32, zp_spoken_elems(p, st->held[i].bucket));
   return bytes;
 }

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* Whether the blocks along `axis` of a tensor lie one behind the other, in the order of the other one's. */
+/* Returns whether the blocks along `axis` of a tensor lie one behind the other, in the order of the other
+ * one's. */
 static bool in_blocks(const ZkView *whole, const ZkView *part, uint16_t axis) {
   if (memcmp(whole->axis, part->axis, whole->rank * sizeof *whole->axis) != 0) return false;
   for (int i = 0; whole->axis[i] != axis; i++)
@@ -31,8 +32,8 @@ static bool packs(const ZpMesh *m, const ZpNode *n) {
   }
 }
 
-/* Room for the rank's own rows, for those of a round, and for where its rows are among those that travel; on a
- * device, for which rows have which slots. */
+/* Room for the rank's own rows, for those of a round, and for where its rows are among those that travel; on
+ * a device, for which rows have which slots. */
 static uint64_t rows_scratch(const ZpLocal *c, const ZpNode *n) {
   const ZpValue *rows = &c->s->values[n->call.op == ZG_OP_DISPATCH ? n->out[0] : n->in[0]];
   const ZpValue *place = &c->s->values[n->in[1]];
@@ -43,7 +44,7 @@ static uint64_t rows_scratch(const ZpLocal *c, const ZpNode *n) {
          (c->b->o->pins ? slots : 0);
 }
 
-/* Where borders do not lie one element behind the other: room to put together what goes and what comes. */
+/* Returns the scratch in which borders that are not contiguous are put together, as sent and as received. */
 static uint64_t halo_scratch(const ZpNode *n) {
   ZpHalo h = zp_halo(n);
   return n->packs ? 2 * (zp_lines(h.part[0].bytes) + zp_lines(h.part[1].bytes)) : 0;
@@ -60,7 +61,8 @@ static uint64_t collective_scratch(const ZpLocal *c, const ZpNode *n) {
   return n->call.op == ZG_OP_ALL_TO_ALL ? in + out : n->call.op == ZG_OP_ALL_GATHER ? out : in;
 }
 
-/* An attend around a ring: chunks, sums, and what its kernel needs for results in f32. */
+/* Returns the scratch of an attend around a ring: chunks, sums, and what its kernel needs for results in
+ * f32. */
 static uint64_t ring_scratch(const ZpLocal *c, const ZpNode *n) {
   ZkCall one = n->call;
   one.out[0].elem = ZK_F32;
@@ -72,7 +74,7 @@ static uint64_t ring_scratch(const ZpLocal *c, const ZpNode *n) {
 static void say_how(const ZpLocal *c, ZpNode *n) {
   const ZpPlan *p = c->p;
   ZpDims same = zp_all_dims(&p->layout.mesh) & ~n->split;
-  n->call.room = p->layout.room;
+  n->call.room = c->b->variant.room;
   n->call.repeatable = p->asked.repeatable || zp_group_size(&p->layout.mesh, same) > 1;
 }
 
@@ -110,6 +112,6 @@ void zp_count_work(ZpLocal *c, ZpPhase phase) {
     c->s->model_flops += share * k->flops * (double)zp_group_size(&c->p->layout.mesh, k->split);
     for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
       c->s->cost +=
-          20.0 * (double)c->s->values[k->out[j]].bytes / (double)zk_elem_bytes(c->s->values[k->out[j]].elem);
+          20.0 * (double)c->s->values[k->out[j]].bytes / zk_mean_bytes((ZkElem)c->s->values[k->out[j]].elem);
   }
 }

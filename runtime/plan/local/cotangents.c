@@ -1,10 +1,10 @@
 /* Which cotangents are wanted: those from which a gradient of a trained parameter is made.
  *
- * The graph differentiates by all parameters. Where some are frozen, backward goes only as far as something is
- * trained: what serves frozen parameters alone is swept away (remat.c), and what is carried between instances
- * has no cotangent below the first trained parameter.
+ * * The graph differentiates by all parameters. Where some are frozen, backward goes only as far as something
+ * is trained: what serves frozen parameters alone is swept away (remat.c), and what is carried between
+ * instances has no cotangent below the first trained parameter.
  *
- * Positions with cotangents are one set on both sides of a boundary, and before, inside and after a repeat,
+ * * Positions with cotangents are one set on both sides of a boundary, and before, inside and after a repeat,
  * whose iterations are all alike. So it is a fixed point over all segments. Example, with `freeze all except
  * head`: embed -> layers -> head; head's gradient needs nothing from before, so no boundary has any. */
 #include "runtime/plan/local/local.h"

@@ -1,5 +1,5 @@
-/* Between cut_sequences.c, cut_linear.c, cut_conv.c and cut_nodes.c: a segment whose recurrences go over chunks of their
- * sequence, under construction. */
+/* Between cut_sequences.c, cut_linear.c, cut_conv.c and cut_nodes.c: a segment whose recurrences go over
+ * chunks of their sequence, under construction. */
 #ifndef ZUG_PLAN_LOCAL_CUT_H
 #define ZUG_PLAN_LOCAL_CUT_H
 
@@ -21,7 +21,7 @@ typedef struct {
   uint32_t *now; /* per value of `from`: that of `to` */
   ZpStart *starts;
   uint32_t nstarts;
-  /* Of the recurrence that is cut: */
+  /* the recurrence that is cut: */
   const ZgNode *node;
   int64_t ranks, own;        /* chunks, elements of each */
   uint16_t s, chunk, in, at; /* the sequence; its two parts, for which it stands; an axis of one element */
@@ -32,30 +32,30 @@ typedef struct {
 void zp_cut_begin(ZpCut *x);
 /* The axes of what is cut along x->s over these dims. */
 void zp_cut_axes(ZpCut *x, ZpDims dims);
-/* An axis of the plan's that lies in memory where `like` does; the same again for the same name. */
+/* Returns an axis of the plan's that lies in memory where `like` does; the same again for the same name. */
 uint16_t zp_cut_axis(ZpCut *x, const char *name, int64_t size, uint16_t like);
 /* ---- nodes of the new segment, in the place of the one that is cut ---- */
 const ZgType *zp_cut_type(const ZpCut *x, uint32_t v);
 uint32_t zp_cut_node(ZpCut *x, ZgNode n, int nin, const uint32_t *in, const ZgType *hint);
-/* Of one and of two operands, elementwise; those of two are repeated along the axes that they lack. */
+/* Adds an elementwise node of one or two operands; two are repeated along the axes that they lack. */
 uint32_t zp_cut_one(ZpCut *x, uint16_t op, uint32_t a);
 uint32_t zp_cut_two(ZpCut *x, uint16_t op, uint32_t a, uint32_t b);
 uint32_t zp_cut_number(ZpCut *x, double value, uint8_t elem);
 uint32_t zp_cut_cast(ZpCut *x, uint32_t v, uint8_t elem);
-/* Repeated along those axes of t that it lacks. */
+/* Repeats v along the axes of t that it lacks. */
 uint32_t zp_cut_fit(ZpCut *x, uint32_t v, const ZgType *t);
-/* Summed over those that t lacks. */
+/* Sums v over the axes that t lacks. */
 uint32_t zp_cut_sum(ZpCut *x, uint32_t v, const ZgType *t);
-/* With an axis parted into chunks and their elements `in`, and back. */
+/* Parts an axis into chunks and their elements `in`; merges them back. */
 uint32_t zp_cut_whole(ZpCut *x, uint32_t v, uint16_t axis, uint16_t in);
 uint32_t zp_cut_merged(ZpCut *x, uint32_t v, uint16_t axis, uint16_t in);
-/* A value of the old segment with chunks in place of the sequence, as far as it has one; in f32. And back, as
- * a value of type t. */
+/* Returns a value of the old segment with chunks in place of the sequence, if it has one, in f32; and back,
+ * as a value of type t. */
 uint32_t zp_cut_part(ZpCut *x, uint32_t v);
 uint32_t zp_cut_merge(ZpCut *x, uint32_t v, const ZgType *t);
-/* Elements start..start+count of an axis, which then is called `to`. */
+/* Takes elements start..start+count of an axis, and calls it `to`. */
 uint32_t zp_cut_slice(ZpCut *x, uint32_t v, uint16_t axis, uint16_t to, int64_t start, int64_t count);
-/* Of the chunk `by` before; 0 where there is none. */
+/* Returns the value of the chunk `by` before, or 0 for the first chunks. */
 uint32_t zp_cut_before(ZpCut *x, uint32_t v, int64_t by);
 uint32_t zp_cut_rename(ZpCut *x, uint32_t v, uint16_t axis, uint16_t to);
 /* By what a chunk multiplies that with which it begins: elementwise; or, with rows, a matrix [row, col], of
@@ -65,17 +65,18 @@ typedef struct {
   bool matrix;
   uint16_t row, col, between;
 } ZpFactor;
-/* With what each chunk begins, of what each would end with if it began with 0, and its factor. reverse: chunks
- * in the other order. */
+/* With what each chunk begins, of what each would end with if it began with 0, and its factor. reverse:
+ * chunks in the other order. */
 uint32_t zp_cut_start(ZpCut *x, uint32_t end, ZpFactor by, bool reverse);
 
 /* ---- cut_linear.c ------------------------------------------------------------------------------------ */
-/* Whether the states of a linear_attend of g, or of its gradient, are less to send than its sequence. */
+/* Returns whether the states of a linear_attend of g, or of its gradient, are less to send than its
+ * sequence. */
 bool zp_linear_in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, int64_t ranks);
 void zp_cut_linear(ZpCut *x);
 
 /* ---- cut_conv.c -------------------------------------------------------------------------------------- */
-/* Whether a convolution along its spatial axis ax[at], which these dims split, takes no more than a
+/* Returns whether a convolution along its spatial axis ax[at], which these dims split, takes no more than a
  * neighbour's rows. */
 bool zp_conv_in_chunks(const ZpPlan *p, const ZgNode *n, int at, ZpDims dims);
 void zp_cut_conv(ZpCut *x, int at);

@@ -2,11 +2,11 @@
  * into, are convolved as if they were all, and of what that gives the neighbours' rows are left out. Where
  * there is no neighbour the border is zeros, as the convolution has them outside.
  *
- * Example: windows of 3, stride 2, 16 rows over 2 ranks. Rank 1 has 8 rows and makes 4; its first window begins
- * one row before them. It takes 2 rows of rank 0, which are one of the result, makes 5 of the 10 and leaves the
- * first out. So a border is a multiple of the stride.
+ * * Example: windows of 3, stride 2, 16 rows over 2 ranks. Rank 1 has 8 rows and makes 4; its first window
+ * begins one row before them. It takes 2 rows of rank 0, which are one of the result, makes 5 of the 10 and
+ * leaves the first out. So a border is a multiple of the stride.
  *
- * The gradient of a weight takes rows of x with borders, and of y its own, with zeros beside them. */
+ * * The gradient of a weight takes rows of x with borders, and of y its own, with zeros beside them. */
 #include "runtime/plan/local/cut.h"
 
 typedef struct {
@@ -48,14 +48,14 @@ bool zp_conv_in_chunks(const ZpPlan *p, const ZgNode *n, int at, ZpDims dims) {
   return fits && c.before <= own && c.after <= own && c.y_before <= c.own_y && c.y_after <= c.own_y;
 }
 
-/* An axis of a chunk's rows and those beside them; without any, `in`. */
+/* Returns an axis of a chunk's rows and those beside them; without any, `in`. */
 static uint16_t wider_axis(ZpCut *x, uint16_t in, int64_t before, int64_t own, int64_t after) {
   const char *name =
       zb_printf(x->p->arena, "%s.%lld.%lld", x->g->axes[in].name, (long long)before, (long long)after);
   return before || after ? zp_cut_axis(x, name, before + own + after, in) : in;
 }
 
-/* What the chunk before (by 1) or behind (-1) has at its border. */
+/* Returns what the chunk before (by 1) or behind (-1) has at its border. */
 static uint32_t border(ZpCut *x, uint32_t v, uint16_t in, int64_t own, int64_t count, int64_t by) {
   const char *name = zb_printf(x->p->arena, "%s.%lld", x->g->axes[in].name, (long long)count);
   uint16_t axis = zp_cut_axis(x, name, count, in);
@@ -90,7 +90,7 @@ static uint32_t own_rows(ZpCut *x, uint32_t v, uint16_t wide, uint16_t in, int64
   return in == wide ? v : zp_cut_slice(x, v, wide, in, before, own);
 }
 
-/* The old result's type with chunks and rows for the axis, where it has that. */
+/* Returns the old result's type with chunks and rows for the axis, where it has that. */
 static ZgType result_type(const ZpCut *x, uint16_t axis, uint16_t wide) {
   const ZgType *t = &x->from->values[x->node->out].type;
   ZgType rest = zg_type_minus(t, &axis, 1), both = zg_type((ZgElem)t->elem, (uint16_t[]){x->chunk, wide}, 2);

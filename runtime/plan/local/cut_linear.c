@@ -32,7 +32,8 @@ typedef struct {
   uint32_t own[ROLES]; /* of the old segment */
 } Linear;
 
-/* What a chunk ends with, from 0; by what it multiplies S; queries as they read S. */
+/* A chunk's contribution to the state: its end state when it starts from 0, the factor by which it multiplies
+ * S, and the queries that read S. */
 typedef struct {
   uint32_t end, queries;
   ZpFactor by;
@@ -92,7 +93,7 @@ static uint32_t units(ZpCut *x, const Linear *l, uint16_t col, const ZgType *t) 
   return zp_cut_fit(x, zp_cut_cast(x, zp_cut_two(x, ZG_OP_EQUAL, row, position(x, col)), t->elem), t);
 }
 
-/* The rows of a state as tokens of type t. */
+/* Returns the rows of a state as tokens of type t. */
 static uint32_t rows_of(ZpCut *x, const Linear *l, uint32_t state, const ZgType *t) {
   return zp_cut_fit(x, zp_cut_rename(x, zp_cut_cast(x, state, t->elem), l->k, l->row), t);
 }
@@ -139,7 +140,8 @@ static Ends ends_of_decays(ZpCut *x, const Linear *l) {
   return e;
 }
 
-/* Axes that only a feedback has: columns of v and behind them those of the factor; k, as the factor's columns. */
+/* Axes that only a feedback has: columns of v and behind them those of the factor; k, as the factor's
+ * columns. */
 typedef struct {
   uint16_t wide, col, between, tokens;
   int64_t values;
@@ -201,7 +203,7 @@ static Ends ends_of(ZpCut *x, const Linear *l) {
   return l->in[A] == ZG_NONE ? ends_of_decays(x, l) : ends_of_feedback(x, l);
 }
 
-/* The factor of what goes from chunk to chunk the other way. */
+/* Returns the factor of what goes from chunk to chunk the other way. */
 static ZpFactor transposed(ZpCut *x, ZpFactor by) {
   if (!by.matrix) return by;
   by.v = zp_cut_rename(x, by.v, by.row, by.between);
@@ -221,8 +223,8 @@ static uint32_t known_start(const ZpCut *x) {
   return ZG_NONE;
 }
 
-/* What the cotangents `g` of a chunk's results say of the state with which it begins, of type t, by the
- * queries q that read that. */
+/* Returns what the cotangents `g` of a chunk's results say of the state with which it begins, of type t, by
+ * the queries q that read that. */
 static uint32_t back_to_start(ZpCut *x, uint32_t q, uint32_t g, const ZgType *t) {
   ZgNode dot = {.op = ZG_OP_DOT, .nax = 1, .ax = {x->in}};
   ZgType of_g = *zp_cut_type(x, g), of_q = *zp_cut_type(x, q);
@@ -249,7 +251,8 @@ static void cut_forward(ZpCut *x, const Linear *l) {
   ZB_PUSH(x->p->arena, x->starts, x->nstarts, s);
 }
 
-/* The cotangents of results, `g`, with those of the last state, which all rows that share it have a part of. */
+/* Returns the cotangents of results, `g`, with those of the last state, which all rows that share it have a
+ * part of. */
 static uint32_t results_with_rows(ZpCut *x, const Linear *l, uint32_t g, uint32_t last, uint16_t tokens) {
   ZgType t = of_rows(x, l, zp_cut_type(x, g));
   const ZgType *state = zp_cut_type(x, last);

@@ -1,5 +1,5 @@
-/* What chunks of sequences are made of: their axes, nodes in the place of a recurrence, and what goes from chunk
- * to chunk. cut_sequences.c says what for. */
+/* Builds chunks of sequences: their axes, nodes in the place of a recurrence, and the values that go from
+ * chunk to chunk. cut_sequences.c says why. */
 #include "runtime/plan/local/cut.h"
 
 #include "graph/ragged.h"
@@ -128,7 +128,7 @@ uint32_t zp_cut_merged(ZpCut *x, uint32_t v, uint16_t axis, uint16_t in) {
 /* States are f32, whatever the model computes in: they would forget in bf16. */
 uint32_t zp_cut_part(ZpCut *x, uint32_t v) {
   uint8_t elem = x->from->values[v].type.elem;
-  bool there = elem == ZG_F32 || (elem == ZG_REAL && x->p->asked.compute == ZK_F32);
+  bool there = elem == ZG_F32 || (elem == ZG_REAL && zp_store_elem(x->p, &x->from->values[v].type) == ZK_F32);
   uint32_t w = x->now[v];
   if (zg_type_has(&x->from->values[v].type, x->s)) w = zp_cut_whole(x, w, x->s, x->in);
   return there ? w : zp_cut_cast(x, w, ZG_F32);

@@ -1,21 +1,22 @@
 /* Recurrences along a sequence that is split. Each rank has a chunk of it, goes over that as if it were all,
  * and all that ranks exchange is what chunks end with: a state, however long the chunk is.
  *
- * Convolutions along a split axis take their neighbours' borders in the same way: cut_conv.c.
+ * * Convolutions along a split axis take their neighbours' borders in the same way: cut_conv.c.
  *
- * Needs a recipe bound to the graph. Provides a graph in which cumsum, scan and linear_attend (with their
+ * * Needs a recipe bound to the graph. Provides a graph in which cumsum, scan and linear_attend (with their
  * gradients, which are such operations themselves) along a split axis are made of ones along a chunk, shifts
  * of what they end with, and elementwise operations; so sharding, memory, costs and proofs need not know of
  * it. Where it would be gathered all the same, the graph stays as it is.
  *
- * The sequence s becomes two axes, chunks and elements of one; the first has as many as there are ranks that
- * share s, and is split over them. Both lie in memory where s lies, so that parting s moves nothing apart.
+ * * The sequence s becomes two axes, chunks and elements of one; the first has as many as there are ranks
+ * that share s, and is split over them. Both lie in memory where s lies, so that parting s moves nothing
+ * apart.
  *
- * Example: cumsum of 1 2 3 4 5 6 over 3 ranks. Each has the sums of its two: 1 3, 3 7, 5 11. They end with 3 7
- * 11, so the chunks begin with 0 3 10, which is added: 1 3, 6 10, 15 21. A scan h = a h' + b multiplies what a
- * chunk begins with by the product of its a so far.
+ * * Example: cumsum of 1 2 3 4 5 6 over 3 ranks. Each has the sums of its two: 1 3, 3 7, 5 11. They end with
+ * 3 7 11, so the chunks begin with 0 3 10, which is added: 1 3, 6 10, 15 21. A scan h = a h' + b multiplies
+ * what a chunk begins with by the product of its a so far.
  *
- * What chunks begin with: of (e, p), what a chunk ends with and multiplies by, each rank takes those of the
+ * * What chunks begin with: of (e, p), what a chunk ends with and multiplies by, each rank takes those of the
  * rank before, then combines with those 1, 2, 4.. ranks before (Hillis and Steele 1986): e + p e', p p'. */
 #include "runtime/plan/local/cut.h"
 
@@ -24,7 +25,7 @@
 #include <string.h>
 
 /* ---- elementwise recurrences --------------------------------------------------------------------------- */
-/* The last element of each chunk, in the order of the recurrence. */
+/* Returns the last element of each chunk, in the order of the recurrence. */
 static uint32_t last_of(ZpCut *x, uint32_t v, bool reverse) {
   uint32_t last = zp_cut_slice(x, v, x->in, x->at, reverse ? 0 : x->own - 1, 1);
   return zp_cut_node(x, (ZgNode){.op = ZG_OP_SUM, .nax = 1, .ax = {x->at}}, 1, &last, NULL);
@@ -39,8 +40,8 @@ static void cut_cumsum(ZpCut *x) {
   x->now[n->out] = zp_cut_merge(x, h, &x->from->values[n->out].type);
 }
 
-/* The products of a of all elements of a chunk before each, in the order of the recurrence: 1 at the first. It
- * is the scan, late, of that 1 alone. */
+/* Returns the products of a of all elements of a chunk before each, in the order of the recurrence: 1 at the
+ * first. It is the scan, late, of that 1 alone. */
 static uint32_t products_before(ZpCut *x, uint32_t a, bool reverse) {
   const ZgType *t = zp_cut_type(x, a);
   uint8_t elem = t->elem;
@@ -94,7 +95,7 @@ static bool padded(const ZpPlan *p, uint16_t axis) {
   return p->layout.axis_size[axis] != p->layout.axis_valid[axis];
 }
 
-/* Of a convolution: along which of its spatial axes, as a place in ax. */
+/* Finds the spatial axis of a convolution that is cut into chunks, as a place in ax. */
 static ZpDims conv_in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, int *at) {
   for (int i = 0; i < n->nax; i += 3) {
     ZpDims dims = split_along(p, g, n, n->ax[i]);

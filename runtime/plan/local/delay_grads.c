@@ -15,7 +15,7 @@ typedef enum { STAYS, AGAIN, DELAYED } Move;
 
 static bool is_ew(const ZpNode *n) { return zg_op_info[n->call.op].kind == ZG_EW; }
 
-/* Whether node j adds to a gradient of which it reads what nodes that move make. */
+/* Returns whether node j adds to a gradient of which it reads what nodes that move make. */
 static bool takes(const ZpRewrite *r, uint32_t j, const Move *move) {
   const ZpNode *n = &r->nodes[j];
   if (!zp_adds_to_gradient(r, n, ZG_OP_DOT) || n->rounds) return false;
@@ -26,7 +26,7 @@ static bool takes(const ZpRewrite *r, uint32_t j, const Move *move) {
   return false;
 }
 
-/* Whether node j makes something of `y`, element by element. */
+/* Returns whether node j makes something of `y`, element by element. */
 static bool is_of(const ZpRewrite *r, uint32_t j, uint32_t y, const Move *move) {
   const ZpNode *n = &r->nodes[j];
   bool of = false;
@@ -39,14 +39,14 @@ static bool is_of(const ZpRewrite *r, uint32_t j, uint32_t y, const Move *move) 
   return of && !r->needed_later[n->out[0]];
 }
 
-/* Whether all that read the result of node j before node i move as well. */
+/* Returns whether all that read the result of node j before node i move as well. */
 static bool all_move(const ZpRewrite *r, uint32_t j, uint32_t i, const Move *move) {
   for (uint32_t k = j + 1; k < i; k++)
     if (zp_reads(&r->nodes[k], r->nodes[j].out[0]) && move[k] == STAYS) return false;
   return true;
 }
 
-/* Which nodes move for norm's gradient i; how many, the first of them in *first. */
+/* Returns which nodes move for norm's gradient i; how many, the first of them in *first. */
 static uint32_t find_moves(const ZpRewrite *r, uint32_t i, Move *move, uint32_t *first) {
   uint32_t n = 0;
   for (uint32_t j = 0; j < r->n; j++) move[j] = STAYS;
@@ -64,7 +64,8 @@ static uint32_t find_moves(const ZpRewrite *r, uint32_t i, Move *move, uint32_t 
   return n;
 }
 
-/* The nodes that make something again in front of node i, gradients behind it and what is done to its result. */
+/* The nodes that make something again in front of node i, gradients behind it and what is done to its
+ * result. */
 static void put(const ZpRewrite *r, uint32_t i, const Move *move, ZpNode *to) {
   uint32_t n = 0, end = i + 1;
   while (end < r->n && is_ew(&r->nodes[end])) end++;

@@ -25,7 +25,7 @@ static void set_dims(const ZpShard *h, ZpNode *m, ZpDims owners, const char *why
   m->cause = m->dims ? why : NULL;
 }
 
-/* The slots of these ids, in this phase: found or made. */
+/* Returns the slots of these ids, in this phase: found or made. */
 static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e, ZpDims owners) {
   for (uint32_t i = 0; i < h->nroutes; i++)
     if (h->routes[i].e == e && h->routes[i].phase == h->phase) return &h->routes[i];
@@ -62,7 +62,7 @@ static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e, ZpDims o
   return &h->routes[h->nroutes - 1];
 }
 
-/* Of dim d: the axis along which it splits tokens, and rows; ZG_NONE: neither. */
+/* Finds the axes along which dim d splits tokens, and rows; ZG_NONE: neither. */
 static void split_by(const ZpShard *h, const ZgNode *n, int d, const ZgType *tokens, const ZgType *rows,
                      uint32_t *token, uint32_t *row) {
   const ZpDim *dim = &h->p->layout.mesh.dim[d];

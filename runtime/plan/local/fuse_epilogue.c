@@ -15,10 +15,10 @@
 
 #include <string.h>
 
-/* Whether node m may run where node i stands. Its results may be anywhere, which gradients that
- * it adds to may not, and nobody between reads them. It waits for no other rank, and no collective is
- * between: a rank computes before it waits, not after. An op without operands depends on where its result
- * begins in the whole tensor, which the engine only says to calls of that op. */
+/* Returns whether node m may run where node i stands. Its results may be anywhere, which gradients that it
+ * adds to may not, and nobody between reads them. It waits for no other rank, and no collective is between: a
+ * rank computes before it waits, not after. An op without operands depends on where its result begins in the
+ * whole tensor, which the engine only says to calls of that op. */
 static bool may_sink(const ZpRewrite *r, uint32_t m, uint32_t i) {
   const ZkCall *k = &r->nodes[m].call;
   if (zg_op_info[k->op].kind != ZG_COMPUTE || k->pointwise || r->nodes[m].dims || !k->nin) return false;
@@ -29,8 +29,8 @@ static bool may_sink(const ZpRewrite *r, uint32_t m, uint32_t i) {
   return !zp_collective_between(r, m, i);
 }
 
-/* The function of pointwise node c with other register numbers: input l in reg[l], instructions from `base`
- * on. */
+/* Returns the function of pointwise node c with other register numbers: input l in reg[l], instructions from
+ * `base` on. */
 static ZkPointwise *renumber(const ZpRewrite *r, const ZpNode *c, const uint16_t *reg, uint16_t base) {
   const ZkPointwise *from = c->call.pointwise;
   ZkPointwise *k = ZB_NEW(r->b->p->arena, ZkPointwise);
@@ -48,7 +48,7 @@ static ZkPointwise *renumber(const ZpRewrite *r, const ZpNode *c, const uint16_t
   return k;
 }
 
-/* Whether c can be an epilogue of k by its results: their space is that of k's first result. */
+/* Returns whether c can be an epilogue of k by its results: their space is that of k's first result. */
 static bool same_space(const ZpRewrite *r, const ZpNode *k, const ZpNode *c) {
   for (int j = 0; j < c->call.nout; j++)
     if (!zp_same_space(zp_value(r, c->out[j]), zp_value(r, k->out[0]))) return false;
@@ -141,7 +141,7 @@ static bool worth_it(const ZpRewrite *r, const ZpNode *p, const ZpNode *q) {
   return both <= 1;
 }
 
-/* Of pointwise node i, the part that needs a result of node m as m's epilogue, and the rest. */
+/* Splits pointwise node i into the part that needs a result of node m, as m's epilogue, and the rest. */
 static bool fuse_part(const ZpRewrite *r, uint32_t m, uint32_t i, ZpNode *to, ZpNode *rest) {
   const ZpNode *c = &r->nodes[i];
   bool needs[ZK_POINTWISE_OUT], some = false, all = true;
@@ -154,8 +154,8 @@ static bool fuse_part(const ZpRewrite *r, uint32_t m, uint32_t i, ZpNode *to, Zp
 }
 
 /* ---- the pass ---- */
-/* The latest node before `before` that makes an input of node i, or ZP_NONE. The later it is, the shorter its
- * operands are kept. */
+/* Returns the latest node before `before` that makes an input of node i, or ZP_NONE. The later it is, the
+ * shorter its operands are kept. */
 static uint32_t candidate(const ZpRewrite *r, uint32_t i, uint32_t before) {
   uint32_t best = ZP_NONE;
   for (int l = 0; l < r->nodes[i].call.nin; l++) {

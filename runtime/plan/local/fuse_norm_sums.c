@@ -14,7 +14,7 @@ static bool is_norm(const ZpNode *k) {
          k->call.pointwise && !k->dims && !k->rounds;
 }
 
-/* Whether the sum is over all axes of its operand but the one along which norm k goes: over rows. */
+/* Returns whether the sum is over all axes of its operand but the one along which norm k goes: over rows. */
 static bool over_rows(const ZpRewrite *r, const ZpNode *k, const ZpNode *sum) {
   uint16_t along = k->call.ax[0];
   bool whole = sum->call.nax > 0 && sum->call.nax + 1 == zp_value(r, sum->in[0])->type.naxes &&
@@ -23,8 +23,8 @@ static bool over_rows(const ZpRewrite *r, const ZpNode *k, const ZpNode *sum) {
   return whole && zp_same_space(zp_value(r, sum->in[0]), zp_value(r, k->out[0]));
 }
 
-/* The register of norm k that has the value before the gradient is made, or -1. *out: which of its outputs it
- * is, or -1. */
+/* Returns the register of norm k that has the value before the gradient is made, or -1. *out: which of its
+ * outputs it is, or -1. */
 static int find_register(const ZpNode *k, uint32_t value, int *out) {
   const ZkPointwise *f = k->call.pointwise;
   int results = zg_op_info[k->call.op].nout, own = zg_op_info[k->call.op].max_in - (f->prologue > 0);

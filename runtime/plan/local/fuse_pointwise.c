@@ -41,7 +41,7 @@ typedef struct {
 
 static bool is_ew(const ZpNode *n) { return zg_op_info[n->call.op].kind == ZG_EW; }
 
-/* The elementwise node that makes the value, or NULL. */
+/* Returns the elementwise node that makes the value, or NULL. */
 static const ZpNode *ew_of(const Fuse *f, uint32_t value) {
   uint32_t m = f->r->maker[value];
   return m != ZP_NONE && is_ew(&f->r->nodes[m]) ? &f->r->nodes[m] : NULL;
@@ -164,7 +164,7 @@ static void put_call(const Fuse *f, const Pointwise *c, ZpNode *n) {
   memcpy(n->in, c->in, sizeof n->in);
 }
 
-/* A pointwise node for the root that elementwise node n makes, as number `at` of the new list. */
+/* Returns a pointwise node for the root that elementwise node n makes, as number `at` of the new list. */
 static ZpNode new_node(Fuse *f, const ZpNode *n, uint32_t at) {
   Pointwise *c = &f->made[f->nmade++];
   memset(c, 0, sizeof *c);

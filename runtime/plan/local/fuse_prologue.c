@@ -21,13 +21,13 @@ static bool may_have_prologue(const ZpNode *k) {
 static int operands(const ZpNode *k) { return zg_op_info[k->call.op].max_in; }
 static int results(const ZpNode *k) { return k->call.op == ZG_OP_NORMALIZE ? 2 : 1; }
 
-/* Whether node i may run where pointwise node m stands. */
+/* Returns whether node i may run where pointwise node m stands. */
 static bool may_rise(const ZpRewrite *r, uint32_t m, uint32_t i) {
   const ZpNode *c = &r->nodes[m], *k = &r->nodes[i];
   if (c->call.op != ZG_OP_POINTWISE || c->call.nin == 0 || !zp_results_free(r, c) || !zp_results_free(r, k))
     return false;
   if (!zp_same_space(zp_value(r, k->in[0]), zp_value(r, k->out[0]))) return false;
-  /* Of the prologue's results the op reads operand 0; its epilogue may read any. */
+  /* The op reads the prologue's results as operand 0 only; its epilogue may read any. */
   for (int l = 1; l < k->call.nin; l++)
     if (!zp_made_before(r, k->in[l], l < operands(k) ? m : m + 1)) return false;
   return !zp_collective_between(r, m, i);
@@ -42,7 +42,7 @@ typedef struct {
   bool fits;
 } Fused;
 
-/* The register of an input of the call. */
+/* Returns the register of an input of the call. */
 static uint16_t input(Fused *f, uint32_t value) {
   uint16_t l = 0;
   while (l < f->ninput && f->to->in[f->first + l] != value) l++;

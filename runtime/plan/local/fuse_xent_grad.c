@@ -33,7 +33,7 @@ typedef struct {
   uint32_t *reads; /* by value: how often nodes of both lists read it */
 } Pass;
 
-/* What becomes one: nodes of their lists, and the scale. */
+/* The nodes that are fused, as indices in their lists, and the scale. */
 typedef struct {
   ZpPhase phase; /* of peak and sums; the others are backward's */
   uint32_t peak, sums, grad, divide, negate;
@@ -55,7 +55,8 @@ static void find(Pass *x) {
     }
 }
 
-/* The node that makes v, if it is one of that op, in that phase, on this rank alone and outside of rounds. */
+/* Returns the node that makes v, if it is one of that op, in that phase, on this rank alone and outside of
+ * rounds. */
 static const ZpNode *made_by(const Pass *x, uint32_t v, uint16_t op, ZpPhase phase) {
   Place at = x->made[v];
   if (at.node == ZP_NONE || at.phase != phase) return NULL;
@@ -74,7 +75,8 @@ static bool read_between(const Pass *x, const Match *m, uint32_t v) {
   return false;
 }
 
-/* What backward node i, a gradient of cross-entropy, may become one with. */
+/* Finds the nodes that backward node i, a gradient of cross-entropy, can be fused with. Returns false if
+ * there are none. */
 static bool match(const Pass *x, uint32_t i, Match *m) {
   const ZpNode *k = &list(x, ZP_BWD)->nodes[i];
   if (k->call.op != ZG_OP_XENT_GRAD || !made_by(x, k->out[0], ZG_OP_XENT_GRAD, ZP_BWD)) return false;
@@ -94,8 +96,8 @@ static bool match(const Pass *x, uint32_t i, Match *m) {
   return !read_between(x, m, max);
 }
 
-/* Whether the three alone read the logits, whose place the gradient can take, and which are not carried in;
- * and all numbers are what the three would have made of them. */
+/* Returns whether the three alone read the logits, whose place the gradient can take, and which are not
+ * carried in; and all numbers are what the three would have made of them. */
 static bool fits(const Pass *x, const Match *m) {
   const ZpNode *k = &list(x, ZP_BWD)->nodes[m->grad];
   const ZpValue *z = value(x, k->in[0]), *dz = value(x, k->out[0]), *g = value(x, m->g),
@@ -117,7 +119,7 @@ static bool fits(const Pass *x, const Match *m) {
 }
 
 /* ---- the scale ----------------------------------------------------------------------------------------- */
-/* Whether v is there before the sums, or can be: of elementwise nodes of backward, which are then
+/* Returns whether v is there before the sums, or can be: of elementwise nodes of backward, which are then
  * marked. What is taken in from the next segment is there in backward alone. */
 static bool can_be_there(const Pass *x, const Match *m, uint32_t v, bool *moves) {
   Place at = x->made[v];
@@ -135,8 +137,8 @@ static bool can_be_there(const Pass *x, const Match *m, uint32_t v, bool *moves)
   return moves[at.node] = true;
 }
 
-/* Which of those backward still needs, for somebody else: they stay there, too. So nothing is saved for
- * backward that was not before. */
+/* Returns which of those backward still needs, for somebody else: they stay there, too. So nothing is saved
+ * for backward that was not before. */
 static bool *find_stays(const Pass *x, const Match *m, const bool *moves) {
   const ZpList *l = list(x, ZP_BWD);
   bool *stays = ZB_NEWN(x->tmp, bool, l->n);
@@ -158,7 +160,7 @@ static ZpNode fused(const Pass *x, const Match *m, uint32_t g) {
   return to;
 }
 
-/* The nodes that make the scale and, last, what all becomes. Of what stays in backward it is copies,
+/* Returns the nodes that make the scale and, last, what all becomes. Of what stays in backward it is copies,
  * which make values of their own. */
 static ZpNode *make(Pass *x, const Match *m, const bool *moves, const bool *stays, uint32_t *n) {
   const ZpList *l = list(x, ZP_BWD);

@@ -7,7 +7,7 @@
  * Example: m = peak[v](z); s, p = xent_sums[v](z, m, t) become s, p, m = xent_max_sums[v](z, t). */
 #include "runtime/plan/local/rewrite.h"
 
-/* The node that makes the maximum that sums i are given, if nobody else reads it before them; else
+/* Returns the node that makes the maximum that sums i are given, if nobody else reads it before them; else
  * ZP_NONE. */
 static uint32_t max_of(const ZpRewrite *r, uint32_t i) {
   const ZpNode *k = &r->nodes[i];

@@ -1,12 +1,13 @@
-/* A shift along an axis that is split: every rank has a part of it, and takes from its neighbours the elements
- * at their borders alone (a halo), not all of the axis.
+/* Shifts along a split axis: every rank takes only the elements at its neighbours' borders (a halo), not the
+ * whole axis.
  *
- * Example: 16 positions over 4 ranks, shifted by 3. Rank 1 has 4..7, and its result wants those of 1..4: 4
- * stays, 1..3 come from rank 0. Shifted by 6 it wants -2..1: 0..1 come from rank 0, and before these there is
- * nothing, which is what the kernel leaves there. */
+ * * Example: 16 positions over 4 ranks, shifted by 3. Rank 1 has 4..7, and its result needs 1..4: 4 stays,
+ * 1..3 come from rank 0. Shifted by 6 it needs -2..1: 0..1 come from rank 0, and the kernel leaves the two
+ * before them zero. */
 #include "runtime/plan/local/shard.h"
 
-/* Data is read in any layout, and what every rank has whole need not be sent: that is shifted where it is. */
+/* Returns whether the operand needs no halo: data is read in any layout, and a value that every rank has
+ * whole is shifted in place. */
 static bool is_there(const ZpShard *h, const ZgNode *n, int d) {
   const ZgNode *maker = &h->s->nodes[h->s->values[n->in[0]].node];
   return maker->op == ZG_OP_INPUT || h->out->values[zp_base(h, n->in[0])].state[d].kind == 'R';
@@ -36,7 +37,7 @@ void zp_make_halo(ZpShard *h, const ZgNode *n, ZpNode *m, const uint32_t *x) {
 ZpHalo zp_halo(const ZpNode *n) {
   const ZkView *v = &n->call.in[0];
   int a = 0;
-  uint64_t each = zk_elem_bytes((ZkElem)v->elem);
+  uint64_t each = zk_plain_bytes((ZkElem)v->elem);
   while (v->axis[a] != n->axis) a++;
   for (int i = 0; i < v->rank; i++) each *= i == a ? 1 : (uint64_t)v->size[i];
   int64_t own = v->size[a], ranks = v->whole[a] / own, by = n->call.opt[0];

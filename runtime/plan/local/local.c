@@ -6,6 +6,24 @@
 #include <string.h>
 
 /* ---- sharding ------------------------------------------------------------------------------------------ */
+/* A graph segment as it is sharded. */
+typedef struct {
+  ZpRemat remat;
+  const ZgSegment *count;
+} Parts;
+
+static Parts parts_of(const ZpBuild *b, uint32_t index) {
+  return (Parts){zp_remat(b, index), zp_count_segment(b, &b->p->graph->segments[index])};
+}
+
+static bool shard(ZpBuild *b, uint32_t index, const Parts *x, ZpDims *partial) {
+  if (!zp_shard_segment(b, index, x->remat.s, x->remat.recomputed, x->count, partial)) return false;
+  ZpSegment *s = &b->p->programs.segments[index];
+  s->stashable = x->remat.stashable;
+  s->nstashable = x->remat.nstashable;
+  return true;
+}
+
 /* Shards all segments. A parameter used in several places may have a gradient that is partial along a dim in
  * one and complete in another; then the common dims are what may stay partial, and everything is sharded
  * again. */
@@ -13,19 +31,14 @@ static bool shard_all(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
   p->programs.segments = ZB_NEWN(p->arena, ZpSegment, g->nsegments);
-  ZgSegment **local = ZB_NEWN(p->arena, ZgSegment *, g->nsegments),
-            **count = ZB_NEWN(p->arena, ZgSegment *, g->nsegments);
-  bool **again = ZB_NEWN(p->arena, bool *, g->nsegments);
+  Parts *parts = ZB_NEWN(p->arena, Parts, g->nsegments);
   zp_find_cotangents(p);
-  for (uint32_t i = 0; i < g->nsegments; i++) {
-    local[i] = zp_remat(b, i, &again[i]);
-    count[i] = zp_count_segment(b, &g->segments[i]);
-  }
+  for (uint32_t i = 0; i < g->nsegments; i++) parts[i] = parts_of(b, i);
   ZpDims *partial = ZB_NEWN(p->arena, ZpDims, g->nparams + 1);
   for (int round = 0; round < 2 + p->layout.mesh.ndims; round++) {
     memset(partial, 0xff, g->nparams * sizeof *partial);
     for (uint32_t i = 0; i < g->nsegments; i++)
-      if (!zp_shard_segment(b, i, local[i], again[i], count[i], partial)) return false;
+      if (!shard(b, i, &parts[i], partial)) return false;
     bool stable = true;
     for (uint32_t i = 0; i < g->nparams; i++) {
       ZpDims now = b->grad_partial[i] & partial[i];
@@ -44,7 +57,7 @@ static bool check_amount(ZpBuild *b) {
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
     for (uint32_t v = 0; v < p->programs.segments[i].nvalues; v++) {
       const ZpValue *x = &p->programs.segments[i].values[v];
-      double bytes = (double)zk_elem_bytes(x->elem) * p->graph->segments[i].trip * (double)p->asked.nmicro;
+      double bytes = zk_mean_bytes((ZkElem)x->elem) * p->graph->segments[i].trip * (double)p->asked.nmicro;
       for (int a = 0; a < x->type.naxes; a++) bytes *= (double)x->size[a];
       total += bytes;
     }
@@ -141,4 +154,34 @@ static void lower(ZpBuild *b, uint32_t index) {
 
 void zp_lower(ZpBuild *b) {
   for (uint32_t i = 0; i < b->p->graph->nsegments; i++) lower(b, i);
+  zp_place_inputs(b->p);
+}
+
+/* ---- one segment once more ----------------------------------------------------------------------------- */
+/* A plan's buckets are cut and reduced as all segments together have settled it (shard_all). A variant that
+ * leaves a gradient partial along fewer dims does not fit these. */
+static bool suits_buckets(const ZpBuild *b, const ZpDims *partial) {
+  for (uint32_t i = 0; i < b->p->graph->nparams; i++)
+    if (b->grad_partial[i] & ~partial[i]) return false;
+  return true;
+}
+
+bool zp_lower_segment(const ZpBuild *b, uint32_t index, const ZpVariant *v, ZbArena *a, ZpSegment *to) {
+  ZpPlan p = *b->p;
+  ZpBuild c = *b;
+  const ZpSegment *was = &b->p->programs.segments[index];
+  ZpDims *partial = ZB_NEWN(a, ZpDims, p.graph->nparams + 1);
+  memset(partial, 0xff, p.graph->nparams * sizeof *partial);
+  p.arena = a;
+  p.programs.segments = ZB_NEWN(a, ZpSegment, p.graph->nsegments); /* passes look at that one alone */
+  c.p = &p;
+  c.variant = *v;
+  const Parts parts = parts_of(&c, index);
+  if (!shard(&c, index, &parts, partial)) ZB_BUG("a variant of a segment cannot be sharded");
+  if (!suits_buckets(b, partial)) return false;
+  p.programs.segments[index].buckets = was->buckets;
+  p.programs.segments[index].nbuckets = was->nbuckets;
+  lower(&c, index);
+  *to = p.programs.segments[index];
+  return true;
 }

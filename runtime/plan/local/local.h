@@ -21,7 +21,7 @@
  * rounds.c           what is between dispatch and combine is played in rounds
  * delay_grads.c      gradients of weights wait for norms' gradients, where these read the same
  * fuse_*.c           one call does what several nodes did; rewrite.h
- * overlap.c          collectives go beside calls that do not need them
+ * overlap.c          async collectives overlap with calls that do not need them
  * memory.c           where every value lies
  * calls.c            the kernel call of every node, its scratch, its FLOPs
  * batch_gemms.c      GEMMs whose tensors lie contiguous become one
@@ -35,9 +35,11 @@
 #include "runtime/plan/bind/bind.h"
 
 /* ---- passes: what plan.c calls ------------------------------------------------------------------------- */
-/* Recurrences along a split sequence go over chunks of it: p->graph, p->layout.lies and what is there of each axis. */
+/* Recurrences along a split sequence go over chunks of it: p->graph, p->layout.lies and what is there of each
+ * axis. */
 void zp_cut_sequences(ZpBuild *b);
-/* Of a node's FLOPs the part that is the model's: of recurrences in chunks, that of their own tokens alone. */
+/* Of a node's FLOPs the part that is the model's: of recurrences in chunks, that of their own tokens
+ * alone. */
 double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n);
 /* Local programs of all segments: values, nodes; nothing placed. False with reports. */
 bool zp_shard(ZpBuild *b);
@@ -45,6 +47,13 @@ bool zp_shard(ZpBuild *b);
 void zp_buckets(ZpBuild *b);
 /* Fuses the nodes of all segments, places their values, makes their calls. */
 void zp_lower(ZpBuild *b);
+/* Shards and lowers one segment once more, as a variant says, into *to and arena `a`; the plan and its
+ * buckets stay as they are. Segments do not depend on each other, so this is the same program that all of
+ * them together would give. Before it is used, zp_place_inputs. False: gradients would be summed elsewhere
+ * than in the buckets that the plan has. */
+bool zp_lower_segment(const ZpBuild *b, uint32_t index, const ZpVariant *v, ZbArena *a, ZpSegment *to);
+/* Places data inputs in the slot: those of all segments, each once. Fills p->programs.inputs. */
+void zp_place_inputs(ZpPlan *p);
 
 /* ---- cotangents.c -------------------------------------------------------------------------------------- */
 /* Fills p->layout.cotangents. */
@@ -53,15 +62,21 @@ void zp_find_cotangents(ZpPlan *p);
 bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n);
 
 /* ---- remat.c ------------------------------------------------------------------------------------------- */
-/* Graph segment `index` with every forward value that backward can make again made again there, but for those
- * in b->keep. again[i]: node i of the result is such a copy. Dead nodes are gone. Adds to b->keepable. */
-ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again);
+/* A graph segment in which backward recomputes every forward value that it can, but for those in
+ * b->variant. */
+typedef struct {
+  ZgSegment *s;     /* without dead nodes */
+  bool *recomputed; /* by node: it is a copy of one of forward, for backward */
+  ZpStash *stashable;
+  uint32_t nstashable; /* as in ZpSegment */
+} ZpRemat;
+ZpRemat zp_remat(const ZpBuild *b, uint32_t index);
 /* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
 
 /* ---- shard.c ------------------------------------------------------------------------------------------- */
-/* Graph segment `index` into p->programs.segments[index]. partial[param] is narrowed to the dims along which every
- * contribution so far is partial. False with reports. */
+/* Graph segment `index` into p->programs.segments[index]. partial[param] is narrowed to the dims along which
+ * every contribution so far is partial. False with reports. */
 bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again,
                       const ZgSegment *count, ZpDims *partial);
 
@@ -78,7 +93,12 @@ int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
 /* The axes of an activation as they lie in memory, slowest first: in the order of the type, but that rows of
  * experts begin with the experts and their slots. */
 void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis);
+/* Returns the format in which values of a type are stored, and that in which segments read a parameter: the
+ * recipe's `precision compute` is read here. */
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
+ZkElem zp_param_elem(const ZpPlan *p, uint32_t param);
+/* Gives a value another format, and the bytes that it has in that. */
+void zp_give_elem(ZpValue *v, ZkElem elem);
 /* Axes of a parameter in the order in which it was declared, slowest first, and their local sizes. */
 void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size);
 /* A value as a kernel sees it, without pointer; all those of a node's call. */

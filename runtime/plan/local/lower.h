@@ -23,17 +23,17 @@ static inline bool zp_is_kind(const ZpNode *n, ZgOpKind k) { return zg_op_info[n
 void zp_make_rounds(ZpLocal *c, ZpPhase phase);
 /* param_grads.c: sinks of gradients become additions to where gradients are stored. */
 void zp_lower_param_grads(ZpLocal *c);
-/* fuse_xent_grad.c: sums of cross-entropy, of forward, and the gradient, of backward, as one call, for devices
- * that have it. The other passes that fuse go over one list at a time: rewrite.h. */
+/* fuse_xent_grad.c: sums of cross-entropy, of forward, and the gradient, of backward, as one call, for
+ * devices that have it. The other passes that fuse go over one list at a time: rewrite.h. */
 void zp_fuse_xent_grad(ZpLocal *c);
 /* ... marks the first node that adds to a gradient, if it makes all of it. */
 void zp_mark_setters(ZpLocal *c);
 
 /* overlap.c: nodes that follow each other and are one unit, from i on: the number behind the last. */
 uint32_t zp_unit_end(const ZpLocal *c, const ZpNode *nodes, uint32_t i);
-/* ... an order in which collectives go beside calls, before zp_make_calls */
+/* ... an order in which async collectives overlap with calls, before zp_make_calls */
 void zp_overlap(ZpLocal *c, ZpPhase phase);
-/* ... the node before which the one with number i, which goes beside calls, is to be complete: the first that
+/* ... the node before which the one with number i, which is async, is to be complete: the first that
  * needs it, or would be one too many; their number: none */
 uint32_t zp_join(const ZpLocal *c, const ZpList *l, uint32_t i);
 /* ... what nodes say of it, once lists are as they stay */

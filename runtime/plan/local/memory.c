@@ -12,9 +12,9 @@
 static uint64_t value_bytes(const ZpPlan *p, const ZgType *t) {
   ZpState state[ZP_MAX_DIMS];
   zp_layout(p, t, state);
-  uint64_t n = zk_elem_bytes(zp_store_elem(p, t));
+  uint64_t n = 1;
   for (int i = 0; i < t->naxes; i++) n *= (uint64_t)zp_local_size(p, t->axis[i], state);
-  return n;
+  return zk_bytes(zp_store_elem(p, t), n);
 }
 
 /* Offset of position k in a carried tuple; of position n: its size. `has`: of the positions that it has;
@@ -29,9 +29,9 @@ static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, const
 static const ZpCotangents *cotangents(const ZpLocal *c) { return &c->p->layout.cotangents[c->index]; }
 
 /* ---- sources and sinks --------------------------------------------------------------------------------- */
-static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
-  ZpPlan *p = c->p;
-  const ZpValue *v = &c->s->values[value];
+static uint64_t input_at(ZpPlan *p, uint32_t segment, uint32_t value) {
+  const ZpValue *v = &p->programs.segments[segment].values[value];
+  uint32_t input = v->at.index;
   uint64_t end = 0;
   for (uint32_t i = 0; i < p->programs.ninputs; i++) {
     const ZpInputUse *u = &p->programs.inputs[i];
@@ -42,20 +42,26 @@ static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
     if (same) return u->at;
     end = u->at + zp_lines(w->bytes);
   }
-  ZpInputUse u = {input, c->index, value, end};
+  ZpInputUse u = {input, segment, value, end};
   ZB_PUSH(p->arena, p->programs.inputs, p->programs.ninputs, u);
   return end;
+}
+
+void zp_place_inputs(ZpPlan *p) {
+  p->programs.inputs = NULL;
+  p->programs.ninputs = 0;
+  for (uint32_t s = 0; s < p->graph->nsegments; s++)
+    for (uint32_t v = 0; v < p->programs.segments[s].nvalues; v++) {
+      ZpLoc *at = &p->programs.segments[s].values[v].at;
+      if (at->space == ZP_AT_INPUT) at->offset = input_at(p, s, v);
+    }
 }
 
 static void place_source(ZpLocal *c, const ZpNode *n) {
   ZpValue *v = &c->s->values[n->out[0]];
   switch (n->call.op) {
   case ZG_OP_PARAM: v->at = zp_bucket_loc(c->p, c->s, n->sink, ZP_AT_PARAM); break;
-  case ZG_OP_INPUT: {
-    uint32_t input = (uint32_t)n->call.opt[0];
-    v->at = (ZpLoc){ZP_AT_INPUT, input, input_at(c, input, n->out[0])};
-    break;
-  }
+  case ZG_OP_INPUT: v->at = (ZpLoc){ZP_AT_INPUT, (uint32_t)n->call.opt[0], 0}; break; /* zp_place_inputs */
   case ZG_OP_CARRY:
     v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, NULL)};
     break;
@@ -103,7 +109,7 @@ static void place_carried(ZpLocal *c, ZpPhase phase) {
       copy.axis[a] = copy.type.axis[a];
       copy.size[a] = zp_local_size(c->p, copy.axis[a], copy.state);
     }
-    copy.elem = zp_store_elem(c->p, &copy.type);
+    zp_give_elem(&copy, zp_store_elem(c->p, &copy.type));
     copy.at = at;
     k->call.op = ZG_OP_COPY;
     k->call.nin = k->call.nout = 1;
@@ -122,8 +128,8 @@ static void drop_done(ZpList *l) {
   l->n = m;
 }
 
-/* What backward reads of the forward pass, in order of making. Logits of which forward makes the gradient are
- * made where that will lie. */
+/* Places what backward reads from the forward pass, in the order of its making. Logits are placed where
+ * forward makes their gradient. */
 void zp_place_saved(ZpLocal *c) {
   ZpSegment *s = c->s;
   const bool *saved = c->later[ZP_FWD];
@@ -187,21 +193,21 @@ typedef struct {
   bool backward;
   uint32_t *region; /* of each value: that of the node that makes it */
   uint32_t *last;   /* of each value: the unit, by its first node, that uses it last */
-  /* Of each value: the node before which collectives that have it are complete; 0: none has. */
+  /* per value: the node that waits for its collectives; 0: it has none */
   uint32_t *busy;
   struct {
     uint32_t node, join;
-  } open[ZP_MOST_BESIDE]; /* collectives that go on behind their unit */
+  } open[ZP_MOST_ASYNC]; /* collectives that go on behind their unit */
   uint32_t nopen;
   Block *live;
   uint32_t nlive;
   uint64_t peak;
 } Pack;
 
-/* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same
- * layout, where the kernel works element by element. So the gradient of logits takes the place of the logits.
- * -1: none. What an instance saved is its own backward's: for everybody else a slot holds the same before and
- * after. (A fused call takes none.) */
+/* Returns which operand's memory result j of node i can take, because nothing reads it any more: one of the
+ * same layout, where the kernel works element by element. So the gradient of logits takes the place of the
+ * logits. -1: none. What an instance saved is its own backward's: for everybody else a slot holds the same
+ * before and after. (A fused call takes none.) */
 static int takes_place_of(const Pack *p, uint32_t i, int j) {
   const ZpLocal *c = p->c;
   const ZpNode *k = &p->nodes[i];
@@ -281,7 +287,7 @@ static void keep(Pack *k, uint32_t v, uint32_t join) {
 }
 
 static bool is_open(const Pack *k, uint32_t i, uint32_t end) {
-  return zp_goes_beside(&k->nodes[i]) && zp_join(k->c, &k->c->s->list[k->phase], i) > end;
+  return zp_is_async(&k->nodes[i]) && zp_join(k->c, &k->c->s->list[k->phase], i) > end;
 }
 
 static void open_one(Pack *k, uint32_t i) {
@@ -289,7 +295,7 @@ static void open_one(Pack *k, uint32_t i) {
   uint32_t join = zp_join(k->c, &k->c->s->list[k->phase], i);
   for (int j = 0; j < n->call.nin; j++) keep(k, n->in[j], join);
   for (int j = 0; j < n->call.nout; j++) keep(k, n->out[j], join);
-  ZB_ASSERT(k->nopen < ZP_MOST_BESIDE);
+  ZB_ASSERT(k->nopen < ZP_MOST_ASYNC);
   k->open[k->nopen].node = i;
   k->open[k->nopen++].join = join;
 }
@@ -327,8 +333,8 @@ static void place_scratch(Pack *k, uint32_t i, uint32_t end) {
   if (most && !is_open(k, i, end)) release(k->live, &k->nlive, scratch_of(k, i));
 }
 
-/* Of nodes that are played in rounds, the last is played after the first again: what they read of others is
- * there until the last, and what they give to others from the first on. */
+/* Returns the last node of a region that is played in rounds. It is played after the first again: values that
+ * the region reads live until the last node, and values that it gives to others from the first on. */
 static uint32_t region_end(const Pack *k, uint32_t i) {
   while (i + 1 < k->n && k->nodes[i + 1].rounds == k->nodes[i].rounds) i++;
   return i;
@@ -384,7 +390,7 @@ void zp_place_temps(ZpLocal *c, ZpPhase phase) {
             .region = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
             .last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
             .busy = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
-            .live = ZB_NEWN(tmp, Block, s->nvalues + ZP_MOST_BESIDE + 2)};
+            .live = ZB_NEWN(tmp, Block, s->nvalues + ZP_MOST_ASYNC + 2)};
   find_last_uses(&k);
   for (uint32_t i = 0, end; i < n; i = end) {
     end = zp_unit_end(c, nodes, i);

@@ -1,23 +1,23 @@
-/* Keys and values that are gathered may be wider than what they were made of: of latent attention (DeepSeek-AI
- * 2024) keys of all heads are products of a few numbers that all heads share. Then those are gathered, and each
- * rank makes the keys of the whole sequence again.
+/* Gathers what keys and values are computed from, if that is narrower. In latent attention (DeepSeek-AI 2024)
+ * the keys of all heads are products of a few numbers that all heads share; gathering those, each rank
+ * recomputes the keys of the whole sequence.
  *
- * Along which ancestors to gather is a question of bytes: a value's price is its own size, or the prices of the
- * operands that it is made of together, if these are less than half. Only through what is done for each position
- * by itself, and through no product that would take longer than the bytes it saves. What a rank made of its own
- * part and nobody reads then is left out.
+ * * Bytes decide which ancestors are gathered: a value's price is its own size, or the sum of the prices of
+ * the operands it is computed from, if that is less than half. The search passes only through operations on
+ * each position alone, and through no product that would take longer than the bytes it saves. Values that a
+ * rank computed from its own part and that nobody reads any more are removed.
  *
- * Example: k[seq, head, hd] of dot[rank](c, up), c[seq, rank] with 16 heads of 128, rank 512: k is 2048 numbers a
- * position and c 512, which values are made of, too. */
+ * * Example: k[seq, head, hd] of dot[rank](c, up), c[seq, rank] with 16 heads of 128, rank 512: k has 2048
+ * numbers per position and c 512, from which the values are computed, too. */
 #include "runtime/plan/local/shard.h"
 
 #include <string.h>
 
-/* FLOPs for a number saved, at most: a device does 1000 in the time of a byte over a fast link. */
+/* Most FLOPs per number saved: a device does 1000 in the time that a byte takes over a fast link. */
 #define MOST_SUMMED 1024
-#define DEEPEST 6 /* operations between a value and what is gathered */
+#define DEEPEST 6 /* most operations between a value and the gathered ancestor */
 
-/* What is done for each element of `axis` by itself. */
+/* Returns whether the node treats each element of `axis` separately. */
 static bool is_apart(const ZpShard *h, const ZgNode *n, uint16_t axis) {
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
   int64_t summed = 1;
@@ -39,7 +39,8 @@ static bool is_apart(const ZpShard *h, const ZgNode *n, uint16_t axis) {
   return zg_axis_class(n, in, out, axis) == ZG_AXIS_PAR && summed <= MOST_SUMMED;
 }
 
-/* The state that is v's now, but whole along dims. */
+/* Fills v's state as it would be whole along dims. Returns false unless v is complete and these dims cut it
+ * by `axis`. */
 static bool whole_along(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis, ZpState *want) {
   const ZpValue *have = &h->out->values[zp_base(h, v)];
   bool split = false;
@@ -60,13 +61,13 @@ static bool is_there(const ZpShard *h, uint32_t v, const ZpState *want) {
   return false;
 }
 
-/* Bytes of v, whole along dims, as a rank would have it of what it has now. */
+/* Returns the bytes of v, whole along dims, starting from the part that a rank has. */
 static double bytes_of(const ZpShard *h, uint32_t v, ZpDims dims) {
   return (double)h->out->values[zp_base(h, v)].bytes * (double)zp_group_size(&h->p->layout.mesh, dims);
 }
 
-/* Bytes to gather so that v is there whole; `made`: not it itself, but what it is made of. `anew`: as if nothing
- * were there yet. */
+/* Returns the bytes to gather until v is there whole; sets `made` if ancestors are gathered instead of v.
+ * `anew`: ignores what has been gathered already. */
 static double price(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis, int depth, bool anew,
                     bool *made) {
   const ZgNode *n = &h->s->nodes[h->s->values[v].node];
@@ -112,7 +113,7 @@ void zp_drop_idle(ZpShard *h) {
     uint32_t kept = l->n;
     for (uint32_t i = l->n; i-- > 0;) {
       const ZpNode *n = &l->nodes[i];
-      if (is_idle(n, read)) { /* its work is done elsewhere, and is the model's all the same */
+      if (is_idle(n, read)) { /* its work is done elsewhere, but counts as the model's */
         if (!n->recomputed)
           h->out->model_flops += n->flops * (double)zp_group_size(&h->p->layout.mesh, n->split);
         continue;

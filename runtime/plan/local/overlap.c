@@ -1,12 +1,12 @@
-/* The order of a list whose collectives go beside its calls, and until when each may.
+/* Orders a list so that its async collectives overlap with its calls, and says where each is awaited.
  *
  * Needs fused lists. A small model of a device, the same for all, plays the list: calls one after the other,
- * collectives one after the other beside them. A call that would wait for a collective lets calls pass that
+ * collectives one after the other during them. A call that would wait for a collective lets calls pass that
  * need not; a collective begins when what it sends is made, but not much earlier than it has to, since what
  * it reads and writes keeps its memory meanwhile. Bits stay: what adds to the same bytes does so in the order
  * that it had.
  *
- * Backward of a split product, before and after; `<` where its result is waited for:
+ * Backward of a split product, before and after; `<` where its result is awaited:
  *   dx = dot(dy, w)  all_reduce(dx) < norm_grad(dx) ..  dw += dot(x, dy)
  *   dx = dot(dy, w)  all_reduce(dx)   dw += dot(x, dy) < norm_grad(dx) ..
  *
@@ -29,7 +29,7 @@ uint32_t zp_unit_end(const ZpLocal *c, const ZpNode *nodes, uint32_t i) {
 /* Nodes that stay neighbours: a group of GEMMs, what is played in rounds. */
 typedef struct {
   uint32_t from, to;
-  bool beside, sends; /* it goes beside calls; or it sends, and they wait */
+  bool async, sends; /* it overlaps with calls; or it sends, and they wait */
   bool done;
   uint32_t reader;      /* the first unit that needs it; number of units: none does */
   uint32_t kept;        /* is_last: it is kept until this unit has begun; 0: it is not */
@@ -72,16 +72,16 @@ static void find_units(Order *o) {
     u->from = i;
     u->to = zp_unit_end(o->c, nodes, i);
     while (nodes[i].rounds && u->to < o->l->n && nodes[u->to].rounds == nodes[i].rounds) u->to++;
-    u->beside = zp_goes_beside(&nodes[i]);
+    u->async = zp_is_async(&nodes[i]);
     for (; i < u->to; i++) {
       u->takes += time_of(o, &nodes[i]);
-      u->sends |= !u->beside && zp_sends(&nodes[i]);
+      u->sends |= !u->async && zp_sends(&nodes[i]);
     }
   }
 }
 
 /* ---- what comes behind what ---------------------------------------------------------------------------- */
-/* Bytes that have a place already and may change within the list. */
+/* Returns the bytes that have a place already and may change within the list. */
 static bool changes(const ZpValue *v) {
   return v->at.space == ZP_AT_GRAD || v->at.space == ZP_AT_SAVED || v->at.space == ZP_AT_CARRY_OUT ||
          v->at.space == ZP_AT_DCARRY_IN;
@@ -105,9 +105,9 @@ static bool clash(const Order *o, const ZpNode *a, const ZpNode *b) {
   return zp_is_kind(a, ZG_SINK) && zp_is_kind(b, ZG_SINK);
 }
 
-/* Whether b, which is behind a, must stay there. */
+/* Returns whether b, which is behind a, must stay there. */
 static bool behind(const Order *o, const Unit *a, const Unit *b) {
-  if ((a->sends && (b->sends || b->beside)) || (a->beside && b->sends)) return true;
+  if ((a->sends && (b->sends || b->async)) || (a->async && b->sends)) return true;
   for (uint32_t i = a->from; i < a->to; i++)
     for (uint32_t k = b->from; k < b->to; k++)
       if (clash(o, &o->l->nodes[i], &o->l->nodes[k])) return true;
@@ -141,38 +141,38 @@ static void put(Order *o, uint32_t u, uint64_t begin) {
   Unit *x = &o->unit[u];
   x->done = true;
   x->ends = begin + x->takes;
-  if (x->beside) o->link = x->ends;
+  if (x->async) o->link = x->ends;
   else o->compute = x->ends;
   if (x->sends) o->link = x->ends;
   memcpy(&o->out[o->nout], &o->l->nodes[x->from], (x->to - x->from) * sizeof *o->out);
   o->nout += x->to - x->from;
 }
 
-/* A call that nothing in the list needs: the gradient of a weight. */
-static bool is_last(const Order *o, const Unit *u) { return !u->beside && !u->sends && u->reader == o->n; }
+/* Returns whether nothing in the list needs the call's result: it is the gradient of a weight. */
+static bool is_last(const Order *o, const Unit *u) { return !u->async && !u->sends && u->reader == o->n; }
 
 /* Calls from unit `from` on and before `to` that others need. */
 static uint64_t calls_between(const Order *o, uint32_t from, uint32_t to) {
   uint64_t time = 0;
   for (uint32_t i = from; i < to; i++)
-    if (!o->unit[i].beside && !is_last(o, &o->unit[i])) time += o->unit[i].takes;
+    if (!o->unit[i].async && !is_last(o, &o->unit[i])) time += o->unit[i].takes;
   return time;
 }
 
-/* How long calls would wait for the collective u if there were no such calls. */
+/* Returns how long calls would wait for the collective u if there were no such calls. */
 static uint64_t exposed(const Order *o, uint32_t u) {
   uint32_t from = 0; /* where it can begin */
   for (uint32_t b = 0; b < u; b++)
     if (o->needs[(size_t)u * o->n + b]) from = b + 1;
-  uint64_t beside = calls_between(o, from, o->unit[u].reader), takes = o->unit[u].takes;
-  return takes > beside ? takes - beside : 0;
+  uint64_t during = calls_between(o, from, o->unit[u].reader), takes = o->unit[u].takes;
+  return takes > during ? takes - during : 0;
 }
 
 /* For each collective those before it that are nearest and not kept for another, as many as it has time
  * for. */
 static void keep_calls(Order *o) {
   for (uint32_t u = 0; u < o->n; u++) {
-    uint64_t time = o->unit[u].beside ? exposed(o, u) : 0;
+    uint64_t time = o->unit[u].async ? exposed(o, u) : 0;
     for (uint32_t b = u; b-- > 0 && time;) {
       Unit *x = &o->unit[b];
       if (!is_last(o, x) || x->kept) continue;
@@ -187,17 +187,18 @@ static bool is_kept(const Order *o, uint32_t u) {
   return until && (until == o->n || !o->unit[until].done);
 }
 
-/* Whether it would be complete long before it is needed, even if all calls that may be kept come later. */
+/* Returns whether it would be complete long before it is needed, even if all calls that may be kept come
+ * later. */
 static bool early(const Order *o, const Unit *u) {
   uint64_t before = 0, wait = o->link > o->compute ? o->link - o->compute : 0;
   for (uint32_t i = 0; i < u->reader; i++)
-    if (!o->unit[i].done && !o->unit[i].beside && !is_last(o, &o->unit[i])) before += o->unit[i].takes;
+    if (!o->unit[i].done && !o->unit[i].async && !is_last(o, &o->unit[i])) before += o->unit[i].takes;
   return before > wait + 2 * u->takes;
 }
 
 static bool begin_one(Order *o) {
   for (uint32_t u = 0; u < o->n; u++) {
-    if (!o->unit[u].beside || o->unit[u].done) continue;
+    if (!o->unit[u].async || o->unit[u].done) continue;
     uint64_t at = ready(o, u);
     if (at == UINT64_MAX || early(o, &o->unit[u])) continue;
     if (at < o->compute) at = o->compute;
@@ -207,13 +208,13 @@ static bool begin_one(Order *o) {
   return false;
 }
 
-/* Of the calls the first that need not wait and is not kept, or need not wait; or the one that can begin
- * soonest. */
+/* Returns the first call that need not wait and is not kept for later, else one that need not wait, else the
+ * call that can begin soonest. */
 static uint32_t next_call(const Order *o, uint64_t *begin) {
   uint32_t best = ZP_NONE;
   *begin = UINT64_MAX;
   for (uint32_t u = 0; u < o->n; u++) {
-    if (o->unit[u].beside || o->unit[u].done) continue;
+    if (o->unit[u].async || o->unit[u].done) continue;
     uint64_t at = ready(o, u);
     if (at == UINT64_MAX) continue;
     if (o->unit[u].sends && at < o->link) at = o->link;
@@ -228,8 +229,8 @@ static uint32_t next_call(const Order *o, uint64_t *begin) {
 void zp_overlap(ZpLocal *c, ZpPhase phase) {
   ZpList *l = &c->s->list[phase];
   bool any = false;
-  for (uint32_t i = 0; i < l->n; i++) any |= zp_goes_beside(&l->nodes[i]);
-  if (!any || !c->b->o->pins || c->p->notes.async_bytes) return;
+  for (uint32_t i = 0; i < l->n; i++) any |= zp_is_async(&l->nodes[i]);
+  if (!any || !c->b->o->pins || c->b->variant.awaits) return;
   Order o = {.c = c, .l = l, .tmp = zb_arena_new(), .out = ZB_NEWN(c->p->arena, ZpNode, l->n)};
   find_units(&o);
   find_needs(&o);
@@ -260,13 +261,13 @@ static bool reads(const ZpSegment *s, const ZpNode *n, uint32_t v) {
 uint32_t zp_join(const ZpLocal *c, const ZpList *l, uint32_t i) {
   const ZpNode *nodes = l->nodes;
   uint32_t others = 0; /* begun behind it */
-  if (!c->b->o->pins || c->p->notes.async_bytes) return i + 1;
+  if (!c->b->o->pins || c->b->variant.awaits) return i + 1;
   for (uint32_t k = i + 1, end; k < l->n; k = end) {
     end = zp_unit_end(c, nodes, k);
     for (uint32_t q = k; q < end; q++) {
-      bool waits = nodes[q].rounds || (zp_sends(&nodes[q]) && !zp_goes_beside(&nodes[q]));
-      others += zp_goes_beside(&nodes[q]);
-      if (waits || others == ZP_MOST_BESIDE || reads(c->s, &nodes[q], nodes[i].out[0])) return k;
+      bool waits = nodes[q].rounds || (zp_sends(&nodes[q]) && !zp_is_async(&nodes[q]));
+      others += zp_is_async(&nodes[q]);
+      if (waits || others == ZP_MOST_ASYNC || reads(c->s, &nodes[q], nodes[i].out[0])) return k;
     }
   }
   return l->n;
@@ -275,5 +276,5 @@ uint32_t zp_join(const ZpLocal *c, const ZpList *l, uint32_t i) {
 void zp_mark_joins(ZpLocal *c, ZpPhase phase) {
   ZpList *l = &c->s->list[phase];
   for (uint32_t i = 0; i < l->n; i++)
-    if (zp_goes_beside(&l->nodes[i])) l->nodes[i].until = zp_join(c, l, i);
+    if (zp_is_async(&l->nodes[i])) l->nodes[i].until = zp_join(c, l, i);
 }

@@ -45,15 +45,13 @@ void zp_lower_param_grads(ZpLocal *c) {
         uses[v] == 1) {
       l->nodes[m].call.accumulate = true;
       s->values[v].at = at;
-      s->values[v].elem = ZK_F32;
-      s->values[v].bytes = s->values[v].bytes / zk_elem_bytes(zp_store_elem(c->p, &s->values[v].type)) * 4;
+      zp_give_elem(&s->values[v], ZK_F32); /* in which gradients are added up */
       declared(c->p, &s->values[v], node.sink);
       continue;
     }
     ZpValue old = s->values[v];
     old.at = at;
-    old.bytes = old.bytes / zk_elem_bytes(old.elem) * 4;
-    old.elem = ZK_F32;
+    zp_give_elem(&old, ZK_F32);
     old.type.elem = ZG_F32;
     declared(c->p, &old, node.sink);
     ZpNode add = {

@@ -24,12 +24,13 @@ bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b) {
 uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state) {
   ZpValue v = {.type = *t, .elem = zp_store_elem(h->p, t), .param = ZP_NONE};
   memcpy(v.state, state, sizeof v.state);
-  v.bytes = zk_elem_bytes(v.elem);
+  uint64_t n = 1;
   zp_memory_order(h->p, t, v.axis);
   for (int i = 0; i < t->naxes; i++) {
     v.size[i] = zp_local_size(h->p, v.axis[i], state);
-    v.bytes *= (uint64_t)v.size[i];
+    n *= (uint64_t)v.size[i];
   }
+  v.bytes = zk_bytes((ZkElem)v.elem, n);
   ZB_PUSH(h->p->arena, h->out->values, h->out->nvalues, v);
   return h->out->nvalues - 1;
 }
@@ -144,7 +145,7 @@ static ZpDims alike(const Step *t, const ZpState *want, int d) {
 static bool is_split(ZpState s, uint16_t axis) { return s.kind == 'S' && s.axis == axis; }
 static bool differs(ZpState a, ZpState b) { return a.kind != b.kind || (a.kind == 'S' && a.axis != b.axis); }
 
-/* Whether the cuts of `axis` by `dims` can go: no faster cut of it stands upon them. */
+/* Returns whether the cuts of `axis` by `dims` can go: no faster cut of it stands upon them. */
 static bool may_leave(const Step *t, ZpDims dims, uint16_t axis) {
   const ZpState *cur = t->h->out->values[t->at].state;
   for (int e = 0; e < t->h->p->layout.mesh.ndims; e++)
@@ -152,8 +153,8 @@ static bool may_leave(const Step *t, ZpDims dims, uint16_t axis) {
   return true;
 }
 
-/* Whether `dims` can cut `axis` now: every slower cut of it has been made and stays, no faster one has been
- * made. */
+/* Returns whether `dims` can cut `axis` now: every slower cut of it has been made and stays, no faster one
+ * has been made. */
 static bool may_enter(const Step *t, const ZpState *want, ZpDims dims, uint16_t axis) {
   const ZpState *cur = t->h->out->values[t->at].state;
   int slowest = __builtin_ctz(dims), fastest = 31 - __builtin_clz(dims);
@@ -166,7 +167,7 @@ static bool may_enter(const Step *t, const ZpState *want, ZpDims dims, uint16_t 
   return true;
 }
 
-/* What makes a tensor smaller comes before what moves all of it. */
+/* Steps that make a tensor smaller come before those that move all of it. */
 static const struct {
   uint8_t from, to;
   uint16_t op;
@@ -208,7 +209,7 @@ static void undo_fastest(Step *t, const ZpState *want) {
   ZB_BUG("no way from one state to another");
 }
 
-/* A version of this phase of which `want` is only a part: no traffic. */
+/* Returns a version of this phase of which `want` is only a part: no traffic. */
 static uint32_t whole_of(const ZpShard *h, uint32_t v, const ZpState *want) {
   for (const ZpVersion *k = h->versions[v]; k; k = k->next) {
     const ZpState *have = h->out->values[k->value].state;

@@ -45,23 +45,24 @@ void zp_compact(ZpRewrite *r);
 
 /* ---- questions ----------------------------------------------------------------------------------------- */
 static inline const ZpValue *zp_value(const ZpRewrite *r, uint32_t v) { return &r->s->values[v]; }
-/* Whether no place is prescribed for the value. */
+/* Returns whether no place is prescribed for the value. */
 static inline bool zp_unplaced(const ZpRewrite *r, uint32_t v) {
   return zp_value(r, v)->at.space == ZP_AT_NOWHERE;
 }
-/* Whether every result of the node may come from another kind of call: it is of real numbers and unplaced. */
+/* Returns whether every result of the node may come from another kind of call: it is of real numbers and
+ * unplaced. */
 bool zp_results_free(const ZpRewrite *r, const ZpNode *n);
-/* Whether a node strictly between two reads the value, or moves data between ranks. */
+/* Returns whether a node strictly between two reads the value, or moves data between ranks. */
 bool zp_read_between(const ZpRewrite *r, uint32_t from, uint32_t to, uint32_t value);
 bool zp_collective_between(const ZpRewrite *r, uint32_t from, uint32_t to);
-/* Whether any node behind `from` but `reader`, or another phase, reads the value. */
+/* Returns whether any node behind `from` but `reader`, or another phase, reads the value. */
 bool zp_read_elsewhere(const ZpRewrite *r, uint32_t from, uint32_t reader, uint32_t value);
-/* Whether the value exists before node i is done. Sources are always there. */
+/* Returns whether the value exists before node i is done. Sources are always there. */
 bool zp_made_before(const ZpRewrite *r, uint32_t value, uint32_t i);
-/* Whether the node, of this op, does nothing but add to a gradient. */
+/* Returns whether the node, of this op, does nothing but add to a gradient. */
 bool zp_adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op);
-/* Whether of two gradients either both begin with this micro-batch or neither does: those of one unit that are
- * staged alike. */
+/* Returns whether of two gradients either both begin with this micro-batch or neither does: those of one unit
+ * that are staged alike. */
 bool zp_begin_together(const ZpRewrite *r, uint32_t x, uint32_t y);
 /* Fills the node's views; whether the device does it in one call. */
 bool zp_supported(const ZpRewrite *r, ZpNode *n);

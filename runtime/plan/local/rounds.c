@@ -1,12 +1,12 @@
-/* What is between dispatch and combine is played in rounds: its nodes are made one run of the list, a region.
+/* Groups the nodes between dispatch and combine, which are played in rounds, into one run of the list: a region.
  *
- * Rows of experts exist one round at a time. So a region must make all that it reads of rows itself, and what
- * it gives to others (what combine adds up, gradients of weights) is complete when its last round is over. A
- * region has a level: how many regions there are before it on the way from the list's beginning, each of
- * which must be over. Where rows of one level are read on another they are made again there.
+ * Rows of experts exist one round at a time. So a region must make all the rows that it reads itself, and what it
+ * gives to others (what combine adds up, gradients of weights) is complete when its last round is over. A region has a
+ * level: how many regions there are before it on the way from the list's beginning, each of which must be over. Rows
+ * of one level that another level reads are recomputed there.
  *
- * Needs a sharded list. Provides one in which the nodes of each region are neighbours, beginning with its
- * `round`. Example, backward of a layer, all one region:
+ * Needs a sharded list. Provides one in which the nodes of each region are neighbours, beginning with its `round`.
+ * Example, backward of a layer, all one region:
  *
  *   round; xe = dispatch(x); a = grouped_dot(xe, gate); ..; g = dispatch(dy); db = grouped_dot(g, down); ..;
  *   dgate += grouped_outer(xe, da); ..; dx = combine(dxe) */
@@ -68,7 +68,7 @@ static void make_room(Rounds *r) {
   r->room = room;
 }
 
-/* What each value is: the level on which it is there, and the region that makes it if it is of rows. */
+/* Finds the level of each value that node i makes, and the region if it holds rows. */
 static void look_at(Rounds *r, uint32_t i) {
   const ZpNode *n = &r->nodes[i];
   uint32_t level = 0, root = ZP_NONE;
@@ -105,7 +105,7 @@ static void append(Rounds *r, List *l, ZpNode node, uint32_t level) {
   ZB_PUSH(r->tmp, l->stands, l->nstands, level);
 }
 
-/* The value v as that level has it; what it is made of goes to the list before. */
+/* Returns the value v as that level has it; what it is made of goes to the list before. */
 static uint32_t on_level(Rounds *r, uint32_t v, uint32_t level, List *l) {
   if (!r->row[v] || r->level[v] == level) return v;
   for (uint32_t k = 0; k < r->ncopies; k++)

@@ -1,20 +1,20 @@
-/* The one sharding rule, for forward and backward alike (PartIR and GSPMD are relatives; here the choice is
- * made by the recipe's ordered lists, not by search).
+/* The one sharding rule, for forward and backward alike. PartIR and GSPMD are relatives; here the recipe's
+ * ordered lists make the choice, not a search.
  *
- * Per node and mesh dim d: X = the first axis of d's list that is in the node's iteration space and not
- * pinned. Operands that have X must be S(X), others R. A result that has X is S(X); one that lacks it is P.
- * Without an X all is R and every rank along d computes the same. Values are converted when first consumed,
- * and conversions are kept.
+ * * For each node and mesh dim d, X is the first axis of d's list that is in the node's iteration space and
+ * not pinned. Operands that have X must be S(X), the others R. A result that has X is S(X); one that lacks it
+ * is P. Without an X everything is R, and every rank along d computes the same. Values are converted when
+ * first consumed, and conversions are kept.
  *
- * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X = ffn,
- * so x must be R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn, summed: y is P. x + y: X =
- * seq, so y becomes S(seq): reduce_scatter. That is Megatron's sequence parallelism, found rather than
+ * * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X =
+ * ffn, so x must be R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn is summed, so y is P. x +
+ * y: X = seq, so y becomes S(seq): reduce_scatter. That is Megatron's sequence parallelism, found rather than
  * written.
  *
- * attend and its gradients, which compare all queries with all keys, choose in a way of their own: attend.c. A
- * shift along an axis that is split takes its neighbours' borders: halo.c.
+ * * attend and its gradients compare all queries with all keys; attend.c chooses for them. A shift along a
+ * split axis takes its neighbours' borders: halo.c.
  *
- * A sum of partial values stays partial, as long as it can: see keep_partial_sums. */
+ * * A sum of partial values stays partial as long as it can: see keep_partial_sums. */
 #include "runtime/plan/local/shard.h"
 #include "runtime/plan/text.h"
 
@@ -22,8 +22,8 @@
 
 static bool usable_dim(const ZpPlan *p, int d) { return d != p->layout.mesh.pipe; }
 
-/* merge and part: a split of the slowest part is one of the whole, block by block. The two axes, by what the
- * operand has and what the result has; false of other operations. */
+/* Finds the two axes of a merge or part, the operand's and the result's: splitting the slowest part splits
+ * the whole, block by block. Returns false for other operations. */
 static bool passes(const ZgNode *n, uint16_t *from, uint16_t *to) {
   bool merge = n->op == ZG_OP_MERGE;
   if (!merge && n->op != ZG_OP_PART) return false;
@@ -32,7 +32,7 @@ static bool passes(const ZgNode *n, uint16_t *from, uint16_t *to) {
   return true;
 }
 
-/* Whether dim d may split both of them, with those before it that do. */
+/* Returns whether dim d may split both axes, given the dims before it that do. */
 static bool passes_over(const ZpShard *h, const ZgNode *n, int d, uint32_t axis, const uint32_t *x) {
   const ZpPlan *p = h->p;
   uint16_t from, to;
@@ -45,7 +45,7 @@ static bool passes_over(const ZpShard *h, const ZgNode *n, int d, uint32_t axis,
   return p->layout.axis_size[from] % parts == 0 && p->layout.axis_size[to] % parts == 0;
 }
 
-/* X of every dim, as the axis or ZG_NONE; dims over which keys go round. */
+/* Finds X of every dim, an axis or ZG_NONE. Returns the dims over which keys go round a ring. */
 static ZpDims choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   const ZpPlan *p = h->p;
   if (zg_is_attend(n->op)) return zp_choose_attend(h, n, x);
@@ -69,8 +69,8 @@ static ZpDims choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
 
 static bool is_sum(const ZpValue *v, int d) { return v->state[d].kind == 'P' && !v->state[d].max; }
 
-/* Whether a value can be made a part of a sum along d without traffic: no other cut of its axis is in the
- * way. */
+/* Returns whether a value can become one term of a sum along d without traffic: no other cut of its axis is
+ * in the way. */
 static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
   if (v->state[d].kind == 'P') return false;
   for (int e = 0; v->state[d].kind == 'S' && e < h->p->layout.mesh.ndims; e++)
@@ -78,13 +78,13 @@ static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
   return true;
 }
 
-/* Where reducing can wait: a sum of two partial values, and the ends of gradients (sums, scattered rows),
- * which are linear in what they get. One reduction later instead of one or two now.
+/* Delays reductions: a sum of two partial values, and the ends of gradients (sums, scattered rows), are
+ * linear, so one reduction after them replaces one or two before.
  *
- * A sum that stays partial along one dim does so along others too, where only one of its operands is partial:
- * the other is padded, and there is one reduction over all these dims instead of one over some now and one
- * over the rest later. Where a sum is complete along every other dim nothing is gained, and the partial
- * operand is reduced, which others may need too. */
+ * * If one operand of a sum is partial along a dim along which the other is complete, the other is padded:
+ * one reduction over all these dims later replaces one over some now and one over the rest later. If the sum
+ * is complete along every other dim, nothing is gained, and the partial operand is reduced; others may need
+ * it too. */
 static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, uint8_t *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
   for (int d = 0; d < h->p->layout.mesh.ndims; d++)
@@ -103,8 +103,8 @@ static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t 
     if ((is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d))) partial[d] = tail ? 1 : 3;
 }
 
-/* The axis by which X splits operand or result i of a node: none of what attend has of keys, where X is the
- * queries' axis. */
+/* Returns the axis by which X splits operand or result i of a node. If X is the queries' axis, attend's keys
+ * are not split. */
 static uint32_t split_of(const ZgNode *n, bool result, int i, const ZgType *t, uint32_t x, bool ring) {
   bool queries = zg_is_attend(n->op) && x == zg_attend_axes(n->ax, n->nax).q;
   return queries && zp_attend_of_keys(n, result, i, t, ring) ? ZG_NONE : x;
@@ -115,7 +115,8 @@ static ZpState wanted(const ZgType *t, uint32_t x) {
                                                      : (ZpState){.kind = 'R'};
 }
 
-/* A convolution goes over the positions of y: those of x follow, unless they have the same name. */
+/* Returns whether x's axis only follows: a convolution goes over the positions of y, which may have another
+ * name. */
 static bool is_followed(const ZkCall *k, uint16_t axis) {
   if (!zg_is_conv(k->op)) return false;
   for (int i = 0; i < k->nax; i += 3)
@@ -123,7 +124,8 @@ static bool is_followed(const ZkCall *k, uint16_t axis) {
   return false;
 }
 
-/* Elements of a node's local iteration space: the product over the union of its axes. */
+/* Returns the number of elements in a node's local iteration space: the product over the union of its
+ * axes. */
 static double space_size(const ZpShard *h, const ZpNode *n) {
   uint16_t seen[ZG_MAX_AXES * (ZG_MAX_IN + ZG_MAX_OUT)];
   int nseen = 0;
@@ -146,6 +148,7 @@ static void finish_source(ZpShard *h, const ZgNode *n, ZpNode *m, uint32_t value
   m->out[0] = value;
   if (n->op != ZG_OP_PARAM) return;
   v->param = (uint32_t)n->opt[0];
+  zp_give_elem(v, zp_param_elem(h->p, v->param));
   zp_declared_order(h->p, v->param, v->state, v->axis, v->size);
 }
 
@@ -226,8 +229,7 @@ static void shard_sink(ZpShard *h, const ZgNode *n, ZpDims *partial) {
   }
 }
 
-/* Rows of attention's queries, for each of which there are pairs with keys: the local sizes of q's other
- * axes. */
+/* Returns the number of query rows, each of which is paired with keys: the local sizes of q's other axes. */
 static double attend_rows(const ZpShard *h, const ZpNode *m, const ZgAttendAxes *ax) {
   const ZpValue *q = &h->out->values[m->in[zg_attend_first(m->call.op)]];
   double rows = 1;
@@ -236,7 +238,7 @@ static double attend_rows(const ZpShard *h, const ZpNode *m, const ZgAttendAxes 
   return rows;
 }
 
-/* Of the pairs that the mask leaves, the share of the rank that has most, where they are cut into `parts`. */
+/* Returns the largest share of the unmasked pairs that one rank has, with the queries cut into `parts`. */
 static double busiest_share(const ZpPlan *p, const ZpNode *m, const ZpValue *q, int64_t parts) {
   uint16_t axis = m->call.ax[0];
   int64_t size = p->layout.axis_size[axis],
@@ -255,8 +257,8 @@ static double busiest_share(const ZpPlan *p, const ZpNode *m, const ZpValue *q, 
   return most / zg_attend_part(m->call.opt[0], m->call.opt[1], keys, 0, size);
 }
 
-/* A product is a multiplication and an addition at every point. Those of attend are q.k and p.v, of the pairs
- * that the mask leaves; its gradient has twice as many. */
+/* Counts a multiplication and an addition at every point of a product. Attention's products are q.k and p.v
+ * over the unmasked pairs; its gradient has twice as many. */
 static void count_flops(ZpShard *h, ZpNode *m) {
   const ZgOpInfo *o = &zg_op_info[m->call.op];
   if (!o->products || zg_is_linear_attend(m->call.op)) return;
@@ -274,7 +276,8 @@ static void count_flops(ZpShard *h, ZpNode *m) {
   if (parts > 1) m->busiest = all * busiest_share(h->p, m, q, parts);
 }
 
-/* Rows of linear_attend, each with a state: the local sizes of the result's other axes; and their tokens. */
+/* Counts the rows of linear_attend, each with a state, and their tokens: rows are the local sizes of the
+ * result's other axes. */
 static void count_linear_flops(const ZpShard *h, ZpNode *m) {
   const ZkCall *k = &m->call;
   bool grad = k->op == ZG_OP_LINEAR_ATTEND_GRAD;
@@ -287,7 +290,7 @@ static void count_linear_flops(const ZpShard *h, ZpNode *m) {
 
 static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole);
 
-/* What v is made of first; what stays is gathered when it is read. */
+/* Makes the ancestors of v first, then v; what stays as it is gets gathered when it is read. */
 static void make_again(ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis) {
   const ZgNode *n = &h->s->nodes[h->s->values[v].node], *reader = h->node;
   if (!zp_made_of_less(h, v, dims, axis)) return;
@@ -310,7 +313,8 @@ static void gather_keys(ZpShard *h, const ZgNode *n, const uint32_t *x, bool rin
     make_again(h, n->in[zg_attend_first(n->op) + i], dims, ax.k);
 }
 
-/* A node by the rule, but that it is whole along some dims: each of their ranks does all of it. */
+/* Shards a node by the rule, except that it is whole along some dims: each of their ranks computes all of
+ * it. */
 static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   const ZpPlan *p = h->p;
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
@@ -350,7 +354,7 @@ static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (x[d] != ZG_NONE) m->split |= 1u << d;
   if (n->op == ZG_OP_RANDOM && n->opt[1] == ZG_COIN &&
-      p->asked.forward_only) { /* its mean: dropout leaves all */
+      p->asked.forward_only) { /* the mean: without randomness, dropout changes nothing */
     m->call.op = ZG_OP_FILL;
     m->call.opt[0] = 0;
   }
@@ -398,10 +402,11 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
   }
 }
 
-/* The name of an operation in the language: `rope` becomes one of two operations. */
+/* Returns an operation's name in the language: `rope` becomes one of two operations. */
 static const char *said(uint16_t op) { return op == ZG_OP_ROTATE ? "rope" : zg_op_info[op].text; }
 
-/* `never_split` axes cannot be split by name: they would be gathered at every use. */
+/* Reports an operation over a `never_split` axis that a dim splits by name: it would be gathered at every
+ * use. */
 static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t axis) {
   ZpState state[ZP_MAX_DIMS];
   int i = 0;
@@ -418,8 +423,8 @@ static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t 
   return true;
 }
 
-/* Two sequences whose positions are compared must have one length, which for data axes only the recipe
- * says. */
+/* Reports two sequences whose positions are compared but whose lengths differ; for data axes only the recipe
+ * gives lengths. */
 static bool check_positions(ZpBuild *b, const ZgNode *n) {
   if (n->op != ZG_OP_ATTEND || (!n->opt[0] && !n->opt[1])) return true;
   const ZgAxis *axes = b->p->graph->axes;

@@ -25,11 +25,11 @@ uint64_t zp_run_bytes(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint
 }
 
 /* ---- in memory ----------------------------------------------------------------------------------------- */
-static double elems(const ZpValue *v) { return (double)v->bytes / (double)zk_elem_bytes((ZkElem)v->elem); }
+static double elems(const ZpValue *v) { return (double)v->bytes / zk_mean_bytes((ZkElem)v->elem); }
 
-/* A table's rows are touched once for each id, at most all of them. */
+/* Returns the bytes of the rows of a table that are touched: one for each id, at most all. */
 static double rows(const ZpValue *table, const ZpValue *taken) {
-  double bytes = elems(taken) * (double)zk_elem_bytes((ZkElem)table->elem);
+  double bytes = elems(taken) * zk_mean_bytes((ZkElem)table->elem);
   return bytes < (double)table->bytes ? bytes : (double)table->bytes;
 }
 

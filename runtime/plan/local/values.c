@@ -28,7 +28,7 @@ int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
   return n;
 }
 
-/* Where rows are parted into chunks: before them, for them, behind them. */
+/* Returns where rows are parted into chunks: before them, for them, behind them. */
 static int side_of_rows(const ZpPlan *p, uint16_t axis) {
   return axis >= p->layout.chunk.up ? 1 : axis < p->layout.chunk.rows ? 0 : 2;
 }
@@ -52,12 +52,21 @@ void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
 
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
   switch (t->elem) {
-  case ZG_REAL: return p->asked.compute;
+  case ZG_REAL: return zp_precision_elem(p->asked.recipe->precision.compute);
   case ZG_BF16: return ZK_BF16;
   case ZG_I32:
   case ZG_INDEX: return ZK_I32;
   default: return ZK_F32;
   }
+}
+
+ZkElem zp_param_elem(const ZpPlan *p, uint32_t param) {
+  return zp_store_elem(p, &p->graph->params[param].type);
+}
+
+void zp_give_elem(ZpValue *v, ZkElem elem) {
+  v->bytes = zk_bytes(elem, zk_elems((ZkElem)v->elem, v->bytes));
+  v->elem = (uint8_t)elem;
 }
 
 void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size) {

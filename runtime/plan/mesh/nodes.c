@@ -52,9 +52,9 @@ typedef struct {
   int n, last; /* and the node that the last one is of */
 } Fill;
 
-/* The node for a block of so many ranks within one of `outer`, or -1. The first rank stays where it is; then,
- * a node that has ranks over when its whole outer blocks are gone: that of the last ones, or the one with
- * fewest; then any. */
+/* Returns the node for a block of so many ranks within one of `outer`, or -1. The first rank stays where it
+ * is; then, a node that has ranks over when its whole outer blocks are gone: that of the last ones, or the
+ * one with fewest; then any. */
 static int node_for(const Fill *f, int block, int outer) {
   if (f->n == 0) return f->left[0] >= block ? 0 : -1;
   if (f->left[f->last] % outer >= block) return f->last;

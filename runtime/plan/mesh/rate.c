@@ -1,5 +1,5 @@
-/* Learning rates. The shapes: linear; cosine (Loshchilov, Hutter 2017); 1 - sqrt, for the end of a stable rate
- * (Haegele et al. 2024); and the inverse square root (Vaswani et al. 2017). */
+/* Learning rates. The shapes: linear; cosine (Loshchilov, Hutter 2017); 1 - sqrt, for the end of a stable
+ * rate (Haegele et al. 2024); and the inverse square root (Vaswani et al. 2017). */
 #include "runtime/plan/plan.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* What messages and tables call the things of a plan, and where the user wrote them. */
+/* The names of a plan's things in messages and tables, and the places in the recipe where the user wrote
+ * them. */
 #include "runtime/plan/text.h"
 
 #include <string.h>
@@ -17,6 +18,11 @@ const char *const zp_queue_text[ZP_QUEUES] = {"compute", "p2p", "coll", "nodes"}
 const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion", "muon", "update"};
 
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
+
+ZkElem zp_precision_elem(const char *word) {
+  ZkElem e = word ? zk_elem_named(word) : ZK_F32;
+  return e == ZK_NONE ? ZK_F32 : e;
+}
 
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out) {
   const char *name = p->programs.buckets[bucket].name, *star = strchr(name, '*');
@@ -50,7 +56,11 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
   case ZP_I_SEND_ACT:
   case ZP_I_RECV_ACT:
   case ZP_I_SEND_GRAD:
-  case ZP_I_RECV_GRAD: zb_text_add(out, "(mb %u)", in->mb); break;
+  case ZP_I_RECV_GRAD:
+    zb_text_add(out, "(");
+    if (p->programs.nvstages > p->programs.nstages) zb_text_add(out, "virtual stage %u, ", in->vstage);
+    zb_text_add(out, "mb %u)", in->mb);
+    break;
   case ZP_I_OPT_STEP:
   case ZP_I_MOMENTUM:
   case ZP_I_ORTHOGONALIZE:

@@ -47,9 +47,10 @@ static void add_update(Hash *h, const ZgUpdate *u) {
 }
 
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
+  uint64_t bits = o->kind == ZP_UPDATE ? 0 : zk_elem_info[o->state_elem[0]].bits; /* of a state's element */
   ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
   add_double(h, o->rate.lr), add_double(h, o->rate.final);
-  ADD(h, o->nesterov, o->rms, U(o->iterations), U(o->bits));
+  ADD(h, o->nesterov, o->rms, U(o->iterations), bits);
   add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps), add_double(h, o->momentum);
 }
 
@@ -58,9 +59,10 @@ static Hash sizes(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->graph->naxes; i++)
     ADD(&h, U(p->layout.axis_size[i]), U(p->layout.axis_valid[i]), p->layout.experts[i],
         p->layout.lies ? p->layout.lies[i] : i);
-  ADD(&h, p->asked.batch, U(p->asked.global_batch), U(p->asked.nmicro), p->asked.compute, p->asked.tf32,
-      p->asked.reduce, p->asked.noptimizers, p->asked.ngroups, p->asked.pins, p->asked.checkpoints,
-      p->asked.forward_only, p->asked.outputs);
+  ADD(&h, p->asked.batch, U(p->asked.global_batch), U(p->asked.nmicro),
+      zp_precision_elem(p->asked.recipe->precision.compute), p->asked.tf32,
+      zp_precision_elem(p->asked.recipe->precision.reduce), p->asked.noptimizers, p->asked.ngroups,
+      p->asked.pins, p->asked.checkpoints, p->asked.forward_only, p->asked.outputs);
   add_text(&h, p->asked.schedule);
   for (uint32_t i = 0; i < p->asked.noptimizers; i++) add_optimizer(&h, &p->asked.optimizers[i]);
   for (uint32_t i = 0; i < p->asked.ngroups; i++) {
@@ -211,7 +213,7 @@ static Hash instructions(const ZpProgram *g) {
   return h;
 }
 
-static Hash memory(const ZpStage *s) {
+static Hash memory(const ZpPlan *p, const ZpStage *s) {
   Hash h = 0;
   add(&h, s->prog.nbufs);
   for (uint32_t i = 0; i < s->prog.nbufs; i++) {
@@ -220,8 +222,11 @@ static Hash memory(const ZpStage *s) {
   }
   for (int i = 0; i < ZP_LEDGER_LINES; i++) add(&h, s->ledger.bytes[i]);
   for (int i = 0; i < ZP_MEMORIES; i++) add(&h, s->ledger.total[i]);
-  ADD(&h, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes, s->send_bytes,
-      s->recv_grad_bytes, s->send_grad_bytes);
+  for (uint32_t i = 0; i < s->nvstages; i++) {
+    const ZpVirtualStage *v = &p->programs.vstages[s->vstages[i]];
+    ADD(&h, v->input_bytes, v->slot_bytes, s->scratch_bytes, s->boundary_bytes, v->carry_bytes,
+        v->carry_out_bytes, v->dcarry_out_bytes, v->dcarry_bytes);
+  }
   return h;
 }
 
@@ -254,6 +259,6 @@ void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx) {
   for (uint32_t i = 0; i < p->programs.nstages; i++) {
     each(ctx, zb_printf(a, "stage %u's parts", i), instances(&p->programs.stages[i]));
     each(ctx, zb_printf(a, "stage %u's instructions", i), instructions(&p->programs.stages[i].prog));
-    each(ctx, zb_printf(a, "stage %u's memory", i), memory(&p->programs.stages[i]));
+    each(ctx, zb_printf(a, "stage %u's memory", i), memory(p, &p->programs.stages[i]));
   }
 }

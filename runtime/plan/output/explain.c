@@ -38,7 +38,10 @@ uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in) {
 }
 
 static const char *over_of(const Explain *x, const ZpInstr *in) {
-  if (in->queue == ZP_Q_P2P) return in->op == ZP_I_SEND_ACT ? "next stage" : "stage before";
+  if (in->queue == ZP_Q_P2P) {
+    bool several = x->p->programs.nvstages > x->p->programs.nstages, act = in->op == ZP_I_SEND_ACT;
+    return several ? act ? "next virtual" : "virtual before" : act ? "next stage" : "stage before";
+  }
   if (in->op == ZP_I_REDUCE_STEP)
     return zb_printf(x->a, "all ranks (%lld)", (long long)x->p->layout.mesh.nranks);
   if (in->op != ZP_I_REDUCE_TIED)
@@ -95,9 +98,10 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
   uint32_t b = send || scalars ? p->programs.nbuckets : p->programs.stages[s].held[in->held].bucket, nth = 0;
   uint32_t *first = &x->first[b * ZP_INSTRS + in->op];
   uint16_t op = send ? ZP_SEND : in->coll;
+  uint32_t P = p->programs.nstages, hops = send ? (in->peer + P - s) % P : 0;
   for (uint32_t r = *first; r != ZP_NONE; r = x->rows[r].next, nth++) {
     ZpSent *q = &x->rows[r];
-    if (q->op == op && q->dims == in->dims && q->bytes == in->bytes) {
+    if (q->op == op && q->dims == in->dims && q->bytes == in->bytes && q->hops == hops) {
       q->most = ++q->count;
       q->all += in->bytes;
       return;
@@ -117,7 +121,7 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
                       .all = in->bytes,
                       .most = 1,
                       .tied = in->op == ZP_I_REDUCE_TIED ? &p->programs.tied[in->tied] : NULL,
-                      .back = in->op == ZP_I_SEND_GRAD,
+                      .hops = hops,
                       .over = over_of(x, in),
                       .what = what_of(x, in, k),
                       .why = why_of(x, in, k)});
@@ -193,7 +197,8 @@ static void join_stages(Explain *x) {
   for (uint32_t i = 0; i < x->nrows; i++) {
     ZpSent *r = &x->rows[i], *q = n ? &x->rows[n - 1] : NULL;
     if (q && q->key == r->key && q->to + 1 == r->from && q->op == r->op && q->members == r->members &&
-        q->bytes == r->bytes && q->count == r->count && q->most == r->most && !strcmp(q->over, r->over))
+        q->bytes == r->bytes && q->count == r->count && q->most == r->most && q->hops == r->hops &&
+        !strcmp(q->over, r->over))
       q->to = r->to;
     else x->rows[n++] = *r;
   }

@@ -1,349 +1,413 @@
 /* Plans as JSON: what the tables for people say, with all digits. JSON.md has the keys; they stay. */
 #include "runtime/plan/output/tables.h"
-#include "runtime/plan/text.h"
 
-#include <cjson/cJSON.h>
-#include <inttypes.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
 
 /* ---- values ---- */
-/* Bytes and counts keep all digits, which cJSON's own numbers, doubles, may not. */
-static void put_count(cJSON *o, const char *key, uint64_t n) {
-  char digits[24];
-  snprintf(digits, sizeof digits, "%" PRIu64, n);
-  cJSON_AddRawToObject(o, key, digits);
+/* Puts a number in 15 digits, or in 17 if it needs them. */
+static void put_real(ZbJson *j, const char *key, double x) {
+  char text[32];
+  snprintf(text, sizeof text, "%.15g", x);
+  double read = strtod(text, NULL);
+  bool same = fabs(read - x) <= DBL_EPSILON * fmax(fabs(read), fabs(x));
+  zb_json_rounded(j, key, same ? 15 : 17, x);
 }
 
-static cJSON *add_object(cJSON *list) {
-  cJSON *o = cJSON_CreateObject();
-  cJSON_AddItemToArray(list, o);
-  return o;
-}
-
-static void put_dims(cJSON *o, const char *key, const ZpPlan *p, ZpDims dims) {
-  cJSON *list = cJSON_AddArrayToObject(o, key);
+static void put_dims(ZbJson *j, const char *key, const ZpPlan *p, ZpDims dims) {
+  zb_json_list(j, key);
   for (int d = 0; d < p->layout.mesh.ndims; d++)
-    if (dims >> d & 1) cJSON_AddItemToArray(list, cJSON_CreateString(p->layout.mesh.dim[d].name));
+    if (dims >> d & 1) zb_json_string(j, NULL, p->layout.mesh.dim[d].name);
+  zb_json_end(j);
 }
 
-static void put_numbers(cJSON *o, const char *key, const uint32_t *at, uint32_t n) {
-  cJSON *list = cJSON_AddArrayToObject(o, key);
-  for (uint32_t i = 0; i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(at[i]));
+static void put_numbers(ZbJson *j, const char *key, const uint32_t *at, uint32_t n) {
+  zb_json_list(j, key);
+  for (uint32_t i = 0; i < n; i++) zb_json_count(j, NULL, at[i]);
+  zb_json_end(j);
 }
 
-static cJSON *begin(const ZpPlan *p) {
-  cJSON *o = cJSON_CreateObject();
-  cJSON_AddStringToObject(o, "format", "zug plan");
-  cJSON_AddNumberToObject(o, "version", 1);
-  cJSON_AddStringToObject(o, "recipe", p->asked.recipe->name);
-  cJSON_AddStringToObject(o, "model", p->graph->model);
-  put_count(o, "ranks", (uint64_t)p->layout.mesh.nranks);
-  return o;
+static void put_head(ZbJson *j, const ZpPlan *p) {
+  zb_json_string(j, "format", "zug plan");
+  zb_json_int(j, "version", 1);
+  zb_json_string(j, "recipe", p->asked.recipe->name);
+  zb_json_string(j, "model", p->graph->model);
+  zb_json_int(j, "ranks", p->layout.mesh.nranks);
 }
 
-static void end(cJSON *o, ZbText *out) {
-  char *text = cJSON_Print(o);
-  if (!text) zb_out_of_memory(0);
-  zb_text_add(out, "%s\n", text);
-  cJSON_free(text);
-  cJSON_Delete(o);
+static ZbJson begin(ZbText *out) {
+  ZbJson j = {.text = out, .indent = "\t"};
+  zb_json_object(&j, NULL);
+  return j;
+}
+
+static void end(ZbJson *j) {
+  zb_json_end(j);
+  zb_text_add(j->text, "\n");
 }
 
 /* ---- show ---- */
-static void put_mesh(cJSON *o, const ZpPlan *p) {
-  cJSON *list = cJSON_AddArrayToObject(o, "mesh");
+static void put_mesh(ZbJson *j, const ZpPlan *p) {
+  zb_json_list(j, "mesh");
   for (int d = 0; d < p->layout.mesh.ndims; d++) {
     const ZpDim *dim = &p->layout.mesh.dim[d];
-    cJSON *x = add_object(list);
-    cJSON_AddStringToObject(x, "name", dim->name);
-    put_count(x, "size", (uint64_t)dim->size);
-    cJSON_AddBoolToObject(x, "stages", d == p->layout.mesh.pipe);
-    cJSON *axes = cJSON_AddArrayToObject(x, "axes");
+    zb_json_object(j, NULL);
+    zb_json_string(j, "name", dim->name);
+    zb_json_int(j, "size", dim->size);
+    zb_json_bool(j, "stages", d == p->layout.mesh.pipe);
+    zb_json_list(j, "axes");
     for (uint32_t i = 0; i < dim->naxes; i++)
-      if (dim->axes[i] < p->model->naxes)
-        cJSON_AddItemToArray(axes, cJSON_CreateString(p->graph->axes[dim->axes[i]].name));
-    if (dim->zigzag != ZP_NO_AXIS) cJSON_AddStringToObject(x, "zigzag", p->graph->axes[dim->zigzag].name);
+      if (dim->axes[i] < p->model->naxes) zb_json_string(j, NULL, p->graph->axes[dim->axes[i]].name);
+    zb_json_end(j);
+    if (dim->zigzag != ZP_NO_AXIS) zb_json_string(j, "zigzag", p->graph->axes[dim->zigzag].name);
+    zb_json_end(j);
   }
+  zb_json_end(j);
 }
 
-static void put_batch(cJSON *o, const ZpPlan *p) {
+static void put_batch(ZbJson *j, const ZpPlan *p) {
   if (p->asked.batch != ZP_NONE) {
-    cJSON *x = cJSON_AddObjectToObject(o, "batch");
-    put_count(x, "samples", (uint64_t)p->asked.global_batch);
-    put_count(x, "micro_batches", (uint64_t)p->asked.nmicro);
-    put_count(x, "samples_of_micro_batch", (uint64_t)p->layout.axis_size[p->asked.batch]);
+    zb_json_object(j, "batch");
+    zb_json_int(j, "samples", p->asked.global_batch);
+    zb_json_int(j, "micro_batches", p->asked.nmicro);
+    zb_json_int(j, "samples_of_micro_batch", p->layout.axis_size[p->asked.batch]);
+    zb_json_end(j);
   }
-  cJSON_AddStringToObject(o, "compute", zp_compute_text(p));
-  cJSON_AddBoolToObject(o, "forward_only", p->asked.forward_only);
-  cJSON_AddNumberToObject(o, "flop", p->notes.model_flops);
+  zb_json_string(j, "compute", zp_compute_text(p));
+  zb_json_bool(j, "forward_only", p->asked.forward_only);
+  put_real(j, "flop", p->notes.model_flops);
 }
 
-static void put_schedule(cJSON *o, const ZpPlan *p, const ZpTimeline *t) {
-  cJSON *x = cJSON_AddObjectToObject(o, "schedule");
-  cJSON_AddStringToObject(x, "name", p->asked.schedule);
-  cJSON_AddNumberToObject(x, "idle", zp_idle(p, t));
-  put_count(x, "units", t->span);
+static void put_schedule(ZbJson *j, const ZpPlan *p, const ZpTimeline *t) {
+  zb_json_object(j, "schedule");
+  zb_json_string(j, "name", p->asked.schedule);
+  put_real(j, "idle", zp_idle(t));
+  zb_json_count(j, "units", t->span);
+  zb_json_end(j);
 }
 
-static void put_holds(cJSON *o, const ZpPlan *p, const ZpStage *st) {
-  cJSON *list = cJSON_AddArrayToObject(o, "holds");
+static void put_holds(ZbJson *j, const ZpPlan *p, const ZpStage *st) {
+  zb_json_list(j, "holds");
   for (uint32_t i = 0, n; i < st->ninsts; i += n) {
     const ZgSegment *g = &p->graph->segments[st->insts[i].segment];
-    cJSON *x = add_object(list);
     n = zp_run_of(st, i);
-    cJSON_AddNumberToObject(x, "segment", st->insts[i].segment);
-    if (!g->repeat) continue;
-    cJSON_AddStringToObject(x, "repeat", g->label);
-    cJSON_AddNumberToObject(x, "from", st->insts[i].iter);
-    cJSON_AddNumberToObject(x, "to", st->insts[i].iter + n - 1);
+    zb_json_object(j, NULL);
+    zb_json_count(j, "segment", st->insts[i].segment);
+    if (g->repeat) {
+      zb_json_string(j, "repeat", g->label);
+      zb_json_count(j, "from", st->insts[i].iter);
+      zb_json_count(j, "to", st->insts[i].iter + n - 1);
+    }
+    zb_json_end(j);
   }
+  zb_json_end(j);
 }
 
-static void put_memory(cJSON *o, const char *key, const char *total, const ZpPlan *p, const ZpLedger *l,
+static void put_memory(ZbJson *j, const char *key, const char *total, const ZpPlan *p, const ZpLedger *l,
                        ZpMemory m) {
-  cJSON *x = cJSON_AddObjectToObject(o, key);
+  zb_json_object(j, key);
   for (int i = 0; i < ZP_LEDGER_LINES; i++)
-    if (zp_ledger_shows(p, i, m)) put_count(x, zp_ledger_info[i].text, l->bytes[i]);
-  put_count(x, total, l->total[m]);
+    if (zp_ledger_shows(p, i, m)) zb_json_count(j, zp_ledger_info[i].text, l->bytes[i]);
+  zb_json_count(j, total, l->total[m]);
+  zb_json_end(j);
 }
 
-static void put_timeline(cJSON *o, const ZpPlan *p, const ZpTimeline *t, uint32_t stage) {
-  cJSON *list = cJSON_AddArrayToObject(o, "timeline");
-  for (uint32_t i = 0; i < 2 * (uint32_t)p->asked.nmicro; i++) {
-    cJSON *x = add_object(list);
-    cJSON_AddStringToObject(x, "pass", t->work[stage][i].backward ? "backward" : "forward");
-    cJSON_AddNumberToObject(x, "micro_batch", t->work[stage][i].mb);
-    put_count(x, "start", t->start[stage][i]);
+static void put_timeline(ZbJson *j, const ZpPlan *p, const ZpTimeline *t, uint32_t stage) {
+  const ZpOrder *o = &t->order[stage];
+  zb_json_list(j, "timeline");
+  for (uint32_t i = 0; i < o->n; i++) {
+    zb_json_object(j, NULL);
+    zb_json_string(j, "pass", zp_item_info[o->item[i].kind].text);
+    zb_json_count(j, "micro_batch", o->item[i].mb);
+    if (p->programs.nvstages > p->programs.nstages) zb_json_count(j, "virtual_stage", o->item[i].vstage);
+    zb_json_count(j, "start", o->start[i]);
+    zb_json_end(j);
   }
+  zb_json_end(j);
 }
 
-static void put_stages(cJSON *o, const ZpPlan *p, const ZpTimeline *t) {
-  cJSON *list = cJSON_AddArrayToObject(o, "stages");
+static void put_stages(ZbJson *j, const ZpPlan *p, const ZpTimeline *t) {
+  zb_json_list(j, "stages");
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     const ZpStage *st = &p->programs.stages[s];
-    cJSON *x = add_object(list);
-    cJSON_AddNumberToObject(x, "stage", s);
-    cJSON_AddNumberToObject(x, "cost", zp_stage_cost(p, s));
-    cJSON_AddNumberToObject(x, "live", st->prog.live);
-    cJSON_AddNumberToObject(x, "instructions", st->prog.ninstrs);
-    put_holds(x, p, st);
-    put_count(x, "kept_bytes", zp_kept_bytes(p, s));
-    put_count(x, "kept_moves", zp_kept_moves(p, s));
-    put_memory(x, "device_bytes", "arena", p, &st->ledger, ZP_DEVICE);
-    put_memory(x, "host_bytes", "host", p, &st->ledger, ZP_HOST);
-    if (t) put_timeline(x, p, t, s);
+    zb_json_object(j, NULL);
+    zb_json_count(j, "stage", s);
+    put_real(j, "cost", zp_stage_cost(p, s));
+    zb_json_count(j, "live", st->prog.live);
+    zb_json_count(j, "instructions", st->prog.ninstrs);
+    put_holds(j, p, st);
+    zb_json_count(j, "kept_bytes", zp_stashed_bytes(p, s));
+    zb_json_count(j, "kept_moves", zp_stashed_moves(p, s));
+    put_memory(j, "device_bytes", "arena", p, &st->ledger, ZP_DEVICE);
+    put_memory(j, "host_bytes", "host", p, &st->ledger, ZP_HOST);
+    if (t) put_timeline(j, p, t, s);
+    zb_json_end(j);
   }
+  zb_json_end(j);
 }
 
-static void put_buckets(cJSON *o, const ZpPlan *p) {
-  cJSON *list = cJSON_AddArrayToObject(o, "buckets");
+static void put_buckets(ZbJson *j, const ZpPlan *p) {
+  zb_json_list(j, "buckets");
   for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
     const ZpBucket *k = &p->programs.buckets[i];
-    cJSON *x = add_object(list);
-    cJSON_AddStringToObject(x, "name", k->name);
-    put_count(x, "elements", k->elems);
-    cJSON_AddNumberToObject(x, "zero", zp_zero_stage(k));
-    put_dims(x, "cut_over", p, k->shard);
-    put_dims(x, "partial_over", p, k->partial);
-    put_count(x, "gradient_bytes", k->elems * 4);
+    zb_json_object(j, NULL);
+    zb_json_string(j, "name", k->name);
+    zb_json_count(j, "elements", k->elems);
+    zb_json_int(j, "zero", zp_zero_stage(k));
+    put_dims(j, "cut_over", p, k->shard);
+    put_dims(j, "partial_over", p, k->partial);
+    zb_json_count(j, "gradient_bytes", k->elems * 4);
+    zb_json_end(j);
   }
-  list = cJSON_AddArrayToObject(o, "tied");
+  zb_json_end(j);
+  zb_json_list(j, "tied");
   for (uint32_t i = 0; i < p->programs.ntied; i++) {
-    cJSON *x = add_object(list);
-    cJSON_AddStringToObject(x, "bucket", p->programs.buckets[p->programs.tied[i].bucket].name);
-    put_numbers(x, "stages", p->programs.tied[i].stages, p->programs.tied[i].nstages);
+    zb_json_object(j, NULL);
+    zb_json_string(j, "bucket", p->programs.buckets[p->programs.tied[i].bucket].name);
+    put_numbers(j, "stages", p->programs.tied[i].stages, p->programs.tied[i].nstages);
+    zb_json_end(j);
   }
+  zb_json_end(j);
 }
 
-static void put_groups(cJSON *o, const ZpPlan *p) {
-  cJSON *list = cJSON_AddArrayToObject(o, "groups");
+static void put_groups(ZbJson *j, const ZpPlan *p) {
+  zb_json_list(j, "groups");
   for (uint32_t i = 0; i < p->asked.ngroups; i++) {
     const ZpGroup *g = &p->asked.groups[i];
-    cJSON *x = add_object(list);
     uint64_t n = (uint64_t)zp_group_elements(p, i);
-    cJSON_AddStringToObject(x, "optimizer", zp_optimizer_text[p->asked.optimizers[g->optimizer].kind]);
-    cJSON_AddNumberToObject(x, "rate", g->rate);
-    cJSON_AddNumberToObject(x, "decay", g->decay);
-    put_count(x, "elements", n);
-    put_count(x, "bytes", n * 4);
-    cJSON *names = cJSON_AddArrayToObject(x, "parameters");
+    zb_json_object(j, NULL);
+    zb_json_string(j, "optimizer", zp_optimizer_text[p->asked.optimizers[g->optimizer].kind]);
+    put_real(j, "rate", g->rate);
+    put_real(j, "decay", g->decay);
+    zb_json_count(j, "elements", n);
+    zb_json_count(j, "bytes", n * 4);
+    zb_json_list(j, "parameters");
     for (uint32_t k = 0; k < p->graph->nparams; k++)
-      if (zp_in_group(p, k, i)) cJSON_AddItemToArray(names, cJSON_CreateString(p->graph->params[k].path));
+      if (zp_in_group(p, k, i)) zb_json_string(j, NULL, p->graph->params[k].path);
+    zb_json_end(j);
+    zb_json_end(j);
   }
+  zb_json_end(j);
 }
 
-static void put_kept(cJSON *o, const ZpPlan *p) {
-  cJSON *list = cJSON_AddArrayToObject(o, "kept");
+static void put_kept(ZbJson *j, const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
-  for (uint32_t i = 0; i < p->programs.nkept; i++) {
-    const ZpKeep *k = &p->programs.kept[i];
-    cJSON *x = add_object(list);
-    cJSON_AddNumberToObject(x, "segment", k->segment);
-    cJSON_AddStringToObject(x, "tensor", zg_type_text(p->graph, a, &k->type));
-    cJSON_AddStringToObject(x, "place", zp_loc_text(p, k->loc));
-    put_count(x, "bytes", k->bytes);
-    put_count(x, "moves", k->moves);
+  zb_json_list(j, "kept");
+  for (uint32_t i = 0; i < p->programs.nstashed; i++) {
+    const ZpStash *k = &p->programs.stashed[i];
+    zb_json_object(j, NULL);
+    zb_json_count(j, "segment", k->segment);
+    zb_json_string(j, "tensor", zg_type_text(p->graph, a, &k->type));
+    zb_json_string(j, "place", zp_loc_text(p, k->loc));
+    zb_json_count(j, "bytes", k->bytes);
+    zb_json_count(j, "moves", k->moves);
+    zb_json_end(j);
   }
-  cJSON_AddNumberToObject(o, "not_kept", p->notes.nleft);
+  zb_json_end(j);
+  zb_json_count(j, "not_kept", p->notes.not_stashed);
   zb_arena_free(a);
 }
 
-void zp_show_json(const ZpPlan *p, ZbText *out) {
-  cJSON *o = begin(p);
+void zp_json_show(ZbJson *j, const ZpPlan *p) {
   ZpTimeline t = {0};
   if (!p->asked.forward_only) t = zp_timeline(p);
-  put_count(o, "parameters", (uint64_t)p->notes.params);
-  put_mesh(o, p);
-  put_batch(o, p);
-  if (t.a) put_schedule(o, p, &t);
-  put_stages(o, p, t.a ? &t : NULL);
-  put_kept(o, p);
-  put_count(o, "beside_bytes", p->notes.async_bytes);
-  put_count(o, "scratch_room", p->layout.room);
-  put_buckets(o, p);
-  put_groups(o, p);
-  end(o, out);
+  put_head(j, p);
+  zb_json_count(j, "parameters", (uint64_t)p->notes.params);
+  put_mesh(j, p);
+  put_batch(j, p);
+  if (t.a) put_schedule(j, p, &t);
+  put_stages(j, p, t.a ? &t : NULL);
+  put_kept(j, p);
+  zb_json_count(j, "beside_bytes", p->notes.async_bytes);
+  zb_json_count(j, "scratch_room", p->layout.room);
+  put_buckets(j, p);
+  put_groups(j, p);
   zb_arena_free(t.a);
 }
 
-/* ---- explain ---- */
-static void put_sent(cJSON *list, const ZpPlan *p, const ZpSent *r) {
-  cJSON *x = add_object(list);
-  cJSON_AddNumberToObject(x, "from_stage", r->from);
-  cJSON_AddNumberToObject(x, "to_stage", r->to);
-  put_count(x, "count", r->count);
-  if (r->most > r->count) put_count(x, "most", r->most);
-  put_count(x, "bytes", r->bytes);
-  put_count(x, "sent", (uint64_t)zp_sent_bytes(r));
-  cJSON_AddStringToObject(x, "collective", zp_sent_op(r->op));
-  cJSON_AddStringToObject(x, "over", r->over);
-  put_dims(x, "dims", p, r->dims);
-  put_count(x, "members", (uint64_t)r->members);
-  cJSON_AddStringToObject(x, "tensor", r->what);
-  cJSON_AddStringToObject(x, "cause", r->why);
+void zp_show_json(const ZpPlan *p, ZbText *out) {
+  ZbJson j = begin(out);
+  zp_json_show(&j, p);
+  end(&j);
 }
 
-void zp_explain_json(const ZpPlan *p, ZbText *out) {
+/* ---- explain ---- */
+static void put_sent(ZbJson *j, const ZpPlan *p, const ZpSent *r) {
+  zb_json_object(j, NULL);
+  zb_json_count(j, "from_stage", r->from);
+  zb_json_count(j, "to_stage", r->to);
+  zb_json_count(j, "count", r->count);
+  if (r->most > r->count) zb_json_count(j, "most", r->most);
+  zb_json_count(j, "bytes", r->bytes);
+  zb_json_count(j, "sent", (uint64_t)zp_sent_bytes(r));
+  zb_json_string(j, "collective", zp_sent_op(r->op));
+  zb_json_string(j, "over", r->over);
+  put_dims(j, "dims", p, r->dims);
+  zb_json_int(j, "members", r->members);
+  zb_json_string(j, "tensor", r->what);
+  zb_json_string(j, "cause", r->why);
+  zb_json_end(j);
+}
+
+void zp_json_explain(ZbJson *j, const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
   ZpSents t = zp_sents(p, a);
-  cJSON *o = begin(p), *list = cJSON_AddArrayToObject(o, "messages");
-  for (uint32_t i = 0; i < t.n; i++) put_sent(list, p, &t.rows[i]);
-  list = cJSON_AddArrayToObject(o, "stages");
+  put_head(j, p);
+  zb_json_list(j, "messages");
+  for (uint32_t i = 0; i < t.n; i++) put_sent(j, p, &t.rows[i]);
+  zb_json_end(j);
+  zb_json_list(j, "stages");
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     double by[ZP_SEND + 1], all = zp_sent_of_stage(t, s, by);
-    cJSON *x = add_object(list);
-    cJSON_AddNumberToObject(x, "stage", s);
-    put_count(x, "sent", (uint64_t)all);
-    cJSON *each = cJSON_AddObjectToObject(x, "by");
+    zb_json_object(j, NULL);
+    zb_json_count(j, "stage", s);
+    zb_json_count(j, "sent", (uint64_t)all);
+    zb_json_object(j, "by");
     for (uint32_t op = 0; op <= ZP_SEND; op++)
-      if (by[op] > 0) put_count(each, zp_sent_op(op), (uint64_t)by[op]);
+      if (by[op] > 0) zb_json_count(j, zp_sent_op(op), (uint64_t)by[op]);
+    zb_json_end(j);
+    zb_json_end(j);
   }
-  end(o, out);
+  zb_json_end(j);
   zb_arena_free(a);
 }
 
+void zp_explain_json(const ZpPlan *p, ZbText *out) {
+  ZbJson j = begin(out);
+  zp_json_explain(&j, p);
+  end(&j);
+}
+
 /* ---- programs ---- */
-static void put_instr(cJSON *list, const ZpPlan *p, uint32_t s, const ZpInstr *in) {
+static void put_instr(ZbJson *j, const ZpPlan *p, uint32_t s, const ZpInstr *in) {
   ZbText text = {0};
-  cJSON *x = add_object(list);
   zp_instr_text(p, s, in, &text);
-  cJSON_AddStringToObject(x, "queue", zp_queue_text[in->queue]);
-  cJSON_AddStringToObject(x, "op", zp_instr_info[in->op].text);
-  cJSON_AddStringToObject(x, "text", text.s);
-  if (in->queue == ZP_Q_P2P) cJSON_AddNumberToObject(x, "peer", in->peer);
+  zb_json_object(j, NULL);
+  zb_json_string(j, "queue", zp_queue_text[in->queue]);
+  zb_json_string(j, "op", zp_instr_info[in->op].text);
+  zb_json_string(j, "text", text.s);
+  if (in->queue == ZP_Q_P2P) zb_json_count(j, "peer", in->peer);
   uint64_t bytes = zp_instr_bytes(p, in);
   if (bytes && in->queue == ZP_Q_COLL && in->dims) {
-    cJSON_AddStringToObject(x, "collective", zp_sent_op(in->coll));
-    put_dims(x, "dims", p, in->dims);
+    zb_json_string(j, "collective", zp_sent_op(in->coll));
+    put_dims(j, "dims", p, in->dims);
   }
-  if (bytes) put_count(x, "bytes", bytes);
-  put_numbers(x, "after", in->wait, in->nwait);
+  if (bytes) zb_json_count(j, "bytes", bytes);
+  put_numbers(j, "after", in->wait, in->nwait);
+  zb_json_end(j);
   zb_text_free(&text);
 }
 
 void zp_show_programs_json(const ZpPlan *p, ZbText *out) {
-  cJSON *o = begin(p), *list = cJSON_AddArrayToObject(o, "stages");
+  ZbJson j = begin(out);
+  put_head(&j, p);
+  zb_json_list(&j, "stages");
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     const ZpProgram *g = &p->programs.stages[s].prog;
-    cJSON *x = add_object(list);
-    cJSON_AddNumberToObject(x, "stage", s);
-    cJSON *instrs = cJSON_AddArrayToObject(x, "instructions");
-    for (uint32_t i = 0; i < g->ninstrs; i++) put_instr(instrs, p, s, &g->instrs[i]);
+    zb_json_object(&j, NULL);
+    zb_json_count(&j, "stage", s);
+    zb_json_list(&j, "instructions");
+    for (uint32_t i = 0; i < g->ninstrs; i++) put_instr(&j, p, s, &g->instrs[i]);
+    zb_json_end(&j);
+    zb_json_end(&j);
   }
-  end(o, out);
+  zb_json_end(&j);
+  end(&j);
 }
 
 /* ---- programs --calls ---- */
-static void put_value(cJSON *list, const ZpPlan *p, uint32_t segment, uint32_t value) {
+/* Leaves the operand open for what is said of results alone. */
+static void begin_value(ZbJson *j, const ZpPlan *p, uint32_t segment, uint32_t value) {
   const ZpValue *v = &p->programs.segments[segment].values[value];
   ZbText name = {0};
-  cJSON *x = add_object(list);
   zp_value_text(p, segment, value, &name);
-  cJSON_AddStringToObject(x, "name", name.s);
-  cJSON_AddStringToObject(x, "type", zp_elem_text(v));
-  cJSON_AddNumberToObject(x, "tensors", v->nmembers ? v->nmembers : 1);
-  cJSON *axes = cJSON_AddArrayToObject(x, "axes");
+  zb_json_object(j, NULL);
+  zb_json_string(j, "name", name.s);
+  zb_json_string(j, "type", zk_elem_info[v->elem].text);
+  zb_json_count(j, "tensors", v->nmembers ? v->nmembers : 1);
+  zb_json_list(j, "axes");
   for (int i = 0; i < v->type.naxes; i++) {
-    cJSON *a = add_object(axes);
-    cJSON_AddStringToObject(a, "name", p->graph->axes[v->axis[i]].name);
-    put_count(a, "size", (uint64_t)v->size[i]);
-    if (zp_value_cut(p, v, i)) put_count(a, "of", (uint64_t)p->layout.axis_size[v->axis[i]]);
+    zb_json_object(j, NULL);
+    zb_json_string(j, "name", p->graph->axes[v->axis[i]].name);
+    zb_json_int(j, "size", v->size[i]);
+    if (zp_value_cut(p, v, i)) zb_json_int(j, "of", p->layout.axis_size[v->axis[i]]);
+    zb_json_end(j);
   }
-  put_count(x, "bytes", v->bytes);
-  cJSON_AddStringToObject(x, "at", zp_space_text(v));
-  put_dims(x, "partial_over", p, zp_value_partial(p, v));
+  zb_json_end(j);
+  zb_json_count(j, "bytes", v->bytes);
+  zb_json_string(j, "at", zp_space_text(v));
+  put_dims(j, "partial_over", p, zp_value_partial(p, v));
   zb_text_free(&name);
 }
 
-static void put_function(cJSON *o, const char *key, const ZkPointwise *f, int from, int to) {
-  cJSON *ops = cJSON_AddArrayToObject(o, key);
-  for (int i = from; i < to; i++)
-    cJSON_AddItemToArray(ops, cJSON_CreateString(zg_op_info[f->ops[i].op].text));
+static void put_function(ZbJson *j, const char *key, const ZkPointwise *f, int from, int to) {
+  zb_json_list(j, key);
+  for (int i = from; i < to; i++) zb_json_string(j, NULL, zg_op_info[f->ops[i].op].text);
+  zb_json_end(j);
 }
 
-static void put_call(cJSON *list, const ZpPlan *p, uint32_t segment, const ZpRow *r) {
+static void put_operands(ZbJson *j, const ZpPlan *p, uint32_t segment, const ZpRow *r) {
+  const ZpNode *n = r->node;
+  zb_json_list(j, "reads");
+  for (int i = 0; i < n->call.nin; i++) {
+    begin_value(j, p, segment, n->in[i]);
+    zb_json_end(j);
+  }
+  zb_json_end(j);
+  zb_json_list(j, "writes");
+  for (int i = 0; i < n->call.nout; i++) {
+    begin_value(j, p, segment, n->out[i]);
+    zb_json_bool(j, "adds", zp_row_adds_to(p, segment, r, i));
+    zb_json_end(j);
+  }
+  zb_json_end(j);
+}
+
+static void put_call(ZbJson *j, const ZpPlan *p, uint32_t segment, const ZpRow *r) {
   const ZpNode *n = r->node;
   const ZkPointwise *f = n->call.pointwise;
-  cJSON *x = add_object(list);
-  cJSON_AddStringToObject(x, "op", zg_op_info[n->call.op].text);
-  cJSON *axes = cJSON_AddArrayToObject(x, "axes");
-  for (int i = 0; i < n->call.nax; i++)
-    cJSON_AddItemToArray(axes, cJSON_CreateString(p->graph->axes[n->call.ax[i]].name));
-  if (f && f->prologue) put_function(x, "prologue", f, 0, f->prologue);
-  if (f) put_function(x, n->call.op == ZG_OP_POINTWISE ? "function" : "epilogue", f, f->prologue, f->nops);
-  cJSON_AddStringToObject(x, "place", zp_loc_text(p, n->loc));
-  put_count(x, "flop", (uint64_t)n->flops);
-  put_count(x, "bytes", (uint64_t)r->bytes);
-  if (r->sends) put_dims(x, "dims", p, n->dims);
-  if (n->cause) cJSON_AddStringToObject(x, "cause", n->cause);
-  if (r->beside) cJSON_AddNumberToObject(x, "until", n->until);
-  cJSON_AddBoolToObject(x, "in_rounds", n->rounds != 0);
-  cJSON_AddBoolToObject(x, "recomputed", n->recomputed);
-  cJSON *reads = cJSON_AddArrayToObject(x, "reads"), *writes = cJSON_AddArrayToObject(x, "writes");
-  for (int i = 0; i < n->call.nin; i++) put_value(reads, p, segment, n->in[i]);
-  for (int i = 0; i < n->call.nout; i++) {
-    put_value(writes, p, segment, n->out[i]);
-    cJSON_AddBoolToObject(cJSON_GetArrayItem(writes, i), "adds", zp_row_adds_to(p, segment, r, i));
-  }
+  zb_json_object(j, NULL);
+  zb_json_string(j, "op", zg_op_info[n->call.op].text);
+  zb_json_list(j, "axes");
+  for (int i = 0; i < n->call.nax; i++) zb_json_string(j, NULL, p->graph->axes[n->call.ax[i]].name);
+  zb_json_end(j);
+  if (f && f->prologue) put_function(j, "prologue", f, 0, f->prologue);
+  if (f) put_function(j, n->call.op == ZG_OP_POINTWISE ? "function" : "epilogue", f, f->prologue, f->nops);
+  zb_json_string(j, "place", zp_loc_text(p, n->loc));
+  zb_json_count(j, "flop", (uint64_t)n->flops);
+  zb_json_count(j, "bytes", (uint64_t)r->bytes);
+  if (r->sends) put_dims(j, "dims", p, n->dims);
+  if (n->cause) zb_json_string(j, "cause", n->cause);
+  if (r->beside) zb_json_count(j, "until", n->until);
+  zb_json_bool(j, "in_rounds", n->rounds != 0);
+  zb_json_bool(j, "recomputed", n->recomputed);
+  put_operands(j, p, segment, r);
+  zb_json_end(j);
 }
 
 void zp_show_calls_json(const ZpPlan *p, uint32_t segment, ZbText *out) {
-  cJSON *o = begin(p), *list;
+  ZbJson j = begin(out);
   ZbText name = {0};
+  put_head(&j, p);
   zp_segment_text(p, segment, &name);
-  cJSON_AddStringToObject(o, "segment", name.s);
-  cJSON_AddNumberToObject(o, "iterations", p->graph->segments[segment].trip);
-  list = cJSON_AddArrayToObject(o, "phases");
+  zb_json_string(&j, "segment", name.s);
+  zb_json_int(&j, "iterations", p->graph->segments[segment].trip);
+  zb_json_list(&j, "phases");
   for (int phase = 0; phase < ZP_PHASES; phase++) {
     uint32_t n = p->programs.segments[segment].list[phase].n;
     if (!n) continue;
-    cJSON *x = add_object(list);
-    cJSON_AddStringToObject(x, "phase", zp_phase_text[phase]);
-    cJSON *calls = cJSON_AddArrayToObject(x, "calls");
+    zb_json_object(&j, NULL);
+    zb_json_string(&j, "phase", zp_phase_text[phase]);
+    zb_json_list(&j, "calls");
     for (uint32_t i = 0; i < n; i++) {
       ZpRow r = zp_row(p, segment, (ZpPhase)phase, i);
-      put_call(calls, p, segment, &r);
+      put_call(&j, p, segment, &r);
     }
+    zb_json_end(&j);
+    zb_json_end(&j);
   }
-  end(o, out);
+  zb_json_end(&j);
+  end(&j);
   zb_text_free(&name);
 }

@@ -31,7 +31,7 @@ ZpRow zp_row(const ZpPlan *p, uint32_t segment, ZpPhase phase, uint32_t i) {
   return (ZpRow){.node = n,
                  .adds = adds,
                  .sends = zp_sends(n),
-                 .beside = zp_goes_beside(n) && n->until > i + 1,
+                 .beside = zp_is_async(n) && n->until > i + 1,
                  .bytes = zp_sends(n) ? (double)zp_run_bytes(p, s, &s->list[phase], i)
                                       : zp_moved_bytes(s, n, adds)};
 }
@@ -53,11 +53,6 @@ const char *zp_space_text(const ZpValue *v) {
                                      [ZP_AT_DCARRY_IN] = "gradient of what is carried in",
                                      [ZP_AT_SEED] = "seed"};
   return text[v->at.space];
-}
-
-const char *zp_elem_text(const ZpValue *v) {
-  static const char *const text[] = {"f32", "bf16", "i32", "f64"}; /* ZkElem */
-  return text[v->elem];
 }
 
 /* An input as the model calls it, a parameter by its path; others by their number in the segment. */
@@ -101,7 +96,7 @@ ZpDims zp_value_partial(const ZpPlan *p, const ZpValue *v) {
 /* "bf16[batch 2, head 6 of 12]", of a group "3 x bf16[...]". */
 static void put_type(const ZpPlan *p, const ZpValue *v, ZbText *out) {
   if (v->nmembers) zb_text_add(out, "%u x ", v->nmembers);
-  zb_text_add(out, "%s[", zp_elem_text(v));
+  zb_text_add(out, "%s[", zk_elem_info[v->elem].text);
   for (int i = 0; i < v->type.naxes; i++) {
     zb_text_add(out, "%s%s %lld", i ? ", " : "", p->graph->axes[v->axis[i]].name, (long long)v->size[i]);
     if (zp_value_cut(p, v, i)) zb_text_add(out, " of %lld", (long long)p->layout.axis_size[v->axis[i]]);

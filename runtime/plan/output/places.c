@@ -49,8 +49,7 @@ static int64_t further(const ZpMesh *m, int64_t rank, ZpDims dims, int64_t by) {
 static int64_t next_of(const ZpPlan *p, const ZpSent *r, int64_t rank) {
   const ZpMesh *m = &p->layout.mesh;
   int64_t stage = m->pipe < 0 ? 0 : zp_coord(m, rank, m->pipe);
-  if (r->op == ZP_SEND)
-    return zp_rank_of_stage(m, rank, (stage + (r->back ? p->programs.nstages - 1 : 1)) % p->programs.nstages);
+  if (r->op == ZP_SEND) return zp_rank_of_stage(m, rank, (stage + r->hops) % p->programs.nstages);
   if (!r->tied) return further(m, rank, r->dims, 1);
   for (uint32_t k = 0; k < r->tied->nstages; k++)
     if (r->tied->stages[k] == stage)

@@ -5,31 +5,33 @@
 /* ---- the timeline ---- */
 ZpTimeline zp_timeline(const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
-  uint32_t P = p->programs.nstages, M = (uint32_t)p->asked.nmicro;
-  ZpTimeline t = {a, ZB_NEWN(a, ZpWork *, P), ZB_NEWN(a, uint64_t *, P), 0};
-  for (uint32_t s = 0; s < P; s++) {
+  ZpTimeline t = {a, ZB_NEWN(a, ZpOrder, p->programs.nstages), 0};
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
     const ZpStage *st = &p->programs.stages[s];
-    uint32_t n = 0;
-    t.work[s] = ZB_NEWN(a, ZpWork, 2 * (size_t)M);
-    t.start[s] = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
+    ZpOrder *o = &t.order[s];
     for (uint32_t k = 0; k < st->prog.nqueue[ZP_Q_COMPUTE]; k++) {
       const ZpInstr *in = &st->prog.instrs[st->prog.queue[ZP_Q_COMPUTE][k]];
-      bool forward = in->op == ZP_I_FWD && in->inst == 0,
-           backward = in->op == ZP_I_BWD && in->inst + 1 == st->ninsts;
-      if (forward || backward) t.work[s][n++] = (ZpWork){backward, in->mb};
+      const ZpVirtualStage *v = in->vstage == ZP_NONE ? NULL : &p->programs.vstages[in->vstage];
+      bool forward = in->op == ZP_I_FWD && in->inst == v->first,
+           backward = in->op == ZP_I_BWD && in->inst + 1 == v->first + v->ninsts;
+      ZpScheduleItem x = {forward ? ZP_FORWARD : ZP_BACKWARD, in->vstage, in->mb};
+      if (forward || backward) ZB_PUSH(a, o->item, o->n, x);
     }
-    ZB_ASSERT(n == 2 * M);
+    o->start = ZB_NEWN(a, uint64_t, o->n);
+    o->end = ZB_NEWN(a, uint64_t, o->n);
   }
-  t.span = zp_order_times(a, t.work, P, M, t.start);
+  t.span = zp_order_clock(p, a, t.order);
   return t;
 }
 
-double zp_idle(const ZpPlan *p, const ZpTimeline *t) {
-  return 1 - 3 * (double)p->asked.nmicro / (double)t->span;
+double zp_idle(const ZpTimeline *t) {
+  uint64_t busy = 0;
+  for (uint32_t i = 0; i < t->order->n; i++) busy += zp_item_info[t->order->item[i].kind].units;
+  return 1 - (double)busy / (double)t->span;
 }
 
 const char *zp_compute_text(const ZpPlan *p) {
-  return p->asked.compute == ZK_BF16 ? "bf16" : p->asked.tf32 ? "tf32" : "f32";
+  return p->asked.recipe->precision.compute ? p->asked.recipe->precision.compute : zk_elem_info[ZK_F32].text;
 }
 
 static void show_mesh(const ZpPlan *p, ZbText *out) {
@@ -59,14 +61,16 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
   if (p->programs.nstages > 1 && !p->asked.forward_only) {
     ZpTimeline t = zp_timeline(p);
     zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->asked.schedule,
-                100 * zp_idle(p, &t));
+                100 * zp_idle(&t));
     zb_arena_free(t.a);
   }
 }
 
 uint32_t zp_run_of(const ZpStage *st, uint32_t from) {
   uint32_t n = 1;
-  while (from + n < st->ninsts && st->insts[from + n].segment == st->insts[from].segment) n++;
+  while (from + n < st->ninsts && st->insts[from + n].segment == st->insts[from].segment &&
+         st->insts[from + n].iter == st->insts[from].iter + n)
+    n++;
   return n;
 }
 
@@ -127,17 +131,17 @@ static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const ch
   }
 }
 
-uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage) {
+uint64_t zp_stashed_bytes(const ZpPlan *p, uint32_t stage) {
   const ZpStage *st = &p->programs.stages[stage];
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].kept_bytes;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].stashed_bytes;
   return bytes * st->prog.nslots;
 }
 
-uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage) {
+uint64_t zp_stashed_moves(const ZpPlan *p, uint32_t stage) {
   const ZpStage *st = &p->programs.stages[stage];
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].kept_moves;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->programs.segments[st->insts[i].segment].stashed_moves;
   return bytes * (uint64_t)p->asked.nmicro;
 }
 
@@ -146,21 +150,22 @@ uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage) {
 static void show_kept(const ZpPlan *p, ZbText *out) {
   uint32_t most = 0;
   char bytes[24], moves[24];
-  if (!p->programs.nkept && !p->notes.nleft) return;
+  if (!p->programs.nstashed && !p->notes.not_stashed) return;
   for (uint32_t s = 1; s < p->programs.nstages; s++)
-    if (zp_kept_bytes(p, s) > zp_kept_bytes(p, most)) most = s;
+    if (zp_stashed_bytes(p, s) > zp_stashed_bytes(p, most)) most = s;
   zb_text_add(out, "\nkept as `limit memory` allows: ");
-  if (p->programs.nkept)
+  if (p->programs.nstashed)
     zb_text_add(out, "%s of activations of stage %u, which reads and writes %s less a step",
-                zb_bytes(bytes, zp_kept_bytes(p, most)), most, zb_bytes(moves, zp_kept_moves(p, most)));
+                zb_bytes(bytes, zp_stashed_bytes(p, most)), most, zb_bytes(moves, zp_stashed_moves(p, most)));
   else zb_text_add(out, "nothing");
-  if (p->notes.nleft)
-    zb_text_add(out, "; %u more value%s not fit", p->notes.nleft, p->notes.nleft == 1 ? " does" : "s do");
+  if (p->notes.not_stashed)
+    zb_text_add(out, "; %u more value%s not fit", p->notes.not_stashed,
+                p->notes.not_stashed == 1 ? " does" : "s do");
   ZbArena *a = zb_arena_new();
-  for (uint32_t i = 0; i < p->programs.nkept && i < NAMED; i++)
-    zb_text_add(out, "%s%s (%s)", i ? ", " : "\n  ", zg_type_text(p->graph, a, &p->programs.kept[i].type),
-                zp_loc_text(p, p->programs.kept[i].loc));
-  if (p->programs.nkept > NAMED) zb_text_add(out, " and %u more", p->programs.nkept - NAMED);
+  for (uint32_t i = 0; i < p->programs.nstashed && i < NAMED; i++)
+    zb_text_add(out, "%s%s (%s)", i ? ", " : "\n  ", zg_type_text(p->graph, a, &p->programs.stashed[i].type),
+                zp_loc_text(p, p->programs.stashed[i].loc));
+  if (p->programs.nstashed > NAMED) zb_text_add(out, " and %u more", p->programs.nstashed - NAMED);
   zb_text_add(out, "\n");
   zb_arena_free(a);
 }
@@ -173,7 +178,7 @@ static void show_ledger(const ZpPlan *p, ZbText *out) {
   if (host) show_memory(p, ZP_HOST, "bytes of one rank in the host's memory", "host", out);
   if (p->notes.async_bytes)
     zb_text_add(
-        out, "\ncollectives within forward and backward are waited for: beside calls a rank would need %s\n",
+        out, "\ncollectives within forward and backward are awaited: with async ones a rank would need %s\n",
         zb_bytes(bytes, p->notes.async_bytes));
   if (p->layout.room)
     zb_text_add(out, "\nkernels that can do with less scratch have %s each, in smaller pieces\n",
@@ -254,9 +259,20 @@ void zp_show(const ZpPlan *p, ZbText *out) {
   show_groups(p, out);
 }
 
-/* A row a stage, four columns a unit of time. */
+/* Puts "F3", "B3", with the micro-batch, or "F3.1", with the stage's virtual stage, if it has several. */
+static void put_item(const ZpPlan *p, const ZpScheduleItem *x, int columns, ZbText *out) {
+  const ZpItemInfo *info = &zp_item_info[x->kind];
+  char text[40];
+  int n = snprintf(text, sizeof text, " %s%u", info->letter, x->mb);
+  if (p->programs.nvstages > p->programs.nstages)
+    snprintf(text + n, sizeof text - (size_t)n, ".%u", p->programs.vstages[x->vstage].index);
+  zb_text_add(out, "%-*s", columns * (int)info->units, text);
+}
+
+/* Draws a row per stage with four columns per unit of time; six, if stages have several virtual stages. */
 void zp_show_schedule(const ZpPlan *p, ZbText *out) {
   uint32_t M = (uint32_t)p->asked.nmicro;
+  int columns = p->programs.nvstages > p->programs.nstages ? 6 : 4;
   if (p->asked.forward_only) return; /* one forward after the other */
   if (M > 64) {
     zb_text_add(
@@ -267,13 +283,12 @@ void zp_show_schedule(const ZpPlan *p, ZbText *out) {
   zb_text_add(out, "\nschedule %s, %u stages, %u micro-batches: %llu units of time (F 1, B 2)\n",
               p->asked.schedule, p->programs.nstages, M, (unsigned long long)t.span);
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpOrder *o = &t.order[s];
     zb_text_add(out, "%5u ", s);
-    uint64_t now = 0;
-    for (uint32_t i = 0; i < 2 * M; i++) {
-      ZpWork x = t.work[s][i];
-      for (; now < t.start[s][i]; now++) zb_text_add(out, "    ");
-      zb_text_add(out, x.backward ? " B%-6u" : " F%-2u", x.mb);
-      now += x.backward ? 2 : 1;
+    for (uint32_t i = 0; i < o->n; i++) {
+      uint64_t idle = o->start[i] - (i ? o->end[i - 1] : 0);
+      zb_text_add(out, "%*s", columns * (int)idle, "");
+      put_item(p, &o->item[i], columns, out);
     }
     zb_text_add(out, "\n");
   }

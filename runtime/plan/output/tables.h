@@ -1,20 +1,34 @@
-/* What tables of a plan are made of: as text (show.c, explain.c) and as JSON (json.c, JSON.md). */
+/* The numbers behind tables of a plan: as text (show.c, explain.c) and as JSON (json.c, JSON.md). */
 #ifndef ZUG_PLAN_TABLES_H
 #define ZUG_PLAN_TABLES_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/plan/text.h"
 
-/* What the compute queues have, in units of time: forward takes 1, backward 2. Of plans that train. */
+/* Put what `show` and `explain` say as JSON, the members of an object that the caller has begun. */
+void zp_json_show(ZbJson *j, const ZpPlan *p);
+void zp_json_explain(ZbJson *j, const ZpPlan *p);
+
+/* The bytes of a rank's arena that are in use from a moment of the step on, by use. */
+enum { ZP_USES = 6 };
+extern const char *const zp_use_text[ZP_USES]; /* "stored", "activations", ... */
 typedef struct {
-  ZbArena *a;    /* the caller's to free */
-  ZpWork **work; /* per stage: micro-batches in the order of its queue, 2M */
-  uint64_t **start;
+  double at;
+  int64_t bytes[ZP_USES];
+} ZpUse;
+/* Returns n moments at which that changes, in order. spans: of the step, by instruction of the stage's program; NULL
+ * for one that was not reached. */
+ZpUse *zp_uses(ZbArena *a, const ZpStage *st, const ZpSpan *const *spans, size_t *n);
+
+/* The items of the compute queues of a plan that trains, in units of time (zp_item_info). */
+typedef struct {
+  ZbArena *a;     /* the caller's to free */
+  ZpOrder *order; /* per stage: its items in the order of its queue, with their times */
   uint64_t span;
 } ZpTimeline;
 ZpTimeline zp_timeline(const ZpPlan *p);
 /* The part of its time that a stage does nothing, by the schedule alone. */
-double zp_idle(const ZpPlan *p, const ZpTimeline *t);
-/* What stages cost, each as a part of their mean; 0 if nothing does. */
+double zp_idle(const ZpTimeline *t);
+/* Returns the cost of a stage as a share of the mean; 0 if nothing costs. */
 double zp_stage_cost(const ZpPlan *p, uint32_t stage);
 
 /* Counts the elements of a group of parameters, of all ranks and without padding; says whether a parameter
@@ -25,10 +39,10 @@ bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group);
 /* Instances of a stage that are iterations of one repeat, one after the other: st->insts[from .. from + n). */
 uint32_t zp_run_of(const ZpStage *st, uint32_t from);
 
-/* What a rank of the stage holds for values in p->programs.kept, in all micro-batches that are live; what its calls read
- * and write less for it in a step. */
-uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage);
-uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage);
+/* Returns the bytes that a rank of the stage holds for values in p->programs.stashed, in all live micro-batches; and those
+ * that its calls read and write less for it per step. */
+uint64_t zp_stashed_bytes(const ZpPlan *p, uint32_t stage);
+uint64_t zp_stashed_moves(const ZpPlan *p, uint32_t stage);
 
 /* Lines of the ledger: what another plan keeps is of interest only beside it. */
 bool zp_ledger_shows(const ZpPlan *p, int line, ZpMemory m);
@@ -46,7 +60,7 @@ typedef struct {
   uint64_t most; /* count, if one rank's experts have all rows: ZpRounds */
   const char *over, *what, *why;
   const ZpTied *tied; /* over its stages, and not over dims; else NULL */
-  bool back;          /* a send: to the stage before */
+  uint32_t hops;      /* a send: to the stage so much further, in a circle */
 } ZpSent;
 enum { ZP_SEND = ZG_OP_COUNT }; /* beside collectives */
 typedef struct {
@@ -71,7 +85,6 @@ typedef struct {
 ZpRow zp_row(const ZpPlan *p, uint32_t segment, ZpPhase phase, uint32_t i);
 bool zp_row_adds_to(const ZpPlan *p, uint32_t segment, const ZpRow *r, int i);
 const char *zp_space_text(const ZpValue *v); /* where it lies: "activations", "gradient" */
-const char *zp_elem_text(const ZpValue *v);
 /* "layer.*.attn.wq" of a parameter and of its gradient, "tokens" of an input, "%7" of others. */
 void zp_value_text(const ZpPlan *p, uint32_t segment, uint32_t value, ZbText *out);
 bool zp_value_cut(const ZpPlan *p, const ZpValue *v, int i); /* whether ranks have parts of its axis i */

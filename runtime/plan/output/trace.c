@@ -1,11 +1,10 @@
-/* What a rank does, or is predicted to do, as a trace of Chrome's and Perfetto's JSON format: a process a
- * rank, queues as its threads, instructions as slices, arrows from sends to receives, and what of the arena
- * is in use.
+/* Traces in Chrome's and Perfetto's JSON format of what ranks do, or are predicted to do: a process per rank, its
+ * queues as threads, instructions as slices, arrows from sends to receives, and the arena's bytes in use.
  *
  * Chrome's format wants slices of a thread to lie within each other or apart; instructions of the transfer
  * and the collective queue may be under way together, so each of these queues has as many threads as it
  * needs. Text in it is the plan's: names of the model, without quotes. */
-#include "runtime/plan/text.h"
+#include "runtime/plan/output/tables.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,68 +26,88 @@ typedef struct {
   double clock, zero;
   bool predicted;
   ZbArena *a;
-  ZbText *out, text;
+  ZbJson json;
+  ZbText text;
   const ZpSpan *of;     /* spans of the step, ... */
   const ZpSpan **instr; /* ... and of its instructions; NULL: it was not come to */
-} Json;
+} Trace;
 
 /* Microseconds, in whole nanoseconds: what lies within another slice, or behind it, does so when it is
  * printed. */
-static double us(const Json *j, double t) { return rint(1e9 * (t + j->clock - j->zero)) / 1e3; }
+static double us(const Trace *t, double at) { return rint(1e9 * (at + t->clock - t->zero)) / 1e3; }
 
-static const char *instr_text(Json *j, const ZpInstr *in) {
-  j->text.len = 0;
-  zp_instr_text(j->p, j->stage, in, &j->text);
-  return j->text.s;
+static const char *instr_text(Trace *t, const ZpInstr *in) {
+  t->text.len = 0;
+  zp_instr_text(t->p, t->stage, in, &t->text);
+  return t->text.s;
+}
+
+/* ---- events ---- */
+static void begin_event(Trace *t, const char *kind, const char *category, const char *name) {
+  ZbJson *j = &t->json;
+  if (j->more) zb_json_line(j, 0);
+  zb_json_object(j, NULL);
+  zb_json_string(j, "ph", kind);
+  if (category) zb_json_string(j, "cat", category);
+  if (name) zb_json_string(j, "name", name);
+}
+
+static void put_track(Trace *t, uint32_t thread) {
+  zb_json_int(&t->json, "pid", t->process);
+  zb_json_count(&t->json, "tid", thread);
+}
+
+static void put_us(Trace *t, const char *key, double us) { zb_json_raw(&t->json, key, "%.3f", us); }
+
+/* Ends the event and its arguments. */
+static void end_event(Trace *t) {
+  zb_json_end(&t->json);
+  zb_json_end(&t->json);
 }
 
 /* ---- names ---- */
-static void put_meta(Json *j, const char *what, uint32_t thread, const char *key, const char *value,
-                     uint32_t sort) {
-  zb_text_add(j->out, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%u,\"args\":{\"%s\":", what,
-              j->process, thread, key);
-  if (value) zb_text_json(j->out, value);
-  else zb_text_add(j->out, "%u", sort);
-  zb_text_add(j->out, "}},\n");
+/* Names a process or a thread, or says where it is sorted. */
+static void put_meta(Trace *t, const char *what, uint32_t thread, const char *name, uint32_t sort) {
+  begin_event(t, "M", NULL, what);
+  put_track(t, thread);
+  zb_json_object(&t->json, "args");
+  if (name) zb_json_string(&t->json, "name", name);
+  else zb_json_count(&t->json, "sort_index", sort);
+  end_event(t);
 }
 
-static void put_process(Json *j) {
+static void put_process(Trace *t) {
   const char *name =
-      zb_printf(j->a, "rank %" PRId64 ", stage %u%s", j->rank, j->stage, j->predicted ? ", predicted" : "");
-  put_meta(j, "process_name", 0, "name", name, 0);
-  put_meta(j, "process_sort_index", 0, "sort_index", NULL, (uint32_t)j->rank);
+      zb_printf(t->a, "rank %" PRId64 ", stage %u%s", t->rank, t->stage, t->predicted ? ", predicted" : "");
+  put_meta(t, "process_name", 0, name, 0);
+  put_meta(t, "process_sort_index", 0, NULL, (uint32_t)t->rank);
 }
 
-static void put_thread(Json *j, ZpQueue q, uint32_t lane) {
+static void put_thread(Trace *t, ZpQueue q, uint32_t lane) {
   uint32_t id = (uint32_t)q * THREADS + lane + 1;
-  put_meta(j, "thread_name", id, "name",
-           lane ? zb_printf(j->a, "%s %u", queue_text[q], lane + 1) : queue_text[q], 0);
-  put_meta(j, "thread_sort_index", id, "sort_index", NULL, id);
+  put_meta(t, "thread_name", id, lane ? zb_printf(t->a, "%s %u", queue_text[q], lane + 1) : queue_text[q], 0);
+  put_meta(t, "thread_sort_index", id, NULL, id);
 }
 
 /* ---- slices ---- */
-/* Which of those that it waited for was complete last; NULL: it waited for none. */
-static const ZpInstr *waited_for(const Json *j, const ZpInstr *in) {
+/* Returns the instruction that was complete last among those that it waited for; NULL: it waited for none. */
+static const ZpInstr *waited_for(const Trace *t, const ZpInstr *in) {
   const ZpSpan *last = NULL;
   for (uint32_t i = 0; i < in->nwait; i++) {
-    const ZpSpan *s = j->instr[in->wait[i]];
+    const ZpSpan *s = t->instr[in->wait[i]];
     if (s && (!last || s->end > last->end)) last = s;
   }
-  return last ? &j->st->prog.instrs[last->instr] : NULL;
+  return last ? &t->st->prog.instrs[last->instr] : NULL;
 }
 
-static void begin_slice(Json *j, const ZpSpan *s, const char *name, const char *kind, uint32_t thread) {
-  zb_text_add(
-      j->out,
-      "{\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"name\":", kind,
-      j->process, thread, us(j, s->begin), us(j, s->end) - us(j, s->begin));
-  zb_text_json(j->out, name);
-  zb_text_add(j->out, ",\"args\":{\"step\":%" PRId64, s->step);
-}
-
-static void put_text(Json *j, const char *key, const char *value) {
-  zb_text_add(j->out, ",\"%s\":", key);
-  zb_text_json(j->out, value);
+static void begin_slice(Trace *t, const ZpSpan *s, const char *name, const char *kind, uint32_t thread) {
+  begin_event(t, "X", kind, NULL);
+  put_track(t, thread);
+  put_us(t, "ts", us(t, s->begin));
+  put_us(t, "dur", us(t, s->end) - us(t, s->begin));
+  zb_json_string(&t->json, "name", name);
+  zb_json_object(&t->json, "args");
+  zb_json_int(&t->json, "step", s->step);
 }
 
 static bool has_microbatch(const ZpInstr *in) {
@@ -106,51 +125,57 @@ static bool has_microbatch(const ZpInstr *in) {
   }
 }
 
-static void put_instr(Json *j, const ZpSpan *s, uint32_t thread) {
-  const ZpInstr *in = &j->st->prog.instrs[s->instr], *cause = waited_for(j, in);
-  begin_slice(j, s, instr_text(j, in), queue_text[in->queue], thread);
-  if (has_microbatch(in)) zb_text_add(j->out, ",\"micro-batch\":%u", in->mb);
-  uint64_t bytes = zp_instr_bytes(j->p, in);
-  if (bytes) zb_text_add(j->out, ",\"bytes\":%" PRIu64, bytes);
-  if (in->queue == ZP_Q_P2P)
-    zb_text_add(j->out, ",\"peer\":%" PRId64, zp_rank_of_stage(&j->p->layout.mesh, j->rank, in->peer));
+static void put_instr(Trace *t, const ZpSpan *s, uint32_t thread) {
+  const ZpInstr *in = &t->st->prog.instrs[s->instr], *cause = waited_for(t, in);
+  ZbJson *j = &t->json;
+  begin_slice(t, s, instr_text(t, in), queue_text[in->queue], thread);
+  if (has_microbatch(in)) zb_json_count(j, "micro-batch", in->mb);
+  uint64_t bytes = zp_instr_bytes(t->p, in);
+  if (bytes) zb_json_count(j, "bytes", bytes);
+  if (in->queue == ZP_Q_P2P) zb_json_int(j, "peer", zp_rank_of_stage(&t->p->layout.mesh, t->rank, in->peer));
   if (bytes && in->queue == ZP_Q_COLL && in->dims) {
-    put_text(j, "collective", zg_op_info[in->coll].text);
-    put_text(j, "over", zp_dims_text(&j->p->layout.mesh, j->a, in->dims));
+    zb_json_string(j, "collective", zg_op_info[in->coll].text);
+    zb_json_string(j, "over", zp_dims_text(&t->p->layout.mesh, t->a, in->dims));
   }
-  if (cause) put_text(j, "cause", zb_printf(j->a, "after %s", instr_text(j, cause)));
-  zb_text_add(j->out, "}},\n");
+  if (cause) zb_json_string(j, "cause", zb_printf(t->a, "after %s", instr_text(t, cause)));
+  end_event(t);
 }
 
-static const ZpNode *node_of(const Json *j, const ZpSpan *s) {
-  const ZpInstr *in = &j->st->prog.instrs[s->instr];
-  return &j->p->programs.segments[j->st->insts[in->inst].segment].list[zp_phase(in->op)].nodes[s->node];
+static const ZpNode *node_of(const Trace *t, const ZpSpan *s) {
+  const ZpInstr *in = &t->st->prog.instrs[s->instr];
+  return &t->p->programs.segments[t->st->insts[in->inst].segment].list[zp_phase(in->op)].nodes[s->node];
 }
 
-static void put_node(Json *j, const ZpSpan *s, uint32_t thread) {
-  const ZpInstr *in = &j->st->prog.instrs[s->instr];
-  const ZpNode *n = node_of(j, s);
-  begin_slice(j, s, zg_op_info[n->call.op].text, "node", thread);
-  zb_text_add(j->out, ",\"micro-batch\":%u,\"bytes\":%" PRIu64, in->mb, s->bytes);
-  put_text(j, "over", zp_dims_text(&j->p->layout.mesh, j->a, n->dims));
-  put_text(j, "source", zp_loc_text(j->p, n->loc));
-  if (n->cause) put_text(j, "cause", n->cause);
-  zb_text_add(j->out, "}},\n");
+static void put_node(Trace *t, const ZpSpan *s, uint32_t thread) {
+  const ZpInstr *in = &t->st->prog.instrs[s->instr];
+  const ZpNode *n = node_of(t, s);
+  ZbJson *j = &t->json;
+  begin_slice(t, s, zg_op_info[n->call.op].text, "node", thread);
+  zb_json_count(j, "micro-batch", in->mb);
+  zb_json_count(j, "bytes", s->bytes);
+  zb_json_string(j, "over", zp_dims_text(&t->p->layout.mesh, t->a, n->dims));
+  zb_json_string(j, "source", zp_loc_text(t->p, n->loc));
+  if (n->cause) zb_json_string(j, "cause", n->cause);
+  end_event(t);
 }
 
-/* An arrow's end: of a transfer that both ranks call by step, pair and sender. */
-static void put_arrow(Json *j, const ZpSpan *s, uint32_t thread) {
-  const ZpInstr *in = &j->st->prog.instrs[s->instr];
+/* Puts an arrow's end: a transfer has the same step, pair and sender on both ranks. */
+static void put_arrow(Trace *t, const ZpSpan *s, uint32_t thread) {
+  const ZpInstr *in = &t->st->prog.instrs[s->instr];
+  ZbJson *j = &t->json;
   bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD,
        grad = in->op == ZP_I_SEND_GRAD || in->op == ZP_I_RECV_GRAD;
-  int64_t sender = sends ? j->rank : zp_rank_of_stage(&j->p->layout.mesh, j->rank, in->peer);
-  sender += j->process - j->rank;
-  double end = us(j, s->end) - (us(j, s->end) > us(j, s->begin) ? 1e-3 : 0); /* within the slice */
-  zb_text_add(j->out,
-              "{\"ph\":\"%s\",\"cat\":\"transfer\",\"name\":\"%s\",\"id\":\"%" PRId64 ".%u.%" PRId64
-              "\",\"pid\":%" PRId64 ",\"tid\":%u,\"ts\":%.3f},\n",
-              sends ? "s" : "f\",\"bp\":\"e", grad ? "gradient" : "activation", s->step, in->pair, sender,
-              j->process, thread, sends ? us(j, s->begin) : end);
+  int64_t sender = sends ? t->rank : zp_rank_of_stage(&t->p->layout.mesh, t->rank, in->peer);
+  sender += t->process - t->rank;
+  double end = us(t, s->end) - (us(t, s->end) > us(t, s->begin) ? 1e-3 : 0); /* within the slice */
+  begin_event(t, sends ? "s" : "f", NULL, NULL);
+  if (!sends) zb_json_string(j, "bp", "e");
+  zb_json_string(j, "cat", "transfer");
+  zb_json_string(j, "name", grad ? "gradient" : "activation");
+  zb_json_raw(j, "id", "\"%" PRId64 ".%u.%" PRId64 "\"", s->step, in->pair, sender);
+  put_track(t, thread);
+  put_us(t, "ts", sends ? us(t, s->begin) : end);
+  zb_json_end(j);
 }
 
 /* ---- threads ---- */
@@ -167,170 +192,88 @@ typedef struct {
   uint32_t n;
 } Lanes;
 
-static uint32_t lane_of(Json *j, Lanes *l, ZpQueue q, const ZpSpan *s) {
+static uint32_t lane_of(Trace *t, Lanes *l, ZpQueue q, const ZpSpan *s) {
   uint32_t k = 0;
   while (k < l->n && l->end[k] > s->begin) k++;
   if (k == l->n) {
-    ZB_PUSH(j->a, l->end, l->n, 0);
-    put_thread(j, q, k);
+    ZB_PUSH(t->a, l->end, l->n, 0);
+    put_thread(t, q, k);
   }
   l->end[k] = s->end;
   return k;
 }
 
-static void put_slices(Json *j, const ZpSpan **s, uint64_t n, Lanes lanes[ZP_QUEUES]) {
+static void put_slices(Trace *t, const ZpSpan **s, uint64_t n, Lanes lanes[ZP_QUEUES]) {
   for (uint64_t i = 0; i < n; i++) {
-    const ZpInstr *in = &j->st->prog.instrs[s[i]->instr];
+    const ZpInstr *in = &t->st->prog.instrs[s[i]->instr];
     ZpQueue q = (ZpQueue)in->queue;
     uint32_t thread = (uint32_t)q * THREADS + 1;
     if (s[i]->node != ZP_NONE) {
-      if (node_of(j, s[i])->until > s[i]->node + 1)
-        thread = ZP_Q_NODES * THREADS + 1 + lane_of(j, &lanes[ZP_Q_NODES], ZP_Q_NODES, s[i]);
-      put_node(j, s[i], thread);
+      if (node_of(t, s[i])->until > s[i]->node + 1)
+        thread = ZP_Q_NODES * THREADS + 1 + lane_of(t, &lanes[ZP_Q_NODES], ZP_Q_NODES, s[i]);
+      put_node(t, s[i], thread);
       continue;
     }
     if (q == ZP_Q_COMPUTE) {
-      if (!lanes[q].n) lane_of(j, &lanes[q], q, s[i]);
-    } else thread += lane_of(j, &lanes[q], q, s[i]);
-    put_instr(j, s[i], thread);
-    if (q == ZP_Q_P2P) put_arrow(j, s[i], thread);
+      if (!lanes[q].n) lane_of(t, &lanes[q], q, s[i]);
+    } else thread += lane_of(t, &lanes[q], q, s[i]);
+    put_instr(t, s[i], thread);
+    if (q == ZP_Q_P2P) put_arrow(t, s[i], thread);
   }
 }
 
 /* ---- the arena ---- */
-enum { STORED, ACTIVATIONS, BOUNDARIES, GATHERED, STAGING, SCRATCH, USES };
-static const char *const use_text[USES] = {"stored",   "activations", "boundaries",
-                                           "gathered", "staging",     "scratch"};
-static int use_of(const ZpBuf *b) {
-  switch ((ZpBufKind)b->kind) {
-  case ZP_B_SLOT: return ACTIVATIONS;
-  case ZP_B_GATHER: return GATHERED;
-  case ZP_B_STAGING:
-  case ZP_B_UPDATE: return STAGING;
-  case ZP_B_SCRATCH: return SCRATCH;
-  case ZP_B_PARAM:
-  case ZP_B_GRAD:
-  case ZP_B_STATE:
-  case ZP_B_SCALARS: return STORED;
-  default: return BOUNDARIES;
-  }
+static void put_use(Trace *t, const ZpUse *u) {
+  begin_event(t, "C", NULL, "arena");
+  zb_json_int(&t->json, "pid", t->process);
+  put_us(t, "ts", us(t, u->at));
+  zb_json_object(&t->json, "args");
+  for (int i = 0; i < ZP_USES; i++) zb_json_int(&t->json, zp_use_text[i], u->bytes[i]);
+  end_event(t);
 }
 
-typedef struct {
-  double at;
-  int use;
-  int64_t bytes; /* more in use from here on */
-} Change;
-typedef struct {
-  Change *list;
+static void put_arena(Trace *t) {
   size_t n;
-} Changes;
-/* Of a buffer: contents that are in use. */
-typedef struct {
-  bool alive;
-  uint64_t tag;
-  double begin, end;
-} Life;
-
-static void end_life(Json *j, Changes *c, const ZpBuf *b, Life *l) {
-  if (!l->alive) return;
-  int64_t bytes = (int64_t)b->bytes;
-  Change begin = {l->begin, use_of(b), bytes}, end = {l->end, use_of(b), -bytes};
-  ZB_PUSH(j->a, c->list, c->n, begin);
-  ZB_PUSH(j->a, c->list, c->n, end);
-  l->alive = false;
-}
-
-static bool reads(const ZpInstr *in, uint32_t buf) {
-  for (uint32_t i = 0; i < in->naccess; i++)
-    if (in->access[i].buf == buf && in->access[i].mode & ZP_READ) return true;
-  return false;
-}
-
-/* What is written by an instruction that does not read it begins anew, unless it is more of the same. */
-static void access(Json *j, Changes *c, const ZpInstr *in, const ZpSpan *s, Life *lives) {
-  for (uint32_t i = 0; i < in->naccess; i++) {
-    const ZpAccess *x = &in->access[i];
-    const ZpBuf *b = &j->st->prog.bufs[x->buf];
-    Life *l = &lives[x->buf];
-    if (b->memory != ZP_DEVICE || use_of(b) == STORED) continue;
-    if (x->tag != l->tag && !reads(in, x->buf)) end_life(j, c, b, l);
-    if (b->kind == ZP_B_SCRATCH) end_life(j, c, b, l);
-    if (!l->alive) *l = (Life){true, x->tag, s->begin, s->end};
-    l->tag = x->tag; /* who only reads finds the tag that it has */
-    if (s->end > l->end) l->end = s->end;
-  }
-}
-
-static int earlier_first(const void *a, const void *b) {
-  const Change *x = a, *y = b;
-  return (x->at > y->at) - (x->at < y->at);
-}
-
-static void put_uses(Json *j, double at, const int64_t in_use[USES]) {
-  zb_text_add(j->out, "{\"ph\":\"C\",\"name\":\"arena\",\"pid\":%" PRId64 ",\"ts\":%.3f,\"args\":{",
-              j->process, us(j, at));
-  for (int u = 0; u < USES; u++)
-    zb_text_add(j->out, "%s\"%s\":%" PRId64, u ? "," : "", use_text[u], in_use[u]);
-  zb_text_add(j->out, "}},\n");
-}
-
-static void put_arena(Json *j) {
-  const ZpProgram *g = &j->st->prog;
-  Life *lives = ZB_NEWN(j->a, Life, g->nbufs);
-  Changes c = {0};
-  int64_t in_use[USES] = {0};
-  for (uint32_t i = 0; i < g->nbufs; i++)
-    if (g->bufs[i].memory == ZP_DEVICE && use_of(&g->bufs[i]) == STORED)
-      in_use[STORED] += (int64_t)g->bufs[i].bytes;
-  for (uint32_t i = 0; i < g->ninstrs; i++)
-    if (j->instr[i]) access(j, &c, &g->instrs[i], j->instr[i], lives);
-  for (uint32_t i = 0; i < g->nbufs; i++) end_life(j, &c, &g->bufs[i], &lives[i]);
-  if (c.n) qsort(c.list, c.n, sizeof *c.list, earlier_first);
-  for (size_t i = 0; i < c.n;) {
-    double at = c.list[i].at;
-    for (; i < c.n && c.list[i].at == at; i++) in_use[c.list[i].use] += c.list[i].bytes;
-    put_uses(j, at, in_use);
-  }
+  const ZpUse *uses = zp_uses(t->a, t->st, t->instr, &n);
+  for (size_t i = 0; i < n; i++) put_use(t, &uses[i]);
 }
 
 /* ---- a rank ---- */
 /* Spans of one step. */
-static void put_step(Json *j, const ZpSpan *spans, uint64_t n, Lanes lanes[ZP_QUEUES]) {
-  const ZpSpan **s = ZB_NEWN(j->a, const ZpSpan *, n);
-  memset(j->instr, 0, j->st->prog.ninstrs * sizeof *j->instr);
+static void put_step(Trace *t, const ZpSpan *spans, uint64_t n, Lanes lanes[ZP_QUEUES]) {
+  const ZpSpan **s = ZB_NEWN(t->a, const ZpSpan *, n);
+  memset(t->instr, 0, t->st->prog.ninstrs * sizeof *t->instr);
   for (uint64_t i = 0; i < n; i++) {
     s[i] = &spans[i];
-    if (spans[i].node == ZP_NONE) j->instr[spans[i].instr] = s[i];
+    if (spans[i].node == ZP_NONE) t->instr[spans[i].instr] = s[i];
   }
   qsort(s, n, sizeof *s, by_begin);
-  put_slices(j, s, n, lanes);
-  put_arena(j);
+  put_slices(t, s, n, lanes);
+  put_arena(t);
 }
 
 void zp_trace_events(const ZpPlan *p, int64_t rank, const ZpSpan *spans, uint64_t n, double clock,
                      double zero, bool predicted, ZbText *out) {
   uint32_t stage =
       p->layout.mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->layout.mesh, rank, p->layout.mesh.pipe);
-  Json j = {.p = p,
-            .st = &p->programs.stages[stage],
-            .rank = rank,
-            .process = rank + (predicted ? p->layout.mesh.nranks : 0),
-            .stage = stage,
-            .clock = clock,
-            .zero = zero,
-            .predicted = predicted,
-            .a = zb_arena_new(),
-            .out = out};
+  Trace t = {.p = p,
+             .st = &p->programs.stages[stage],
+             .rank = rank,
+             .process = rank + (predicted ? p->layout.mesh.nranks : 0),
+             .stage = stage,
+             .clock = clock,
+             .zero = zero,
+             .predicted = predicted,
+             .a = zb_arena_new(),
+             .json = {.text = out}};
   Lanes lanes[ZP_QUEUES] = {0};
-  j.instr = ZB_NEWN(j.a, const ZpSpan *, j.st->prog.ninstrs);
-  put_process(&j);
+  t.instr = ZB_NEWN(t.a, const ZpSpan *, t.st->prog.ninstrs);
+  put_process(&t);
   for (uint64_t i = 0; i < n;) {
     uint64_t from = i;
     while (i < n && spans[i].step == spans[from].step) i++;
-    put_step(&j, spans + from, i - from, lanes);
+    put_step(&t, spans + from, i - from, lanes);
   }
-  out->len -= 2; /* the last comma */
-  zb_text_free(&j.text);
-  zb_arena_free(j.a);
+  zb_text_free(&t.text);
+  zb_arena_free(t.a);
 }

@@ -81,12 +81,6 @@ bool zp_alike_odd(const ZpPlan *p, const ZpAlike *k, const uint64_t *said, uint3
   return any;
 }
 
-int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first) {
-  bool halves = p->asked.compute != ZK_F32, only = halves && (k->frozen || p->asked.forward_only);
-  *first = halves ? ZP_PART_ROUNDED : ZP_PART_VALUES;
-  return only ? ZP_PART_VALUES : 1 + zp_states(p, k);
-}
-
 uint32_t zp_alike_items(const ZpPlan *p, uint32_t stage, const ZpAlike *list, uint32_t n, uint32_t which,
                         ZpAlikeItem *out) {
   const ZpStage *st = &p->programs.stages[stage];

@@ -1,4 +1,4 @@
-/* One instruction list per stage, from the schedule, the stage's instances and its held buckets.
+/* One instruction list per stage, from the schedule, the stage's virtual stages and its held buckets.
  *
  * Why these programs cannot deadlock: zp_timelines simulates all stages once and so puts everything that
  * happens at a time. A transfer gets its place in both queues from that one time (with one tie-break for
@@ -17,16 +17,29 @@
 #include <string.h>
 
 /* ---- buffers ------------------------------------------------------------------------------------------- */
-static void add_ring(Gen *g, ZpBufKind kind, Ring *r) {
-  r->buf = zp_gen_bufs(g, kind, 0, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
+static const ZpVirtualStage *vstage(const ZpBuilder *g, uint32_t v) { return &g->p->programs.vstages[v]; }
+
+static void add_ring(ZpBuilder *g, ZpBufKind kind, uint32_t index, Ring *r) {
+  r->buf = zp_gen_bufs(g, kind, index, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
+}
+
+/* Adds a virtual stage's rings; it has slots even if they are empty. */
+static void add_rings(ZpBuilder *g, uint32_t v) {
+  Lane *l = &g->lane[v];
+  uint32_t index = vstage(g, v)->index;
+  l->slot.buf = zp_gen_bufs(g, ZP_B_SLOT, index, l->slot.n, zb_round_up(l->slot.bytes, 64));
+  add_ring(g, ZP_B_RECV_ACT, index, &l->recv[ACT]);
+  add_ring(g, ZP_B_SEND_ACT, index, &l->send[ACT]);
+  add_ring(g, ZP_B_RECV_GRAD, index, &l->recv[GRAD]);
+  add_ring(g, ZP_B_SEND_GRAD, index, &l->send[GRAD]);
 }
 
 #define MOST_PINNED ((uint64_t)256 << 20) /* of inputs; one block there must be */
 
 /* What passes between the host and a device with memory of its own: the inputs of as many micro-batches as
  * have room, and scalars. */
-static void add_pinned(Gen *g) {
-  uint64_t bytes = zb_round_up(g->st->input_bytes, 64), n = (uint64_t)g->p->asked.nmicro;
+static void add_pinned(ZpBuilder *g) {
+  uint64_t bytes = zb_round_up(zp_input_bytes(g->p, g->st), 64), n = (uint64_t)g->p->asked.nmicro;
   if (!g->p->asked.pins) return;
   if (bytes && n > MOST_PINNED / bytes) n = bytes > MOST_PINNED ? 1 : MOST_PINNED / bytes;
   if (bytes) zp_gen_bufs(g, ZP_B_PINNED_INPUTS, 0, (uint32_t)n, bytes);
@@ -34,15 +47,10 @@ static void add_pinned(Gen *g) {
   g->npinned = bytes ? (uint32_t)n : 0;
 }
 
-static void add_buffers(Gen *g) {
+static void add_buffers(ZpBuilder *g) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
-  Timeline *t = g->t;
-  t->slot.buf = zp_gen_bufs(g, ZP_B_SLOT, 0, t->slot.n, zb_round_up(st->slot_bytes, 64)); /* even if empty */
-  add_ring(g, ZP_B_RECV_ACT, &t->recv[ACT]);
-  add_ring(g, ZP_B_SEND_ACT, &t->send[ACT]);
-  add_ring(g, ZP_B_RECV_GRAD, &t->recv[GRAD]);
-  add_ring(g, ZP_B_SEND_GRAD, &t->send[GRAD]);
+  for (uint32_t k = 0; k < st->nvstages; k++) add_rings(g, st->vstages[k]);
   g->param_buf = ZB_NEWN(g->a, uint32_t, st->nheld);
   g->grad_buf = ZB_NEWN(g->a, uint32_t, st->nheld);
   g->state_buf = ZB_NEWN(g->a, uint32_t, st->nheld);
@@ -67,15 +75,20 @@ static void add_buffers(Gen *g) {
 }
 
 /* ---- the compute queue up to the last item ------------------------------------------------------------ */
-static void add_load(Gen *g, uint32_t mb, uint64_t *now) {
-  if (g->st->input_bytes) zp_gen_compute(g, ZP_I_LOAD, (*now)++, 1)->mb = mb;
+static void add_load(ZpBuilder *g, uint32_t v, uint32_t mb, uint64_t *now) {
+  if (!vstage(g, v)->input_bytes) return;
+  ZpInstr *in = zp_gen_compute(g, ZP_I_LOAD, (*now)++, 1);
+  in->mb = mb;
+  in->vstage = v;
 }
 
-static void add_counts(Gen *g, uint32_t mb, uint64_t *now) {
-  for (uint32_t i = 0; i < g->st->ninsts; i++) {
+static void add_counts(ZpBuilder *g, uint32_t v, uint32_t mb, uint64_t *now) {
+  const ZpVirtualStage *x = vstage(g, v);
+  for (uint32_t i = x->first; i < x->first + x->ninsts; i++) {
     if (!zp_counts(g->p, g->st, i)) continue;
     ZpInstr *count = zp_gen_compute(g, ZP_I_COUNT, (*now)++, 1);
     count->mb = mb;
+    count->vstage = v;
     count->inst = i;
     g->count_pos = g->ncomp - 1;
   }
@@ -83,80 +96,119 @@ static void add_counts(Gen *g, uint32_t mb, uint64_t *now) {
 
 /* Backward divides by the denominators of the whole step, and so does forward where it makes gradients of
  * logits: all of it is counted first. Forward alone need not load twice. */
-static void add_work(Gen *g, const uint64_t *duration) {
+static void add_prologue(ZpBuilder *g) {
+  uint64_t now = 1;
+  zp_gen_compute(g, g->p->asked.forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
+  g->count_pos = ZP_NONE;
+  for (uint32_t k = 0; k < g->st->nvstages && !g->p->asked.forward_only; k++) {
+    uint32_t v = g->st->vstages[k];
+    for (uint32_t m = 0; m < g->p->asked.nmicro && zp_count_insts(g->p, vstage(g, v)); m++) {
+      add_load(g, v, m, &now);
+      add_counts(g, v, m, &now);
+    }
+  }
+}
+
+/* Returns the instruction that does an item, instance by instance. */
+static ZpInstrOp op_of(const ZpScheduleItem *x) {
+  if (x->kind == ZP_FORWARD) return ZP_I_FWD;
+  if (x->kind == ZP_BACKWARD) return ZP_I_BWD;
+  ZB_BUG("no list of a segment is a half of backward");
+}
+
+static void add_work(ZpBuilder *g, const uint64_t *duration) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
-  uint32_t M = (uint32_t)p->asked.nmicro;
-  uint64_t now = 1;
-  zp_gen_compute(g, p->asked.forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
-  g->count_pos = ZP_NONE;
-  for (uint32_t m = 0; m < M && g->counted && !p->asked.forward_only; m++) {
-    add_load(g, m, &now);
-    add_counts(g, m, &now);
-  }
-  g->item_pos = ZB_NEWN(g->a, uint32_t, g->t->nwork);
-  for (uint32_t i = 0; i < g->t->nwork; i++) {
-    ZpWork w = g->t->work[i];
-    now = g->t->start[i];
-    if (!w.backward) add_load(g, w.mb, &now);
-    if (p->asked.forward_only) add_counts(g, w.mb, &now);
+  add_prologue(g);
+  g->item_pos = ZB_NEWN(g->a, uint32_t, g->order->n);
+  for (uint32_t i = 0; i < g->order->n; i++) {
+    const ZpScheduleItem *w = &g->order->item[i];
+    const ZpVirtualStage *x = vstage(g, w->vstage);
+    bool forward = w->kind == ZP_FORWARD;
+    uint64_t now = g->order->start[i];
+    if (forward) add_load(g, w->vstage, w->mb, &now);
+    if (p->asked.forward_only) add_counts(g, w->vstage, w->mb, &now);
     g->item_pos[i] = g->ncomp;
-    for (uint32_t k = 0; k < st->ninsts; k++) {
-      uint32_t inst = w.backward ? st->ninsts - 1 - k : k;
-      uint64_t takes = duration[st->insts[inst].segment] * (w.backward ? 2 : 1);
-      ZpInstr *in = zp_gen_compute(g, w.backward ? ZP_I_BWD : ZP_I_FWD, now, takes);
-      in->mb = w.mb;
+    for (uint32_t k = 0; k < x->ninsts; k++) {
+      uint32_t inst = x->first + (forward ? k : x->ninsts - 1 - k);
+      uint64_t takes = duration[st->insts[inst].segment] * zp_item_info[w->kind].units;
+      ZpInstr *in = zp_gen_compute(g, op_of(w), now, takes);
+      in->mb = w->mb;
+      in->vstage = w->vstage;
       in->inst = inst;
       now += takes;
     }
-    ZB_ASSERT(now == g->t->end[i]);
+    ZB_ASSERT(now == g->order->end[i]);
   }
   g->last_work = g->ncomp - 1;
 }
 
-/* Position of the FWD or BWD of (instance, micro-batch). */
-static uint32_t pos_of(const Gen *g, bool backward, uint32_t inst, uint32_t mb) {
-  return g->item_pos[g->t->item[backward][mb]] + (backward ? g->st->ninsts - 1 - inst : inst);
+/* Return the position of the first, of the last instruction of an item. */
+static uint32_t first_of(const ZpBuilder *g, uint32_t item) { return g->item_pos[item]; }
+static uint32_t last_of(const ZpBuilder *g, uint32_t item) {
+  return g->item_pos[item] + vstage(g, g->order->item[item].vstage)->ninsts - 1;
 }
 
 /* ---- transfers ----------------------------------------------------------------------------------------- */
-/* The tuple between two stages is named after the instance that takes it in. */
-static uint64_t tag_between(const Gen *g, int kind, uint32_t later_stage, uint32_t mb) {
-  const ZpInst *i = &g->p->programs.stages[later_stage].insts[0];
+/* Names the tuple into virtual stage v: after the instance that takes it in, forward. */
+static uint64_t tag_before(const ZpBuilder *g, int kind, uint32_t v, uint32_t mb) {
+  const ZpVirtualStage *x = vstage(g, v);
+  const ZpInst *i = &g->p->programs.stages[x->stage].insts[x->first];
   return zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, i->segment, i->iter, mb);
 }
 
-/* All transfers of one kind that this stage takes part in as receiver, or as sender. */
-static void add_transfers(Gen *g, int kind, bool send, const Timeline *receiver, uint32_t pair) {
+static bool sends(const ZpBuilder *g, int kind, uint32_t from, uint32_t to) {
+  return vstage(g, from)->stage != vstage(g, to)->stage && g->lane[to].recv[kind].bytes;
+}
+
+/* Adds the transfers of one kind between two virtual stages in which this stage takes part as receiver, or sender. */
+static void add_transfers(ZpBuilder *g, int kind, bool send, uint32_t from, uint32_t to, uint32_t pair) {
   static const ZpInstrOp op[2][2] = {{ZP_I_RECV_ACT, ZP_I_SEND_ACT}, {ZP_I_RECV_GRAD, ZP_I_SEND_GRAD}};
-  const Ring *r = send ? &g->t->send[kind] : &g->t->recv[kind];
-  uint32_t M = (uint32_t)g->p->asked.nmicro, last = g->st->ninsts - 1;
-  bool later = (kind == ACT) == send; /* the peer is the stage after this one */
-  if (!r->bytes) return;
-  g->moves[kind][send] = ZB_NEWN(g->a, uint32_t, M);
+  const Lane *own = &g->lane[send ? from : to], *receiver = &g->lane[to];
+  const Ring *r = send ? &own->send[kind] : &own->recv[kind];
+  uint32_t M = (uint32_t)g->p->asked.nmicro, later = kind == ACT ? to : from,
+           *moves = ZB_NEWN(g->a, uint32_t, M);
+  g->moves[vstage(g, send ? from : to)->index][kind][send] = moves;
   for (uint32_t m = 0; m < M; m++) {
-    uint32_t id = zp_gen_draft(g, op[kind][send], receiver->arrive[kind][m], BY_TRANSFER, pair + m);
-    g->moves[kind][send][m] = id;
-    Draft *d = &g->d[id];
+    uint32_t id = moves[m] =
+        zp_gen_draft(g, op[kind][send], receiver->arrive[kind][m], BY_TRANSFER, pair + m);
+    ZpDraft *d = &g->d[id];
     d->in.mb = m;
-    d->in.peer = later ? g->s + 1 : g->s - 1;
+    d->in.vstage = later;
+    d->in.peer = zp_owner(g->p, send ? to : from);
     d->in.pair = pair + m;
     d->in.bytes = r->bytes;
     d->in.naccess = 1;
     d->in.access = ZB_NEW(g->p->arena, ZpAccess);
-    *d->in.access = (ZpAccess){r->buf + r->index[m], send ? ZP_READ : ZP_WRITE,
-                               tag_between(g, kind, later ? g->s + 1 : g->s, m)};
-    if (send) d->after_pos = pos_of(g, kind == GRAD, kind == GRAD ? 0 : last, m);
+    *d->in.access =
+        (ZpAccess){r->buf + r->index[m], send ? ZP_READ : ZP_WRITE, tag_before(g, kind, later, m)};
+    if (send) d->after_pos = last_of(g, own->item[kind][m]);
     else if (r->before[m] != ZP_NONE)
-      d->after_pos = pos_of(g, kind == GRAD || g->t->keeps_act, kind == GRAD ? last : 0, r->before[m]);
+      d->after_pos = kind == ACT && own->keeps_act ? last_of(g, own->last[r->before[m]])
+                                                   : first_of(g, own->item[kind][r->before[m]]);
   }
 }
 
-static void add_count(Gen *g) {
+/* Adds all transfers of the plan; both ends of one have its pair number. Returns the next free one. */
+static uint32_t add_all_transfers(ZpPlan *p, ZpBuilder *g) {
+  uint32_t pair = 0;
+  for (uint32_t v = 0, w; (w = zp_vstage_after(p, v)) != ZP_NONE; v = w)
+    for (int kind = 0; kind < 2; kind++) {
+      uint32_t from = kind == ACT ? v : w, to = kind == ACT ? w : v;
+      ZpBuilder *sender = &g[zp_owner(p, from)], *receiver = &g[zp_owner(p, to)];
+      if (!sends(sender, kind, from, to)) continue;
+      add_transfers(sender, kind, true, from, to, pair);
+      add_transfers(receiver, kind, false, from, to, pair);
+      pair += (uint32_t)p->asked.nmicro;
+    }
+  return pair;
+}
+
+static void add_count(ZpBuilder *g) {
   g->count = ZP_NONE;
   if (g->count_pos == ZP_NONE) return;
   g->count = zp_gen_draft(g, ZP_I_REDUCE_COUNT, g->end[g->count_pos], BY_SCATTER, 0);
-  Draft *d = &g->d[g->count];
+  ZpDraft *d = &g->d[g->count];
   d->in.dims = zp_count_dims(g->p);
   d->in.coll = ZG_OP_ALL_REDUCE;
   d->in.bytes = d->in.dims ? zg_losses(g->p->graph) * sizeof(double) : 0;
@@ -170,7 +222,7 @@ static void add_count(Gen *g) {
 
 /* ---- the end of the step ------------------------------------------------------------------------------- */
 /* What the world adds up: after this rank's norm, or where there is none after its last forward. */
-static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
+static void add_sums(ZpBuilder *g, uint64_t norm, uint64_t step, uint32_t pair) {
   uint32_t last = g->last_work, before = 0; /* the phase of the sums that it reads */
   if (!g->p->asked.forward_only) {
     zp_gen_compute(g, ZP_I_NORM_LOCAL, norm, 1);
@@ -178,7 +230,7 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
     before = 1;
   }
   g->step = zp_gen_draft(g, ZP_I_REDUCE_STEP, step, BY_STEP, pair);
-  Draft *d = &g->d[g->step];
+  ZpDraft *d = &g->d[g->step];
   d->in.pair = pair;
   d->in.dims = (1u << g->p->layout.mesh.ndims) - 1;
   d->in.coll = ZG_OP_ALL_REDUCE;
@@ -195,7 +247,7 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
                                  zp_tag(ZP_TAG_SUMS, 0, 0, k == 1 ? before : 2)};
 }
 
-static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
+static void add_step(ZpBuilder *g, uint64_t norm, uint64_t step, uint32_t pair) {
   add_sums(g, norm, step, pair);
   if (g->p->asked.forward_only) return;
   zp_gen_updates(g, step);
@@ -203,7 +255,7 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
 
 /* ---- operands and waits of the compute queue ----------------------------------------------------------- */
 /* Parameters of instance and, for BWD, where their gradients go. */
-static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
+static void touch_params(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   const ZpInst *inst = &g->st->insts[in->inst];
   for (uint32_t k = 0; k < inst->nheld; k++) {
     const Use *u = &g->uses[g->use_at[pos] + k];
@@ -223,18 +275,30 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
   }
 }
 
-/* One end of a ring: the transfer is waited for, either because it brings data or because it took the last
- * away. */
-static void touch_ring(Gen *g, uint32_t pos, int kind, bool send, uint32_t mb, uint64_t tag) {
-  const Ring *r = send ? &g->t->send[kind] : &g->t->recv[kind];
+/* Reads what virtual stage v takes in from its ring, and waits for the transfer that brings it. */
+static void touch_taken(ZpBuilder *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
+  const Ring *r = &g->lane[v].recv[kind];
+  uint32_t *const *moves = g->moves[vstage(g, v)->index][kind];
   if (!r->bytes) return;
-  zp_gen_touch(g, r->buf + r->index[mb], send ? ZP_WRITE : ZP_READ, tag);
-  uint32_t mover = send ? r->before[mb] : mb;
-  if (mover != ZP_NONE) zp_gen_await(g, pos, g->moves[kind][send][mover]);
+  zp_gen_touch(g, r->buf + r->index[mb], ZP_READ, tag);
+  if (moves[false]) zp_gen_await(g, pos, moves[false][mb]);
 }
 
-/* Between instance i - 1 and i of a stage: a boundary buffer, unless it is carried in the slot. */
-static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t mb) {
+/* Writes what virtual stage v hands on: into its ring, once the transfer of what was there is complete; or, for a
+ * neighbour on the same stage, straight into that one's. */
+static void touch_made(ZpBuilder *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
+  uint32_t to = zp_sink(g->p, kind, v);
+  if (to == ZP_NONE) return;
+  bool here = vstage(g, to)->stage == g->s;
+  const Ring *r = here ? &g->lane[to].recv[kind] : &g->lane[v].send[kind];
+  if (!r->bytes) return;
+  zp_gen_touch(g, r->buf + r->index[mb], ZP_WRITE, tag);
+  if (!here && r->before[mb] != ZP_NONE)
+    zp_gen_await(g, pos, g->moves[vstage(g, v)->index][kind][true][r->before[mb]]);
+}
+
+/* Between instance i - 1 and i of a virtual stage: a boundary buffer, unless it is carried in the slot. */
+static void touch_boundary(ZpBuilder *g, int kind, uint32_t i, uint32_t mode, uint32_t mb) {
   const ZpInst *inst = &g->st->insts[i];
   const ZpSegment *seg = &g->p->programs.segments[inst->segment];
   if (kind == ACT ? !seg->carry_bytes || seg->saves_carry : !seg->dcarry_bytes) return;
@@ -243,50 +307,56 @@ static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t
 }
 
 /* The denominators of losses, of all ranks. */
-static void touch_count(Gen *g, uint32_t pos) {
+static void touch_count(ZpBuilder *g, uint32_t pos) {
   zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
   zp_gen_await(g, pos, g->count);
 }
 
-static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
-  uint32_t i = in->inst, mb = in->mb;
-  uint32_t fresh = i == 0 && !g->st->input_bytes; /* nothing in the slot yet */
+/* Touches a micro-batch's slot; while all are counted, before the first item, they take the first slot in turn. */
+static void touch_slot(ZpBuilder *g, uint32_t pos, const ZpInstr *in, uint32_t mode) {
+  const Ring *r = &g->lane[in->vstage].slot;
+  bool counts_all = g->count_pos != ZP_NONE && pos <= g->count_pos;
+  zp_gen_touch(g, r->buf + (counts_all ? 0 : r->index[in->mb]), mode,
+               zp_tag(ZP_TAG_SLOT, vstage(g, in->vstage)->index, 0, in->mb));
+}
+
+static void touch_fwd(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
+  uint32_t i = in->inst, mb = in->mb, v = in->vstage, after = zp_vstage_after(g->p, v);
+  const ZpVirtualStage *x = vstage(g, v);
+  uint32_t fresh = i == x->first && !x->input_bytes; /* nothing in the slot yet */
   uint32_t mode = g->p->asked.forward_only ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
-  if (g->st->input_bytes || !g->p->asked.forward_only) /* else it stays empty */
-    zp_gen_touch(g, g->t->slot.buf + g->t->slot.index[mb], mode, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
-  if (i) touch_boundary(g, ACT, i, ZP_READ, mb);
-  else touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
-  if (i + 1 < g->st->ninsts) touch_boundary(g, ACT, i + 1, ZP_WRITE, mb);
-  else if (g->s + 1 < g->p->programs.nstages)
-    touch_ring(g, pos, ACT, true, mb, tag_between(g, ACT, g->s + 1, mb));
+  if (x->input_bytes || !g->p->asked.forward_only) touch_slot(g, pos, in, mode); /* else it stays empty */
+  if (i > x->first) touch_boundary(g, ACT, i, ZP_READ, mb);
+  else touch_taken(g, pos, ACT, v, mb, tag_before(g, ACT, v, mb));
+  if (i + 1 < x->first + x->ninsts) touch_boundary(g, ACT, i + 1, ZP_WRITE, mb);
+  else if (after != ZP_NONE) touch_made(g, pos, ACT, v, mb, tag_before(g, ACT, after, mb));
   touch_params(g, pos, in);
   zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
   if (zp_divides_forward(g->p, g->st, i)) touch_count(g, pos);
 }
 
-static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
-  uint32_t i = in->inst, mb = in->mb;
-  zp_gen_touch(g, g->t->slot.buf + g->t->slot.index[mb], ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
-  if (!i && g->t->keeps_act) touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
-  if (i + 1 < g->st->ninsts) touch_boundary(g, GRAD, i + 1, ZP_READ, mb);
-  else if (g->s + 1 < g->p->programs.nstages)
-    touch_ring(g, pos, GRAD, false, mb, tag_between(g, GRAD, g->s + 1, mb));
-  if (i) touch_boundary(g, GRAD, i, ZP_WRITE, mb);
-  else if (g->s) touch_ring(g, pos, GRAD, true, mb, tag_between(g, GRAD, g->s, mb));
+static void touch_bwd(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
+  uint32_t i = in->inst, mb = in->mb, v = in->vstage, after = zp_vstage_after(g->p, v);
+  const ZpVirtualStage *x = vstage(g, v);
+  bool first = i == x->first;
+  touch_slot(g, pos, in, ZP_READ);
+  if (first && g->lane[v].keeps_act) touch_taken(g, pos, ACT, v, mb, tag_before(g, ACT, v, mb));
+  if (i + 1 < x->first + x->ninsts) touch_boundary(g, GRAD, i + 1, ZP_READ, mb);
+  else if (after != ZP_NONE) touch_taken(g, pos, GRAD, v, mb, tag_before(g, GRAD, after, mb));
+  if (!first) touch_boundary(g, GRAD, i, ZP_WRITE, mb);
+  else touch_made(g, pos, GRAD, v, mb, tag_before(g, GRAD, v, mb));
   touch_params(g, pos, in);
   if (zp_counts(g->p, g->st, i)) touch_count(g, pos);
 }
 
-static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
+static void touch_compute(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   uint32_t sums = g->scalars_buf + ZP_SCALARS_SUMS, count = g->scalars_buf + ZP_SCALARS_COUNT;
-  uint32_t slot =
-      g->t->slot.buf + (pos > g->count_pos || g->count_pos == ZP_NONE ? g->t->slot.index[in->mb] : 0);
   switch ((ZpInstrOp)in->op) {
   case ZP_I_FWD: touch_fwd(g, pos, in); break;
   case ZP_I_BWD: touch_bwd(g, pos, in); break;
-  case ZP_I_LOAD: zp_gen_touch(g, slot, ZP_WRITE, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb)); break;
+  case ZP_I_LOAD: touch_slot(g, pos, in, ZP_WRITE); break;
   case ZP_I_COUNT:
-    if (g->st->input_bytes) zp_gen_touch(g, slot, ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
+    if (vstage(g, in->vstage)->input_bytes) touch_slot(g, pos, in, ZP_READ);
     zp_gen_touch(g, count, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
     break;
   case ZP_I_ZERO_SUMS:
@@ -329,13 +399,13 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
     zp_gen_touch(g, g->scratch_buf, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
 }
 
-static void set_waits(Gen *g, ZpInstr *in, const uint32_t *wait, uint32_t n) {
+static void set_waits(ZpBuilder *g, ZpInstr *in, const uint32_t *wait, uint32_t n) {
   in->nwait = n;
   in->wait = ZB_NEWN(g->p->arena, uint32_t, n);
   if (n) memcpy(in->wait, wait, n * sizeof *wait);
 }
 
-static void operands(Gen *g) {
+static void operands(ZpBuilder *g) {
   for (uint32_t pos = 0; pos < g->ncomp; pos++) {
     ZpInstr *in = &g->d[g->comp[pos]].in;
     g->naccess = g->nwait = 0;
@@ -346,7 +416,7 @@ static void operands(Gen *g) {
     set_waits(g, in, g->wait, g->nwait);
   }
   for (uint32_t i = 0; i < g->nd; i++) {
-    Draft *d = &g->d[i];
+    ZpDraft *d = &g->d[i];
     if (d->in.queue == ZP_Q_COMPUTE) continue;
     uint32_t wait[2], n = 0;
     if (d->after_pos != ZP_NONE) wait[n++] = g->comp[d->after_pos];
@@ -371,7 +441,7 @@ static int by_key(const void *x, const void *y) {
   return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static void finish(Gen *g) {
+static void finish(ZpBuilder *g) {
   ZpProgram *out = &g->st->prog;
   Key *keys = ZB_NEWN(g->a, Key, g->nd);
   uint32_t *place = ZB_NEWN(g->a, uint32_t, g->nd);
@@ -393,16 +463,15 @@ static void finish(Gen *g) {
     for (uint32_t k = 0; k < in->nwait; k++) in->wait[k] = place[in->wait[k]];
     out->queue[in->queue][out->nqueue[in->queue]++] = i;
   }
-  const Timeline *t = g->t;
-  out->nslots = out->live = t->slot.n;
-  out->nrecv_act = t->recv[ACT].bytes ? t->recv[ACT].n : 0;
-  out->nsend_act = t->send[ACT].bytes ? t->send[ACT].n : 0;
-  out->nrecv_grad = t->recv[GRAD].bytes ? t->recv[GRAD].n : 0;
-  out->nsend_grad = t->send[GRAD].bytes ? t->send[GRAD].n : 0;
-  g->st->recv_bytes = t->recv[ACT].bytes;
-  g->st->send_bytes = t->send[ACT].bytes;
-  g->st->recv_grad_bytes = t->recv[GRAD].bytes;
-  g->st->send_grad_bytes = t->send[GRAD].bytes;
+  out->live = g->p->asked.forward_only ? 1 : zp_order_live(g->order);
+  for (uint32_t k = 0; k < g->st->nvstages; k++) {
+    const Lane *l = &g->lane[g->st->vstages[k]];
+    out->nslots += l->slot.n;
+    out->nrecv_act += l->recv[ACT].bytes ? l->recv[ACT].n : 0;
+    out->nsend_act += l->send[ACT].bytes ? l->send[ACT].n : 0;
+    out->nrecv_grad += l->recv[GRAD].bytes ? l->recv[GRAD].n : 0;
+    out->nsend_grad += l->send[GRAD].bytes ? l->send[GRAD].n : 0;
+  }
 }
 
 static uint32_t held_of(const ZpStage *st, uint32_t tied) {
@@ -412,13 +481,13 @@ static uint32_t held_of(const ZpStage *st, uint32_t tied) {
 }
 
 /* What stages reduce together happens when the last of them is ready. Returns the next free pair number. */
-static uint32_t add_tied(ZpPlan *p, Gen *g, uint32_t pair, uint64_t *norm) {
+static uint32_t add_tied(ZpPlan *p, ZpBuilder *g, uint32_t pair, uint64_t *norm) {
   for (uint32_t i = 0; i < p->programs.ntied; i++, pair++) {
     const ZpTied *tied = &p->programs.tied[i];
     uint64_t time = 0;
     if (p->programs.buckets[tied->bucket].frozen) continue; /* its copies stay alike by themselves */
     for (uint32_t k = 0; k < tied->nstages; k++) {
-      const Gen *x = &g[tied->stages[k]];
+      const ZpBuilder *x = &g[tied->stages[k]];
       uint64_t ready = zp_gen_ready(x, held_of(x->st, i));
       if (ready > time) time = ready;
     }
@@ -445,28 +514,22 @@ uint64_t zp_scalars_bytes(const ZpPlan *p) { return zb_round_up(64 + 24 * (zg_lo
 void zp_program(ZpPlan *p) {
   ZB_ASSERT(p->asked.nmicro > 0 && p->asked.nmicro < 1 << 24 && p->programs.nbuckets < 1 << 16 &&
             p->graph->nsegments < 1 << 16);
-  uint32_t P = p->programs.nstages, pair = 0;
+  uint32_t P = p->programs.nstages;
   ZbArena *a = zb_arena_new();
   uint64_t *duration = zp_durations(p, a), *norm = ZB_NEWN(a, uint64_t, P), step = 0;
-  Timeline *t = zp_timelines(p, a, duration);
-  Gen *g = ZB_NEWN(a, Gen, P);
+  Timeline t = zp_timelines(p, a, duration);
+  ZpBuilder *g = ZB_NEWN(a, ZpBuilder, P);
   for (uint32_t s = 0; s < P; s++) {
-    g[s] = (Gen){.p = p, .st = &p->programs.stages[s], .s = s, .a = a, .t = &t[s]};
-    g[s].counted = zp_count_insts(p, g[s].st);
+    g[s] = (ZpBuilder){
+        .p = p, .st = &p->programs.stages[s], .s = s, .a = a, .lane = t.lane, .order = &t.order[s]};
+    g[s].moves = zb_alloc(a, zb_array_bytes(g[s].st->nvstages, sizeof *g->moves));
     add_buffers(&g[s]);
     add_work(&g[s], duration);
     add_count(&g[s]);
     zp_gen_params(&g[s]);
     norm[s] = g[s].end[g[s].last_work];
   }
-  for (uint32_t s = 0; s + 1 < P; s++) { /* between s and s + 1 */
-    add_transfers(&g[s], ACT, true, &t[s + 1], pair);
-    add_transfers(&g[s + 1], ACT, false, &t[s + 1], pair);
-    if (t[s].send[ACT].bytes) pair += (uint32_t)p->asked.nmicro;
-    add_transfers(&g[s + 1], GRAD, true, &t[s], pair);
-    add_transfers(&g[s], GRAD, false, &t[s], pair);
-    if (t[s + 1].send[GRAD].bytes) pair += (uint32_t)p->asked.nmicro;
-  }
+  uint32_t pair = add_all_transfers(p, g);
   if (!p->asked.forward_only) pair = add_tied(p, g, pair, norm);
   for (uint32_t s = 0; s < P; s++)
     if (norm[s] + 1 > step) step = norm[s] + 1;

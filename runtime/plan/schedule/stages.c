@@ -1,4 +1,5 @@
-/* Segment instances to pipeline stages: each lands on exactly one. */
+/* Segment instances to virtual stages, and these to the pipeline stages that own them. Every instance lands on exactly one
+ * virtual stage. */
 #include "runtime/plan/schedule/schedule.h"
 
 #include <string.h>
@@ -13,6 +14,13 @@ static uint32_t all_instances(ZpPlan *p, ZpInst **out) {
     }
   *out = list;
   return n;
+}
+
+/* Cuts by cost, such that the rank that has most has least. */
+static double by_cost(const ZpPlan *p, const ZpStageItem *items, uint32_t n, int64_t *counts) {
+  uint32_t nvstages = p->programs.nvstages, *owner = ZB_NEWN(p->arena, uint32_t, nvstages);
+  for (uint32_t v = 0; v < nvstages; v++) owner[v] = zp_owner(p, v);
+  return zp_cut_stages(items, n, nvstages, owner, false, counts);
 }
 
 static bool explicit_counts(ZpBuild *b, const ZpStageItem *items, uint32_t n, uint32_t stages,
@@ -37,7 +45,7 @@ static bool explicit_counts(ZpBuild *b, const ZpStageItem *items, uint32_t n, ui
     if (c > max) max = c;
   }
   int64_t *better = ZB_NEWN(b->p->arena, int64_t, stages);
-  double least = zp_cut_stages(items, n, stages, NULL, false, better);
+  double least = by_cost(b->p, items, n, better);
   if (max > 1.1 * least) {
     const char *list = "";
     for (uint32_t s = 0; s < stages; s++)
@@ -51,15 +59,15 @@ static bool explicit_counts(ZpBuild *b, const ZpStageItem *items, uint32_t n, ui
   return true;
 }
 
-/* As in the plan that has the parameters, or in the one that keeps nothing. */
-static void as_in(const ZpPlan *p, const ZpPlan *like, const ZpStageItem *items, uint32_t nitems,
+/* As in another plan, or as they are. */
+static void as_in(const ZpPlan *p, const ZpPrograms *like, const ZpStageItem *items, uint32_t nitems,
                   int64_t *counts) {
   uint32_t item = 0, end = 0;
-  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+  for (uint32_t v = 0; v < p->programs.nvstages; v++) {
     uint32_t first = item;
-    end += like->programs.stages[s].ninsts;
+    end += like->vstages[v].ninsts;
     while (item < nitems && items[item].first < end) item++;
-    counts[s] = item - first;
+    counts[v] = item - first;
   }
 }
 
@@ -112,32 +120,44 @@ static bool reads_inputs(const ZpSegment *s) {
   return false;
 }
 
-/* What a stage needs beside its buckets: its activation slot (inputs, then instance by
- * instance the saved values and after them the carried tuple, if backward reads it), scratch,
- * and boundaries between instances. */
-static void measure(const ZpPlan *p, ZpStage *st) {
+/* Measures what a virtual stage passes on and what it needs beside buckets: its activation slot, which has inputs, then
+ * instance by instance the saved values and after them the carried tuple, if backward reads it; boundaries between
+ * instances. */
+static void measure_vstage(const ZpPlan *p, ZpStage *st, ZpVirtualStage *v) {
+  const ZpSegment *segments = p->programs.segments;
   bool inputs = false;
-  for (uint32_t i = 0; i < st->ninsts; i++)
-    inputs |= reads_inputs(&p->programs.segments[st->insts[i].segment]);
+  for (uint32_t i = v->first; i < v->first + v->ninsts; i++)
+    inputs |= reads_inputs(&segments[st->insts[i].segment]);
   if (inputs) {
     const ZpInputUse *u = &p->programs.inputs[p->programs.ninputs - 1];
-    st->input_bytes = u->at + zb_round_up(p->programs.segments[u->value_segment].values[u->value].bytes, 64);
+    v->input_bytes = u->at + zb_round_up(segments[u->value_segment].values[u->value].bytes, 64);
   }
-  uint64_t at = st->input_bytes;
+  v->slot_bytes = v->input_bytes;
+  for (uint32_t i = v->first; i < v->first + v->ninsts; i++) {
+    const ZpSegment *s = &segments[st->insts[i].segment];
+    bool first = i == v->first;
+    st->saved_at[i] = v->slot_bytes;
+    v->slot_bytes += s->saved_bytes + (!first && s->saves_carry ? s->carry_bytes : 0);
+    if (!first) st->boundary_bytes = larger(st->boundary_bytes, larger(s->carry_bytes, s->dcarry_bytes));
+  }
+  const ZpSegment *first = &segments[st->insts[v->first].segment],
+                  *last = &segments[st->insts[v->first + v->ninsts - 1].segment];
+  v->carry_bytes = first->carry_bytes, v->carry_out_bytes = last->carry_out_bytes;
+  v->dcarry_bytes = first->dcarry_bytes, v->dcarry_out_bytes = last->dcarry_out_bytes;
+}
+
+void zp_measure_stage(const ZpPlan *p, ZpStage *st) {
   st->saved_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
+  for (uint32_t k = 0; k < st->nvstages; k++) measure_vstage(p, st, &p->programs.vstages[st->vstages[k]]);
   for (uint32_t i = 0; i < st->ninsts; i++) {
     const ZpSegment *s = &p->programs.segments[st->insts[i].segment];
-    st->saved_at[i] = at;
-    at += s->saved_bytes + (i > 0 && s->saves_carry ? s->carry_bytes : 0);
     for (int k = 0; k < ZP_PHASES; k++) st->scratch_bytes = larger(st->scratch_bytes, s->list[k].temp);
-    if (i > 0) st->boundary_bytes = larger(st->boundary_bytes, larger(s->carry_bytes, s->dcarry_bytes));
     st->cost += s->cost;
   }
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
     if (zp_is_muon(p, k)) st->scratch_bytes = larger(st->scratch_bytes, zp_orthogonal_scratch(p, k));
   }
-  st->slot_bytes = at;
 }
 
 static void report_too_many(ZpBuild *b, uint32_t nitems) {
@@ -145,54 +165,76 @@ static void report_too_many(ZpBuild *b, uint32_t nitems) {
   const char *dim = p->asked.recipe->stages.dim.s;
   ZlSpan at = p->asked.recipe->stages.span;
   bool repeats = p->graph->nsegments > 1; /* straight segments and repeats alternate */
-  ZlDiag *e = repeats
-                  ? zl_report(b->d, ZL_Z0404, at,
-                              "%u pipeline stages, but the outermost repeats of model %s have %u iteration%s",
-                              p->programs.nstages, p->graph->model, nitems, nitems == 1 ? "" : "s")
-                  : zl_report(b->d, ZL_Z0404, at, "%u pipeline stages, but model %s has no `repeat`",
-                              p->programs.nstages, p->graph->model);
+  uint32_t each = p->programs.nvstages / p->programs.nstages;
+  const char *kind = each > 1 ? "virtual" : "pipeline";
+  ZlDiag *e = repeats ? zl_report(b->d, ZL_Z0404, at,
+                                  "%u %s stages, but the outermost repeats of model %s have %u iteration%s",
+                                  p->programs.nvstages, kind, p->graph->model, nitems, nitems == 1 ? "" : "s")
+                      : zl_report(b->d, ZL_Z0404, at, "%u %s stages, but model %s has no `repeat`",
+                                  p->programs.nvstages, kind, p->graph->model);
   zl_note(e, "stages are cut between the iterations of the model's outermost `repeat`");
-  if (nitems > 1) zl_help(e, "use at most %s = %u", dim, nitems);
+  if (nitems / each > 1) zl_help(e, "use at most %s = %u", dim, nitems / each);
+  else if (each > 1) zl_help(e, "use another schedule than `%s`", p->asked.schedule);
   else if (repeats) zl_help(e, "use %s = 1, or compile the model with more layers", dim);
   else zl_help(e, "use %s = 1, or write the model's layers as a `repeat`", dim);
 }
 
+/* Says how many items each virtual stage has. False with reports. */
+static bool cut(ZpBuild *b, const ZpPrograms *like, const ZpStageItem *items, uint32_t nitems,
+                int64_t *counts) {
+  ZpPlan *p = b->p;
+  uint32_t n = p->programs.nvstages;
+  if (n > nitems) {
+    report_too_many(b, nitems);
+    return false;
+  }
+  if (like) as_in(p, like, items, nitems, counts);
+  else if (n > 1 && b->stage_items) return explicit_counts(b, items, nitems, n, counts);
+  else by_cost(p, items, nitems, counts);
+  return true;
+}
+
+/* Gives each virtual stage its instances, and each stage those of the virtual stages that it owns. */
+static void own(ZpPlan *p, const ZpInst *inst, uint32_t ninst, const ZpStageItem *items, uint32_t nitems,
+                const int64_t *counts) {
+  uint32_t item = 0;
+  for (uint32_t v = 0; v < p->programs.nvstages; v++) {
+    ZpVirtualStage *x = &p->programs.vstages[v];
+    ZpStage *st = &p->programs.stages[x->stage];
+    uint32_t from = items[item].first;
+    item += (uint32_t)counts[v];
+    uint32_t end = item < nitems ? items[item].first : ninst;
+    x->first = st->ninsts;
+    x->ninsts = end - from;
+    ZB_PUSH(p->arena, st->vstages, st->nvstages, v);
+    for (uint32_t i = from; i < end; i++) ZB_PUSH(p->arena, st->insts, st->ninsts, inst[i]);
+  }
+}
+
 bool zp_stages(ZpBuild *b) {
   ZpPlan *p = b->p;
+  const ZpPrograms like = b->cuts ? b->cuts->programs : (ZpPrograms){0}; /* perhaps what p had before */
   ZpInst *inst;
   ZpStageItem *items;
   double *cost = ZB_NEWN(p->arena, double, p->graph->nsegments);
   for (uint32_t i = 0; i < p->graph->nsegments; i++) cost[i] = p->programs.segments[i].cost;
   uint32_t ninst = all_instances(p, &inst), nitems = zp_stage_items(p->graph, p->arena, cost, &items);
-  p->programs.nstages = p->layout.mesh.pipe < 0 ? 1 : (uint32_t)p->layout.mesh.dim[p->layout.mesh.pipe].size;
-  if (p->programs.nstages > nitems) {
-    report_too_many(b, nitems);
-    return false;
+  uint32_t ranks = p->layout.mesh.pipe < 0 ? 1 : (uint32_t)p->layout.mesh.dim[p->layout.mesh.pipe].size;
+  p->programs.nstages = ranks;
+  p->programs.vstages = zp_place_vstages(p->arena, p->asked.schedule, ranks, &p->programs.nvstages);
+  int64_t *counts = ZB_NEWN(p->arena, int64_t, p->programs.nvstages);
+  if (!cut(b, b->cuts ? &like : NULL, items, nitems, counts)) return false;
+  p->programs.stages = ZB_NEWN(p->arena, ZpStage, ranks);
+  own(p, inst, ninst, items, nitems, counts);
+  for (uint32_t s = 0; s < ranks; s++) {
+    hold_buckets(p, &p->programs.stages[s]);
+    zp_measure_stage(p, &p->programs.stages[s]);
   }
-  int64_t *counts = ZB_NEWN(p->arena, int64_t, p->programs.nstages);
-  if (p->asked.eval_of || b->like) {
-    as_in(p, b->like ? b->like : p->asked.eval_of, items, nitems, counts);
-  } else if (p->programs.nstages > 1 && b->stage_items) {
-    if (!explicit_counts(b, items, nitems, p->programs.nstages, counts)) return false;
-  } else {
-    zp_cut_stages(items, nitems, p->programs.nstages, NULL, false, counts);
-  }
-  p->programs.stages = ZB_NEWN(p->arena, ZpStage, p->programs.nstages);
-  uint32_t item = 0;
-  for (uint32_t s = 0; s < p->programs.nstages; s++) {
-    ZpStage *st = &p->programs.stages[s];
-    uint32_t first = items[item].first;
-    item += (uint32_t)counts[s];
-    uint32_t end = item < nitems ? items[item].first : ninst;
-    st->insts = inst + first;
-    st->ninsts = end - first;
-    hold_buckets(p, st);
-    measure(p, st);
-  }
+  p->programs.tied = NULL;
+  p->programs.ntied = 0;
   tie(p);
-  for (uint32_t s = 0; s < p->programs.nstages; s++)
-    for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++)
-      p->notes.model_flops +=
-          p->programs.segments[p->programs.stages[s].insts[i].segment].model_flops * (double)p->asked.nmicro;
+  p->notes.model_flops = 0;
+  for (uint32_t i = 0; i < ninst; i++)
+    p->notes.model_flops += p->programs.segments[inst[i].segment].model_flops * (double)p->asked.nmicro;
   return true;
 }

@@ -10,11 +10,11 @@
  * Else one is enough. The way back is a sum: of a matrix that is another's a rank has zeros. */
 #include "runtime/plan/schedule/schedule.h"
 
-static const ZpBucket *bucket_of(const Gen *g, uint32_t held) {
+static const ZpBucket *bucket_of(const ZpBuilder *g, uint32_t held) {
   return &g->p->programs.buckets[g->st->held[held].bucket];
 }
 
-void zp_gen_update_bufs(Gen *g) {
+void zp_gen_update_bufs(ZpBuilder *g) {
   uint64_t most = 0;
   uint32_t n = 0, gathered = 0;
   g->turn = ZB_NEWN(g->a, uint32_t, g->st->nheld);
@@ -34,16 +34,19 @@ void zp_gen_update_bufs(Gen *g) {
   g->update_buf = zp_gen_bufs(g, ZP_B_UPDATE, 0, g->nupdate, zb_round_up(most, 64));
 }
 
-static void update(Gen *g, uint32_t h, uint64_t time) { zp_gen_compute(g, ZP_I_OPT_STEP, time, 1)->held = h; }
+static void update(ZpBuilder *g, uint32_t h, uint64_t time) {
+  zp_gen_compute(g, ZP_I_OPT_STEP, time, 1)->held = h;
+}
 
 /* ---- Muon ---- */
 /* An instruction of the collective queue, behind the last of the compute queue: one contents of the update
  * into another. */
-static uint32_t exchange(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, ZgOp coll, uint32_t before) {
+static uint32_t exchange(ZpBuilder *g, ZpInstrOp op, uint32_t held, uint64_t time, ZgOp coll,
+                         uint32_t before) {
   const ZpBucket *b = bucket_of(g, held);
   if (!b->matrices) return ZP_NONE;
   uint32_t id = zp_gen_draft(g, op, time, BY_UPDATE, held);
-  Draft *d = &g->d[id];
+  ZpDraft *d = &g->d[id];
   d->after_pos = g->ncomp - 1;
   d->in.held = held;
   d->in.dims = b->matrices;
@@ -57,17 +60,17 @@ static uint32_t exchange(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, ZgO
   return id;
 }
 
-static void momentum(Gen *g, uint32_t held, uint64_t *now) {
+static void momentum(ZpBuilder *g, uint32_t held, uint64_t *now) {
   zp_gen_compute(g, ZP_I_MOMENTUM, (*now)++, 1)->held = held;
   g->gathered[held] = exchange(g, ZP_I_GATHER_UPDATES, held, *now, ZG_OP_ALL_GATHER, 0);
 }
 
-static void orthogonalize(Gen *g, uint32_t held, uint64_t *now) {
+static void orthogonalize(ZpBuilder *g, uint32_t held, uint64_t *now) {
   zp_gen_compute(g, ZP_I_ORTHOGONALIZE, (*now)++, 1)->held = held;
   g->scattered[held] = exchange(g, ZP_I_SCATTER_UPDATES, held, *now, ZG_OP_REDUCE_SCATTER, 2);
 }
 
-static void update_matrices(Gen *g, uint64_t now) {
+static void update_matrices(ZpBuilder *g, uint64_t now) {
   uint32_t *list = ZB_NEWN(g->a, uint32_t, g->st->nheld), n = 0;
   for (uint32_t h = 0; h < g->st->nheld; h++)
     if (zp_is_muon(g->p, bucket_of(g, h))) list[n++] = h;
@@ -81,13 +84,13 @@ static void update_matrices(Gen *g, uint64_t now) {
   }
 }
 
-void zp_gen_updates(Gen *g, uint64_t step) {
+void zp_gen_updates(ZpBuilder *g, uint64_t step) {
   for (uint32_t h = 0; h < g->st->nheld; h++)
     if (!bucket_of(g, h)->frozen && !zp_is_muon(g->p, bucket_of(g, h))) update(g, h, step + h);
   update_matrices(g, step + g->st->nheld + 1);
 }
 
-void zp_gen_touch_muon(Gen *g, uint32_t pos, const ZpInstr *in) {
+void zp_gen_touch_muon(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   uint32_t h = in->held, buf = g->update_buf + g->turn[h], states = g->state_buf[h];
   bool whole = bucket_of(g, h)->matrices != 0;
   if (in->op == ZP_I_MOMENTUM) {

@@ -11,19 +11,19 @@
 static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
   return (uint64_t)zp_group_size(&p->layout.mesh, p->programs.buckets[bucket].shard);
 }
-static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->asked.compute); }
+static uint64_t param_bytes(const ZpBucket *k) { return zk_bytes((ZkElem)k->elem, k->elems); }
 
 /* ---- who uses what ------------------------------------------------------------------------------------- */
 typedef struct {
   uint32_t pos, use, held;
 } Entry;
 
-bool zp_gen_uses(const Gen *g, const ZpInstr *in, uint32_t k) {
+bool zp_gen_uses(const ZpBuilder *g, const ZpInstr *in, uint32_t k) {
   return in->op == ZP_I_FWD || g->back[g->st->insts[in->inst].segment][k];
 }
 
 /* Uses of the stage's buckets by position; list[at[t]..at[t+1]) are those of template t in order. */
-static Entry *list_uses(Gen *g, uint32_t **at_out) {
+static Entry *list_uses(ZpBuilder *g, uint32_t **at_out) {
   const ZpPlan *p = g->p;
   uint32_t *at = ZB_NEWN(g->a, uint32_t, p->programs.nbuckets + 2), n = 0;
   g->use_at = ZB_NEWN(g->a, uint32_t, g->ncomp + 1);
@@ -59,15 +59,15 @@ typedef struct {
   uint32_t gather;     /* who gathered it */
 } Resident;
 
-static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need, uint32_t buf) {
+static uint32_t gather(ZpBuilder *g, uint32_t held, uint32_t after_pos, uint32_t need, uint32_t buf) {
   uint32_t t = g->st->held[held].bucket;
   uint32_t id =
       zp_gen_draft(g, ZP_I_GATHER_PARAMS, after_pos == ZP_NONE ? 0 : g->end[after_pos], BY_GATHER, need);
-  Draft *d = &g->d[id];
+  ZpDraft *d = &g->d[id];
   d->in.held = held;
   d->in.dims = g->p->programs.buckets[t].shard;
   d->in.coll = ZG_OP_ALL_GATHER;
-  d->in.bytes = g->p->programs.buckets[t].elems * compute_bytes(g->p);
+  d->in.bytes = param_bytes(&g->p->programs.buckets[t]);
   d->after_pos = after_pos;
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
@@ -78,7 +78,7 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
 
 /* How many buffers iterations take in turn: that of the one in use, and those of as many ahead as the recipe
  * says. */
-static uint32_t buffers_for(const Gen *g, uint32_t nheld) {
+static uint32_t buffers_for(const ZpBuilder *g, uint32_t nheld) {
   return nheld <= g->p->asked.zero.ahead ? nheld : g->p->asked.zero.ahead + 1;
 }
 
@@ -93,10 +93,11 @@ static uint32_t oldest(const Resident *r, uint32_t n) {
 /* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. Where
  * there are not buffers for all of them, one is gathered into that which was used longest ago: entries since
  * then may still be computing when we want to gather. */
-static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
+static void plan_gathers(ZpBuilder *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld,
+                         uint32_t *where) {
   const ZpBucket *b = &g->p->programs.buckets[t];
   uint32_t nbufs = b->keeps ? nheld : buffers_for(g, nheld), full = 0;
-  uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(b->elems * compute_bytes(g->p), 64));
+  uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(param_bytes(b), 64));
   Resident *r = ZB_NEWN(g->a, Resident, nbufs);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t held = list[i].held, k = where[held], after = ZP_NONE; /* k: the buffer that had it last */
@@ -115,7 +116,7 @@ static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint
 
 /* Full parameters that were updated by shards: at the beginning of a step what each rank has of them goes to
  * all, beside the forwards of what is used before. list as for plan_gathers. */
-static void plan_publishing(Gen *g, const Entry *list, uint32_t n, uint32_t *where) {
+static void plan_publishing(ZpBuilder *g, const Entry *list, uint32_t n, uint32_t *where) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t held = list[i].held, buf = g->param_buf[held], t = g->st->held[held].bucket;
     if (where[held] == ZP_NONE) {
@@ -124,7 +125,7 @@ static void plan_publishing(Gen *g, const Entry *list, uint32_t n, uint32_t *whe
       in->held = held;
       in->dims = g->p->programs.buckets[t].shard;
       in->coll = ZG_OP_ALL_GATHER;
-      in->bytes = g->p->programs.buckets[t].elems * compute_bytes(g->p);
+      in->bytes = param_bytes(&g->p->programs.buckets[t]);
       in->naccess = 2;
       in->access = ZB_NEWN(g->p->arena, ZpAccess, 2);
       in->access[0] = (ZpAccess){buf, ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, held, 1)};
@@ -135,7 +136,7 @@ static void plan_publishing(Gen *g, const Entry *list, uint32_t n, uint32_t *whe
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------- */
-static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank) {
+static uint32_t reduction(ZpBuilder *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank) {
   uint32_t id = zp_gen_draft(g, op, time, rank, 0);
   g->d[id].in.held = held;
   g->d[id].after = g->reduced[held];
@@ -145,24 +146,25 @@ static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, ui
 
 /* A full gradient to its owners. Where it is partial along some of the shards' dims only, it is completed
  * along these, and every rank has its part; where it is partial along none, nothing moves. */
-static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
+static void scatters(ZpBuilder *g, uint32_t id, const ZpBucket *b) {
   ZpInstr *in = &g->d[id].in;
   in->dims = b->shard & b->partial;
   in->coll = in->dims == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE;
-  in->bytes = in->dims ? b->elems * zk_elem_bytes(zp_reduce_elem(g->p, b)) : 0;
+  in->bytes = in->dims ? zk_bytes((ZkElem)b->reduce, b->elems) : 0;
 }
 
-/* Whether x and the next use y are backwards of one micro-batch that add to one gradient. */
-static bool one_gradient(const Gen *g, const Entry *x, const Entry *y) {
+/* Returns whether x and the next use y are backwards of one micro-batch and virtual stage that add to one gradient. */
+static bool one_gradient(const ZpBuilder *g, const Entry *x, const Entry *y) {
   const ZpInstr *a = &g->d[g->comp[x->pos]].in, *b = &g->d[g->comp[y->pos]].in;
-  return a->op == ZP_I_BWD && b->op == ZP_I_BWD && a->mb == b->mb && x->held == y->held;
+  return a->op == ZP_I_BWD && b->op == ZP_I_BWD && a->mb == b->mb && a->vstage == b->vstage &&
+         x->held == y->held;
 }
 
-/* Staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard.
- * What several backwards of a micro-batch have for one bucket (a tied table's: the head's comes first, the
- * embedding's last) is added up in the buffer and scattered once. Two scatters of one bucket add to the same
+/* Plans the staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard.
+ * Gradients of several backwards of a micro-batch and virtual stage for one bucket (a tied table's: the head's comes
+ * first, the embedding's last) are added up in the buffer and scattered once. Two scatters of one bucket add to the same
  * shard, so the later waits for the earlier. */
-static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
+static void plan_scatters(ZpBuilder *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
   const ZpBucket *b = &g->p->programs.buckets[t];
   uint32_t nbufs = g->p->asked.zero.what & ZL_SHARD_PARAMS ? buffers_for(g, nheld)
                    : nheld < 2                             ? 1
@@ -170,7 +172,7 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
            turn = 0;
   uint32_t *emptied = ZB_NEWN(g->a, uint32_t, nbufs);
   memset(emptied, 0xff, nbufs * sizeof *emptied);
-  uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(b->elems * 4, 64));
+  uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(zk_bytes(ZK_F32, b->elems), 64));
   for (uint32_t i = 0; i < n; i++) {
     uint32_t pos = list[i].pos, held = list[i].held;
     const ZpInstr *bwd = &g->d[g->comp[pos]].in;
@@ -182,7 +184,7 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
     if (!use->adds) use->staging = emptied[turn];
     if (i + 1 < n && one_gradient(g, &list[i], &list[i + 1])) continue;
     uint32_t id = emptied[turn] = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER);
-    Draft *d = &g->d[id];
+    ZpDraft *d = &g->d[id];
     d->in.mb = mb;
     d->after_pos = pos;
     scatters(g, id, b);
@@ -196,8 +198,8 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
 }
 
 /* The accumulator of a held bucket goes through one more reduction. */
-static void reduces(Gen *g, uint32_t id, uint32_t held) {
-  Draft *d = &g->d[id];
+static void reduces(ZpBuilder *g, uint32_t id, uint32_t held) {
+  ZpDraft *d = &g->d[id];
   if (d->after == ZP_NONE) d->after_pos = g->last_bwd[held];
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
@@ -208,20 +210,20 @@ static void reduces(Gen *g, uint32_t id, uint32_t held) {
 }
 
 /* ... of what this rank has of it by then: its own part, if there are owners. */
-static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
+static void reduces_own(ZpBuilder *g, uint32_t id, uint32_t held, ZpDims dims) {
   uint32_t t = g->st->held[held].bucket;
   ZpInstr *in = &g->d[id].in;
   in->dims = dims;
   in->coll = ZG_OP_ALL_REDUCE;
-  in->bytes = g->p->programs.buckets[t].elems / shards(g->p, t) *
-              zk_elem_bytes(zp_reduce_elem(g->p, &g->p->programs.buckets[t]));
+  in->bytes =
+      zk_bytes((ZkElem)g->p->programs.buckets[t].reduce, g->p->programs.buckets[t].elems / shards(g->p, t));
   reduces(g, id, held);
 }
 
 /* After the last backward that touches it: what is partial beyond the shards, or all of it. A reduction that
  * follows a scatter is put one computation later, so that gathers and scatters triggered meanwhile are not
  * behind it. */
-static void plan_reductions(Gen *g, uint32_t held) {
+static void plan_reductions(ZpBuilder *g, uint32_t held) {
   const ZpBucket *b = &g->p->programs.buckets[g->st->held[held].bucket];
   uint32_t pos = g->last_bwd[held];
   if (b->scatters == ZP_SCATTER_AT_END) {
@@ -236,7 +238,7 @@ static void plan_reductions(Gen *g, uint32_t held) {
   reduces_own(g, id, held, b->reduces);
 }
 
-void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair) {
+void zp_gen_tied(ZpBuilder *g, uint32_t held, uint64_t time, uint32_t pair) {
   uint32_t id = reduction(g, ZP_I_REDUCE_TIED, held, time, BY_TIED);
   g->d[id].need = pair;
   g->d[id].in.tied = g->st->held[held].tied;
@@ -244,12 +246,12 @@ void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair) {
   reduces_own(g, id, held, 1u << g->p->layout.mesh.pipe);
 }
 
-uint64_t zp_gen_ready(const Gen *g, uint32_t held) {
+uint64_t zp_gen_ready(const ZpBuilder *g, uint32_t held) {
   uint32_t id = g->reduced[held];
   return id == ZP_NONE ? g->end[g->last_bwd[held]] : g->d[id].when / 2;
 }
 
-static void find_used_back(Gen *g) {
+static void find_used_back(ZpBuilder *g) {
   const ZpPlan *p = g->p;
   g->back = ZB_NEWN(g->a, bool *, p->graph->nsegments);
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
@@ -259,7 +261,7 @@ static void find_used_back(Gen *g) {
   }
 }
 
-void zp_gen_params(Gen *g) {
+void zp_gen_params(ZpBuilder *g) {
   uint32_t *at, nheld = g->st->nheld;
   find_used_back(g);
   Entry *list = list_uses(g, &at);

@@ -2,9 +2,9 @@
  * programs. */
 #include "runtime/plan/search/internal.h"
 
-static uint64_t part_of(const BucketNeeds *k, int64_t parts, uint64_t each) {
+static uint64_t part_of(const BucketNeeds *k, int64_t parts, ZkElem elem) {
   uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)parts);
-  return zb_round_up(whole / (uint64_t)parts * each, 64);
+  return zb_round_up(zk_bytes(elem, whole / (uint64_t)parts), 64);
 }
 
 static uint32_t held(const BucketNeeds *k, const uint32_t *count) {
@@ -20,22 +20,21 @@ static uint64_t at_once(const Space *x, uint64_t n) {
   return n < most ? n : most;
 }
 
-static uint64_t of_bucket(const Space *x, const Candidate *c, const Layout *l, const BucketNeeds *k,
-                          uint32_t n) {
-  uint64_t elem = zk_elem_bytes(l->compute), bytes = 0;
+static uint64_t of_bucket(const Space *x, const Candidate *c, const BucketNeeds *k, uint32_t n) {
+  uint64_t bytes = 0;
   int64_t shards = space_shards(x, c, k->alike);
   bool cut = shards > 1, gathers = cut && c->zero == 3, stages = cut && c->zero >= 2 && !k->frozen;
   if (k->frozen && c->zero < 3) cut = false;
-  bytes += n * part_of(k, gathers ? shards : 1, elem);
+  bytes += n * part_of(k, gathers ? shards : 1, k->elem);
   if (!k->frozen) {
-    if (l->compute != ZK_F32) bytes += n * part_of(k, cut ? shards : 1, 4);
-    bytes += n * part_of(k, stages ? shards : 1, 4);
+    if (k->elem != ZK_F32) bytes += n * part_of(k, cut ? shards : 1, ZK_F32);
+    bytes += n * part_of(k, stages ? shards : 1, ZK_F32);
     uint64_t parts = (uint64_t)(cut ? shards : 1);
     bytes += n * zb_round_up((uint64_t)(k->states * (double)(zb_round_up(k->elems, 16 * parts) / parts)), 64);
   }
   uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)shards);
-  if (gathers) bytes += (c->keep ? n : at_once(x, n)) * zb_round_up(whole * elem, 64);
-  if (stages) bytes += (gathers ? at_once(x, n) : n < 2 ? 1 : 2) * zb_round_up(whole * 4, 64);
+  if (gathers) bytes += (c->keep ? n : at_once(x, n)) * zb_round_up(zk_bytes(k->elem, whole), 64);
+  if (stages) bytes += (gathers ? at_once(x, n) : n < 2 ? 1 : 2) * zb_round_up(zk_bytes(ZK_F32, whole), 64);
   return bytes;
 }
 
@@ -50,7 +49,7 @@ static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, co
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < l->nbuckets; i++) {
     uint32_t n = held(&l->bucket[i], &s->count[k * l->nsegments]);
-    if (n) bytes += of_bucket(x, c, l, &l->bucket[i], n);
+    if (n) bytes += of_bucket(x, c, &l->bucket[i], n);
   }
   bytes += ring(scale, s->slot[k], r->slots) + ring(scale, s->boundary[k], 2) + ring(scale, s->temp[k], 1);
   if (k) bytes += ring(scale, first->carry, r->recv_act) + ring(scale, first->dcarry, r->send_grad);

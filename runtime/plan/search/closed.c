@@ -69,15 +69,13 @@ typedef struct {
 
 static BucketTime time_of(const Step *t, const BucketNeeds *k) {
   const Candidate *c = t->c;
-  double elem = (double)zk_elem_bytes(t->l->compute), elems = (double)k->elems;
+  double elem = zk_mean_bytes(k->elem), width = zk_mean_bytes(k->reduce), elems = (double)k->elems;
   unsigned over_which = c->zero ? t->x->zero & k->alike : 0;
   int64_t shards = space_shards(t->x, c, k->alike);
   BucketTime b = {.cut = shards > 1, .staged = shards > 1 && c->zero >= 2};
   double mine = elems / (double)shards;
   if (b.cut && c->zero == 3) b.gather = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
   if (k->frozen) return b;
-  const char *reduced = t->x->base->precision.reduce;
-  double width = reduced && !strcmp(reduced, "bf16") ? 2 : 4;
   if (k->partial && b.cut) b.scatter = over(t, ZG_OP_REDUCE_SCATTER, elems * width, over_which);
   if (k->partial) b.reduce = over(t, ZG_OP_ALL_REDUCE, mine * width, k->partial & ~over_which);
   if (b.cut && c->zero < 3) b.publish = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);

@@ -1,4 +1,4 @@
-/* What was found, for people and for programs. */
+/* Results of a search, for people and for programs. */
 #include "runtime/plan/search/search.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ static void add_why(const ZpFound *best, const ZpFound *f, ZbText *out) {
     char text[24];
     if (more < .001 * best->seconds) break;
     said[most] = true;
-    zb_text_add(out, "%s%s +%s", n ? ", " : "", zp_part_word[most], zp_seconds_text(text, more));
+    zb_text_add(out, "%s%s +%s", n ? ", " : "", zp_part_word[most], zb_seconds_text(text, more));
   }
   if (!n) zb_text_add(out, "%s", f->bytes > best->bytes ? "the same time, more memory" : "the same time");
 }
@@ -78,7 +78,7 @@ static void add_row(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   add_recompute(r, &again);
   zb_text_add(out, "  %-38s %5lld %5lld  %-6s %-4s %-22s %9s %9s %6.1f%% %6.1f%%  ", mesh.s,
               (long long)r->micro, (long long)f->nmicro, zero_word(r), else_of(r) ? else_of(r)->at[0].s : "-",
-              again.s, zb_bytes(bytes, f->bytes), zp_seconds_text(time, f->seconds), 100 * f->utilization,
+              again.s, zb_bytes(bytes, f->bytes), zb_seconds_text(time, f->seconds), 100 * f->utilization,
               100 * (f->seconds / best->seconds - 1));
   if (f != best) add_why(best, f, out);
   else zb_text_add(out, "the best");
@@ -125,85 +125,76 @@ void zp_show_search(const ZpSearch *s, ZbText *out) {
 }
 
 /* ---- as JSON -------------------------------------------------------------------------------------------- */
-static void put(ZbText *out, const char *key, double value) {
-  zb_text_add(out, ",\"%s\":", key);
-  zb_text_number(out, value);
-}
-
-static void put_string(ZbText *out, const char *key, const char *value) {
-  zb_text_add(out, ",\"%s\":", key);
-  zb_text_json(out, value);
-}
-
-static void put_found(const ZpFound *f, ZbText *out) {
-  const ZlRecipe *r = f->recipe;
-  zb_text_add(out, "\"mesh\":{");
-  for (uint32_t i = 0; i < r->nmesh; i++) {
-    if (i) zb_text_add(out, ",");
-    zb_text_json(out, r->mesh[i].name.s);
-    zb_text_add(out, ":%lld", (long long)r->mesh[i].size);
-  }
-  zb_text_add(out, "},\"micro\":%lld,\"micro_batches\":%lld", (long long)r->micro, (long long)f->nmicro);
-  zb_text_add(out, ",\"zero\":%d,\"keep\":%s",
-              !r->nshards                           ? 0
-              : r->shards[0].what & ZL_SHARD_PARAMS ? 3
-              : r->shards[0].what & ZL_SHARD_GRADS  ? 2
-                                                    : 1,
-              r->nshards && r->shards[0].keep ? "true" : "false");
-  zb_text_add(out, ",\"else\":[");
-  for (uint32_t i = 0; else_of(r) && i < else_of(r)->n; i++) {
-    if (i) zb_text_add(out, ",");
-    zb_text_json(out, else_of(r)->at[i].s);
-  }
-  zb_text_add(out, "],\"recompute\":[");
+static void put_names(ZbJson *j, const ZlRecipe *r) {
+  zb_json_list(j, "else");
+  for (uint32_t i = 0; else_of(r) && i < else_of(r)->n; i++) zb_json_string(j, NULL, else_of(r)->at[i].s);
+  zb_json_end(j);
+  zb_json_list(j, "recompute");
   for (uint32_t i = 0; i < r->nrecompute; i++) {
     ZbText t = {0};
     for (uint32_t k = 0; k < r->recompute[i].n; k++)
       zb_text_add(&t, "%s%s", k ? "." : "", r->recompute[i].part[k].s);
-    if (i) zb_text_add(out, ",");
-    zb_text_json(out, t.s);
+    zb_json_string(j, NULL, t.s);
     zb_text_free(&t);
   }
-  zb_text_add(out, "],\"stages\":[");
-  for (uint32_t i = 0; i < r->stages.n; i++)
-    zb_text_add(out, "%s%lld", i ? "," : "", (long long)r->stages.counts[i]);
-  zb_text_add(out, "],\"bytes\":%llu,\"least_bytes\":%llu,\"ranked_bytes\":%llu,\"stage\":%u",
-              (unsigned long long)f->bytes, (unsigned long long)f->least, (unsigned long long)f->estimate,
-              f->stage);
+  zb_json_end(j);
+}
+
+static void put_found(ZbJson *j, const ZpFound *f) {
+  const ZlRecipe *r = f->recipe;
+  unsigned what = r->nshards ? r->shards[0].what : 0;
+  zb_json_object(j, "mesh");
+  for (uint32_t i = 0; i < r->nmesh; i++) zb_json_int(j, r->mesh[i].name.s, r->mesh[i].size);
+  zb_json_end(j);
+  zb_json_int(j, "micro", r->micro);
+  zb_json_int(j, "micro_batches", f->nmicro);
+  zb_json_int(j, "zero", !r->nshards ? 0 : what & ZL_SHARD_PARAMS ? 3 : what & ZL_SHARD_GRADS ? 2 : 1);
+  zb_json_bool(j, "keep", r->nshards && r->shards[0].keep);
+  put_names(j, r);
+  zb_json_list(j, "stages");
+  for (uint32_t i = 0; i < r->stages.n; i++) zb_json_int(j, NULL, r->stages.counts[i]);
+  zb_json_end(j);
+  zb_json_count(j, "bytes", f->bytes);
+  zb_json_count(j, "least_bytes", f->least);
+  zb_json_count(j, "ranked_bytes", f->estimate);
+  zb_json_count(j, "stage", f->stage);
   if (!(f->seconds > 0)) return;
-  put(out, "seconds", f->seconds);
-  put(out, "ranked_seconds", f->closed);
-  put(out, "mfu", f->utilization);
-  zb_text_add(out, ",\"parts\":{");
-  for (int k = 0; k < ZP_T_PARTS; k++) {
-    zb_text_add(out, "%s\"%s\":", k ? "," : "", zp_part_word[k]);
-    zb_text_number(out, f->part[k]);
-  }
-  zb_text_add(out, "}");
+  zb_json_number(j, "seconds", f->seconds);
+  zb_json_number(j, "ranked_seconds", f->closed);
+  zb_json_number(j, "mfu", f->utilization);
+  zb_json_object(j, "parts");
+  for (int k = 0; k < ZP_T_PARTS; k++) zb_json_number(j, zp_part_word[k], f->part[k]);
+  zb_json_end(j);
 }
 
 void zp_show_search_json(const ZpSearch *s, ZbText *out) {
-  zb_text_add(out, "{\"format\":\"zug plan\",\"version\":1");
-  put_string(out, "model", s->graph->model);
-  put_string(out, "cluster", s->cluster->name);
-  zb_text_add(out,
-              ",\"ranks\":%lld,\"limit\":%llu,\"meshes\":%llu,\"recipes\":%llu,\"weighed\":%llu,\"fit\":%llu,"
-              "\"best\":[",
-              (long long)s->ranks, (unsigned long long)s->limit, (unsigned long long)s->meshes,
-              (unsigned long long)s->recipes, (unsigned long long)s->weighed, (unsigned long long)s->fit);
+  ZbJson json = {.text = out}, *j = &json;
+  zb_json_object(j, NULL);
+  zb_json_string(j, "format", "zug plan");
+  zb_json_int(j, "version", 1);
+  zb_json_string(j, "model", s->graph->model);
+  zb_json_string(j, "cluster", s->cluster->name);
+  zb_json_int(j, "ranks", s->ranks);
+  zb_json_count(j, "limit", s->limit);
+  zb_json_count(j, "meshes", s->meshes);
+  zb_json_count(j, "recipes", s->recipes);
+  zb_json_count(j, "weighed", s->weighed);
+  zb_json_count(j, "fit", s->fit);
+  zb_json_list(j, "best");
   for (uint32_t i = 0; i < s->nbest; i++) {
-    zb_text_add(out, "%s{", i ? "," : "");
-    put_found(&s->best[i], out);
-    zb_text_add(out, "}");
+    zb_json_object(j, NULL);
+    put_found(j, &s->best[i]);
+    zb_json_end(j);
   }
-  zb_text_add(out, "]");
+  zb_json_end(j);
   if (s->nearest) {
-    zb_text_add(out, ",\"nearest\":{");
-    put_found(s->nearest, out);
-    zb_text_add(out, "}");
+    zb_json_object(j, "nearest");
+    put_found(j, s->nearest);
+    zb_json_end(j);
   }
-  if (!s->nbest && s->refused) put_string(out, "refused", s->refused);
-  zb_text_add(out, "}\n");
+  if (!s->nbest && s->refused) zb_json_string(j, "refused", s->refused);
+  zb_json_end(j);
+  zb_text_add(out, "\n");
 }
 
 /* ---- as a recipe ---------------------------------------------------------------------------------------- */
@@ -212,12 +203,12 @@ static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   zb_text_add(out,
               "# The fastest of %llu recipes for model %s on %lld devices of cluster %s, by zplan search.\n",
               (unsigned long long)s->recipes, s->graph->model, (long long)s->ranks, s->cluster->name);
-  zb_text_add(out, "#\n# A step is predicted to take %s, at %.1f %% MFU:", zp_seconds_text(a, f->seconds),
+  zb_text_add(out, "#\n# A step is predicted to take %s, at %.1f %% MFU:", zb_seconds_text(a, f->seconds),
               100 * f->utilization);
   const char *between = " ";
   for (int k = 0; k < ZP_T_PARTS; k++) {
     if (f->part[k] < .001 * f->seconds) continue;
-    zb_text_add(out, "%s%s %s", between, zp_part_word[k], zp_seconds_text(a, f->part[k]));
+    zb_text_add(out, "%s%s %s", between, zp_part_word[k], zb_seconds_text(a, f->part[k]));
     between = ", ";
   }
   zb_text_add(out, ".\n# The fullest rank, of stage %u, holds %s of %s:", f->stage, zb_bytes(a, f->bytes),
@@ -250,7 +241,7 @@ void zp_search_recipes(const ZpSearch *s, uint32_t n, ZbText *out) {
   write_as(s, 0, out);
   for (uint32_t i = 1; i < n && i < s->nbest; i++) {
     char time[24];
-    zb_text_add(out, "\n# %s, %.1f %% slower: ", zp_seconds_text(time, s->best[i].seconds),
+    zb_text_add(out, "\n# %s, %.1f %% slower: ", zb_seconds_text(time, s->best[i].seconds),
                 100 * (s->best[i].seconds / s->best[0].seconds - 1));
     add_why(&s->best[0], &s->best[i], out);
     zb_text_add(out, "\n");

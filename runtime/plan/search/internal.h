@@ -98,7 +98,8 @@ typedef struct {
   bool saves_carry, inputs;
 } SegmentNeeds;
 typedef struct {
-  uint64_t elems;   /* of a rank, if nothing is sharded */
+  uint64_t elems; /* of a rank, if nothing is sharded */
+  ZkElem elem, reduce;
   uint32_t segment; /* ZP_NONE: once a stage that uses it */
   const uint32_t *users;
   uint32_t nusers;
@@ -121,7 +122,6 @@ typedef struct {
   SegmentNeeds *segment;
   BucketNeeds *bucket;
   uint64_t input_bytes;
-  ZkElem compute;
   double clip;
   Stages **stages; /* by ranks of pipe, made when asked for */
 } Layout;

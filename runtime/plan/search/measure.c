@@ -62,6 +62,8 @@ static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
   uint32_t *users = ZB_NEWN(x->a, uint32_t, k->nusers + 1);
   memcpy(users, k->users, k->nusers * sizeof *users);
   return (BucketNeeds){.elems = k->elems,
+                       .elem = (ZkElem)k->elem,
+                       .reduce = (ZkElem)k->reduce,
                        .segment = k->segment,
                        .users = users,
                        .nusers = k->nusers,
@@ -78,7 +80,6 @@ static void fill(const Space *x, const ZpPlan *p, Layout *l) {
   l->segment = ZB_NEWN(x->a, SegmentNeeds, l->nsegments);
   l->bucket = ZB_NEWN(x->a, BucketNeeds, l->nbuckets);
   l->stages = ZB_NEWN(x->a, Stages *, x->items + 1);
-  l->compute = (ZkElem)p->asked.compute;
   l->clip = p->asked.clip;
   for (uint32_t i = 0; i < l->nsegments; i++) l->segment[i] = needs_of(x, p, i);
   for (uint32_t i = 0; i < l->nbuckets; i++) l->bucket[i] = bucket_of(x, p, i);

@@ -46,7 +46,7 @@ static const ZpPlan *plan_within(const Space *x, const ZlRecipe *r, ZbArena *a, 
   ZpOptions o = *x->plan;
   *limited = *r;
   limited->limit.memory = x->limit;
-  o.keeps_as = keeps_as;
+  o.lowers_as = keeps_as;
   const ZpPlan *p = zp_plan_unproved(a, x->g, limited, zl_diags_new(a, zl_sources_new(a)), &o);
   return p ? p : zp_plan_unproved(a, x->g, r, zl_diags_new(a, zl_sources_new(a)), x->plan);
 }

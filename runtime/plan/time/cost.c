@@ -149,7 +149,7 @@ static void join(Cost *x, Pieces *to, const ZpSegment *s, const ZpList *l, Open 
 
 static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList *l) {
   Pieces all = {0};
-  Open open[ZP_MOST_BESIDE];
+  Open open[ZP_MOST_ASYNC];
   uint32_t nopen = 0;
   for (uint32_t i = 0; i <= l->n; i++) {
     join(x, &all, s, l, open, &nopen, i);
@@ -160,7 +160,7 @@ static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList
       continue;
     }
     const ZpPlace *at;
-    if (zp_goes_beside(n) && n->until > i + 1) {
+    if (zp_is_async(n) && n->until > i + 1) {
       double t = moving(x, stage, s, n, &at);
       pack(x, &all, s, n, true);
       add_collective(x, &all, t, at->level, i);
@@ -240,10 +240,11 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 
 /* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
-  double average = p->asked.average > 0, states = zp_states(p, k); /* in f32 */
-  if (zp_is_muon(p, k)) states = average;                          /* its momentum was before */
-  if (zp_is_coded(p, k)) states = average + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
-  return elems * (4 + 8 * states + 8 + (p->asked.compute == ZK_BF16 ? 2 : 0));
+  int n = zp_states(p, k);
+  double states = 0, rounded = k->elem == ZK_F32 ? 0 : zk_mean_bytes((ZkElem)k->elem);
+  for (int i = zp_is_muon(p, k) ? 1 : 0; i < n; i++) /* Muon's momentum was before */
+    states += zk_mean_bytes(zp_part_elem(p, k, 1 + i));
+  return elems * (4 + 2 * states + 8 + rounded);
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
@@ -254,7 +255,8 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   switch ((ZpInstrOp)in->op) {
   case ZP_I_LOAD: {
     double rate = p->asked.pins && x->c->host_link > 0 ? x->c->host_link : x->c->stream;
-    return one_piece(x, ZP_T_MEMORY, (double)st->input_bytes / rate + x->c->launch);
+    return one_piece(x, ZP_T_MEMORY,
+                     (double)p->programs.vstages[in->vstage].input_bytes / rate + x->c->launch);
   }
   case ZP_I_ZERO_GRADS: /* one pass: accumulators lie side by side */
     for (uint32_t h = 0; h < st->nheld; h++) bytes += (double)zp_grad_bytes(p, st->held[h].bucket);

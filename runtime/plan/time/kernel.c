@@ -83,7 +83,7 @@ static double elems(const ZkView *v) {
   for (int i = 0; i < v->rank; i++) n *= (double)v->size[i];
   return n;
 }
-static double view_bytes(const ZkView *v) { return elems(v) * (double)zk_elem_bytes(v->elem); }
+static double view_bytes(const ZkView *v) { return elems(v) * zk_mean_bytes((ZkElem)v->elem); }
 
 double zp_call_bytes(const ZkCall *k) {
   int added = k->op == ZG_OP_NORMALIZE_GRAD_SUMS ? k->nout - zk_sums(k) : 0; /* the first that is added to */
@@ -93,7 +93,7 @@ double zp_call_bytes(const ZkCall *k) {
   if (k->op == ZG_OP_LOOKUP)
     return bytes - view_bytes(&k->in[0]) + view_bytes(&k->out[0]); /* only the rows it takes */
   if (k->op != ZG_OP_LOOKUP_GRAD) return bytes;
-  double rows = 2 * elems(&k->in[0]) * (double)zk_elem_bytes(k->out[0].elem); /* read, added to, written */
+  double rows = 2 * elems(&k->in[0]) * zk_mean_bytes((ZkElem)k->out[0].elem); /* read, added to, written */
   return bytes - (k->accumulate ? 2 : 1) * view_bytes(&k->out[0]) +
          (k->accumulate ? rows : view_bytes(&k->out[0]) + rows);
 }

@@ -27,7 +27,7 @@ typedef struct {
   double left, piece_begin;
   double since, rate; /* `left` is that of this moment; what it does a second */
   struct {
-    uint32_t piece[ZP_MOST_BESIDE], n; /* of `now`, begun and not complete; the first moves */
+    uint32_t piece[ZP_MOST_ASYNC], n; /* of `now`, begun and not complete; the first moves */
     double begin, left, rate, ends;
   } beside;
   uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS]; /* under way; collectives are both, and */

@@ -10,12 +10,6 @@ static const char *const part_text[ZP_T_PARTS] = {
 #include "runtime/plan/time/parts.def"
 };
 
-const char *zp_seconds_text(char to[24], double seconds) {
-  double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  snprintf(to, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
-  return to;
-}
-
 static void show_stages(const ZpPlan *p, const ZpTime *t, ZbText *out) {
   zb_text_add(out, "\nmilliseconds of one rank\nstage");
   for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %11s", zp_part_word[k]);
@@ -34,7 +28,7 @@ void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *
               p->graph->model, c->name, (long long)p->layout.mesh.nranks,
               p->layout.mesh.nranks == 1 ? "" : "s");
   zb_text_add(out, "%-12s %s predicted\n", p->asked.forward_only ? "batch" : "step",
-              zp_seconds_text(text, t->seconds));
+              zb_seconds_text(text, t->seconds));
   zb_text_add(out, "%-12s %.4g samples a second\n", "", t->samples);
   if (t->tokens > 0)
     zb_text_add(out, "%-12s %.4g tokens a second, %.4g a device\n", "", t->tokens,
@@ -45,46 +39,42 @@ void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *
   zb_text_add(out, "\nwhere it goes, in the mean of the stages\n");
   for (int k = 0; k < ZP_T_PARTS; k++)
     if (t->mean[k] > 0)
-      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", zp_part_word[k], zp_seconds_text(text, t->mean[k]),
+      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", zp_part_word[k], zb_seconds_text(text, t->mean[k]),
                   100 * t->mean[k] / t->seconds, part_text[k]);
   show_stages(p, t, out);
 }
 
-static void put(ZbText *out, const char *key, double value) {
-  zb_text_add(out, "\"%s\":", key);
-  zb_text_number(out, value);
+static void put_parts(ZbJson *j, const double *part) {
+  for (int k = 0; k < ZP_T_PARTS; k++) zb_json_number(j, zp_part_word[k], part[k]);
 }
 
-static void put_parts(const double *part, ZbText *out) {
-  for (int k = 0; k < ZP_T_PARTS; k++) {
-    if (k) zb_text_add(out, ",");
-    put(out, zp_part_word[k], part[k]);
+void zp_json_time(ZbJson *j, const ZpPlan *p, const ZlCluster *c, const ZpTime *t) {
+  const char *const key[] = {"seconds", "samples_per_second", "tokens_per_second", "flops_per_device", "mfu"};
+  const double is[] = {t->seconds, t->samples, t->tokens, t->flops, t->utilization};
+  zb_json_string(j, "format", "zug plan");
+  zb_json_int(j, "version", 1);
+  zb_json_string(j, "recipe", p->asked.recipe->name);
+  zb_json_string(j, "model", p->graph->model);
+  zb_json_string(j, "cluster", c->name);
+  zb_json_int(j, "ranks", p->layout.mesh.nranks);
+  for (int i = 0; i < 5; i++) zb_json_number(j, key[i], is[i]);
+  zb_json_object(j, "parts");
+  put_parts(j, t->mean);
+  zb_json_end(j);
+  zb_json_list(j, "stages");
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    zb_json_object(j, NULL);
+    put_parts(j, t->stages[s].part);
+    zb_json_number(j, "recomputed", t->stages[s].recomputed);
+    zb_json_end(j);
   }
+  zb_json_end(j);
 }
 
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out) {
-  zb_text_add(out, "{\"format\":\"zug plan\",\"version\":1,\"recipe\":");
-  zb_text_json(out, p->asked.recipe->name);
-  zb_text_add(out, ",\"model\":");
-  zb_text_json(out, p->graph->model);
-  zb_text_add(out, ",\"cluster\":");
-  zb_text_json(out, c->name);
-  zb_text_add(out, ",\"ranks\":%lld,", (long long)p->layout.mesh.nranks);
-  const char *const key[] = {"seconds", "samples_per_second", "tokens_per_second", "flops_per_device", "mfu"};
-  const double is[] = {t->seconds, t->samples, t->tokens, t->flops, t->utilization};
-  for (int i = 0; i < 5; i++) {
-    put(out, key[i], is[i]);
-    zb_text_add(out, ",");
-  }
-  zb_text_add(out, "\"parts\":{");
-  put_parts(t->mean, out);
-  zb_text_add(out, "},\"stages\":[");
-  for (uint32_t s = 0; s < p->programs.nstages; s++) {
-    zb_text_add(out, "%s{", s ? "," : "");
-    put_parts(t->stages[s].part, out);
-    zb_text_add(out, ",");
-    put(out, "recomputed", t->stages[s].recomputed);
-    zb_text_add(out, "}");
-  }
-  zb_text_add(out, "]}\n");
+  ZbJson j = {.text = out};
+  zb_json_object(&j, NULL);
+  zp_json_time(&j, p, c, t);
+  zb_json_end(&j);
+  zb_text_add(out, "\n");
 }

@@ -15,7 +15,7 @@ static double tokens_of(const ZpPlan *p) {
 }
 
 double zp_peak(const ZpPlan *p, const ZlCluster *c) {
-  if (p->asked.compute == ZK_BF16) return c->flops_bf16;
+  if (zp_precision_elem(p->asked.recipe->precision.compute) == ZK_BF16) return c->flops_bf16;
   return p->asked.tf32 && c->flops_tf32 > 0 ? c->flops_tf32 : c->flops_f32;
 }
 

@@ -92,10 +92,11 @@ bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, Zl
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
 
 /* ---- print.c ------------------------------------------------------------------------------------------- */
-extern const char *const zp_part_word[ZP_T_PARTS];        /* "products" */
-const char *zp_seconds_text(char to[24], double seconds); /* "12.34 ms" */
+extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */
 void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out);
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t,
                        ZbText *out); /* output/JSON.md */
+/* Puts the same, the members of an object that the caller has begun. */
+void zp_json_time(ZbJson *j, const ZpPlan *p, const ZlCluster *c, const ZpTime *t);
 
 #endif

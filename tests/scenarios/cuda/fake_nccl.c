@@ -219,7 +219,7 @@ typedef struct {
   char *room, *out;
   const char *own;
   size_t n;
-  ZxCommElem elem;
+  ZkElem elem;
   ZxReduce how;
   bool begun;
 } Op;
@@ -262,7 +262,7 @@ static bool receives(const Op *o, Part *p) {
 
 static void reduce(const Op *o) {
   const void *part[RANKS];
-  size_t bytes = o->n * zx_elem_bytes(o->elem);
+  size_t bytes = zk_bytes(o->elem, o->n);
   for (int i = 0; i < o->comm->size; i++) part[i] = i == o->comm->rank ? o->own : o->room + (size_t)i * bytes;
   zx_combine(o->out, part, o->comm->size, o->n, o->elem, o->how);
 }
@@ -347,9 +347,9 @@ static ncclResult_t collective(Op *o, int kind, size_t n, ncclDataType_t type, c
 static Op *reduction(ncclComm_t c, const void *in, size_t n, ncclDataType_t type, ncclRedOp_t op,
                      size_t step) {
   Op *o = begin(c);
-  o->elem = type == ncclFloat32 ? ZX_F32 : type == ncclBfloat16 ? ZX_BF16 : ZX_F64;
+  o->elem = type == ncclFloat32 ? ZK_F32 : type == ncclBfloat16 ? ZK_BF16 : ZK_F64;
   ZB_ASSERT(type == ncclFloat32 || type == ncclFloat64 || type == ncclBfloat16);
-  size_t bytes = n * zx_elem_bytes(o->elem);
+  size_t bytes = zk_bytes(o->elem, n);
   o->how = op == ncclMax ? ZX_MAX : ZX_SUM;
   o->n = n;
   o->room = malloc((size_t)c->size * bytes + 1);

@@ -13,6 +13,7 @@ extern const char *const zk_cuda_texts[];
 
 /* ---- texts --------------------------------------------------------------------------------------------- */
 static const char *own_part(const char *text) {
+  if (strncmp(text, zk_cuda_elems, strlen(zk_cuda_elems)) == 0) text += strlen(zk_cuda_elems);
   for (int i = 1; zk_cuda_texts[i - 1]; i += 2) {
     size_t n = strlen(zk_cuda_texts[i]);
     if (strncmp(text, zk_cuda_texts[i], n) == 0) text += n;
@@ -80,6 +81,7 @@ static bool collect_plan(ZbArena *a, List *l, const char *graph, const char *rec
 
 /* ---- one program of all -------------------------------------------------------------------------------- */
 static void put_all(ZbText *t, const List *l) {
+  zb_text_add(t, "%s", zk_cuda_elems);
   for (int i = 1; zk_cuda_texts[i - 1]; i += 2) zb_text_add(t, "%s", zk_cuda_texts[i]);
   for (int i = 0; i < l->n; i++)
     zb_text_add(t,

@@ -49,21 +49,21 @@ static double want(const Team *m, size_t i, ZxReduce op) {
   return s;
 }
 
-static void put(void *p, ZxCommElem e, size_t i, double x) {
-  if (e == ZX_F32) ((float *)p)[i] = (float)x;
-  else if (e == ZX_BF16) ((uint16_t *)p)[i] = zb_f32_to_bf16((float)x);
+static void put(void *p, ZkElem e, size_t i, double x) {
+  if (e == ZK_F32) ((float *)p)[i] = (float)x;
+  else if (e == ZK_BF16) ((uint16_t *)p)[i] = zb_f32_to_bf16((float)x);
   else ((double *)p)[i] = x;
 }
-static double get(const void *p, ZxCommElem e, size_t i) {
-  if (e == ZX_BF16) return (double)zb_bf16_to_f32(((const uint16_t *)p)[i]);
-  return e == ZX_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
+static double get(const void *p, ZkElem e, size_t i) {
+  if (e == ZK_BF16) return (double)zb_bf16_to_f32(((const uint16_t *)p)[i]);
+  return e == ZK_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 /* What that type makes of a whole number: in bf16 those beyond 256 are rounded. */
-static double as(ZxCommElem e, double x) {
-  return e == ZX_BF16 ? (double)zb_bf16_to_f32(zb_f32_to_bf16((float)x)) : x;
+static double as(ZkElem e, double x) {
+  return e == ZK_BF16 ? (double)zb_bf16_to_f32(zb_f32_to_bf16((float)x)) : x;
 }
 
-static void all_reduce(const Team *m, size_t n, ZxCommElem e, ZxReduce op) {
+static void all_reduce(const Team *m, size_t n, ZkElem e, ZxReduce op) {
   void *p = fresh(n * 8);
   for (size_t i = 0; i < n; i++) put(p, e, i, value(rank, i));
   t->wait(c, t->all_reduce(c, m->g, p, n, e, op));
@@ -76,8 +76,8 @@ static void all_reduce(const Team *m, size_t n, ZxCommElem e, ZxReduce op) {
   free(p);
 }
 
-static void reduce_scatter(const Team *m, size_t n, ZxCommElem e, ZxReduce op, bool in_place) {
-  size_t bytes = n * zx_elem_bytes(e);
+static void reduce_scatter(const Team *m, size_t n, ZkElem e, ZxReduce op, bool in_place) {
+  size_t bytes = zk_bytes(e, n);
   char *in = fresh(bytes * (size_t)m->size), *own = fresh(bytes);
   char *out = in_place ? in + bytes * (size_t)m->rank : own;
   for (size_t i = 0; i < n * (size_t)m->size; i++) put(in, e, i, value(rank, i));
@@ -174,8 +174,8 @@ static double spread(int r, size_t i) {
 /* The order of additions shows in the last bits: all members must have got the same, and the reduce-scatter
  * the same as the all-reduce. bf16 must be rounded once: the bits of a sum in f32 of all parts in the order
  * of ranks. */
-static void same_bits(const Team *m, size_t n, ZxCommElem e) {
-  size_t all = n * (size_t)m->size, size = zx_elem_bytes(e), own = n * (size_t)m->rank;
+static void same_bits(const Team *m, size_t n, ZkElem e) {
+  size_t all = n * (size_t)m->size, size = zk_plain_bytes(e), own = n * (size_t)m->rank;
   char *a = fresh(all * size), *b = fresh(all * size), *other = fresh(all * size);
   for (size_t i = 0; i < all; i++) put(a, e, i, spread(rank, i));
   memcpy(b, a, all * size);
@@ -189,7 +189,7 @@ static void same_bits(const Team *m, size_t n, ZxCommElem e) {
   t->wait(c, t->broadcast(c, m->g, other, all * size, 0));
   EXPECT(!memcmp(other, a, all * size), "%s: all-reduce of %zu has other bits than on its rank 0", m->name,
          all);
-  for (size_t i = 0; e == ZX_BF16 && i < all && i < 5000; i++) {
+  for (size_t i = 0; e == ZK_BF16 && i < all && i < 5000; i++) {
     float sum = 0;
     for (int k = 0; k < m->size; k++) sum += zb_bf16_to_f32(zb_f32_to_bf16((float)spread(m->member[k], i)));
     EXPECT(((uint16_t *)(void *)a)[i] == zb_f32_to_bf16(sum), "%s: element %zu of bf16 is not rounded once",
@@ -203,11 +203,11 @@ static void same_bits(const Team *m, size_t n, ZxCommElem e) {
 /* Sums through shared memory have the bits of those by messages. Leaves the communicator as it was. */
 static void agreement(const Team *team, int nteam) {
   static const size_t sizes[] = {1, 5, 1023, 4100, 20011, 200003};
-  static const ZxCommElem elems[] = {ZX_F32, ZX_BF16};
+  static const ZkElem elems[] = {ZK_F32, ZK_BF16};
   for (size_t k = 0; k < 2 * (sizeof sizes / sizeof *sizes); k++)
     for (int i = 0; i < nteam; i++) {
-      ZxCommElem e = elems[k % 2];
-      size_t n = sizes[k / 2], bytes = n * zx_elem_bytes(e);
+      ZkElem e = elems[k % 2];
+      size_t n = sizes[k / 2], bytes = zk_bytes(e, n);
       void *a[2];
       for (int apart = 0; apart < 2; apart++) {
         a[apart] = fresh(bytes);
@@ -222,6 +222,9 @@ static void agreement(const Team *team, int nteam) {
   zx_comm_mpi_apart(c, false);
 }
 
+static const ZkElem summed[] = {ZK_F32, ZK_F64, ZK_BF16}; /* what is reduced */
+enum { SUMMED = sizeof summed / sizeof *summed };
+
 /* ---- what goes over the wire ---- */
 static size_t wire; /* bytes of this rank's messages that reductions sent */
 int MPI_Isend(const void *p, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *r) {
@@ -234,14 +237,14 @@ int MPI_Isend(const void *p, int n, MPI_Datatype type, int to, int tag, MPI_Comm
 static void on_the_wire(const Team *m) {
   size_t n = 16 * 1024 * (size_t)m->size, others = (size_t)m->size - 1, block = n / (size_t)m->size;
   char *p = calloc(n, 8), *out = fresh(n * 8);
-  for (int e = ZX_F32; e <= ZX_BF16; e++) {
-    size_t size = zx_elem_bytes((ZxCommElem)e);
+  for (const ZkElem *e = summed; e < summed + SUMMED; e++) {
+    size_t size = zk_plain_bytes(*e);
     wire = 0;
-    t->wait(c, t->reduce_scatter(c, m->g, p, block, (ZxCommElem)e, ZX_SUM, out));
+    t->wait(c, t->reduce_scatter(c, m->g, p, block, *e, ZX_SUM, out));
     EXPECT(wire == others * block * size, "%s: a reduce-scatter sends %zu bytes, not %zu", m->name, wire,
            others * block * size);
     wire = 0;
-    t->wait(c, t->all_reduce(c, m->g, p, n, (ZxCommElem)e, ZX_SUM));
+    t->wait(c, t->all_reduce(c, m->g, p, n, *e, ZX_SUM));
     EXPECT(wire == 2 * others * block * size, "%s: an all-reduce sends %zu bytes, not %zu", m->name, wire,
            2 * others * block * size);
   }
@@ -251,15 +254,15 @@ static void on_the_wire(const Team *m) {
 
 /* A NaN or an infinity of one rank is everybody's. */
 static void not_finite(const Team *m) {
-  for (int e = ZX_F32; e <= ZX_BF16; e++) {
+  for (const ZkElem *e = summed; e < summed + SUMMED; e++) {
     double buf[4];
     for (int op = ZX_SUM; op <= ZX_MAX; op++)
       for (int who = 0; who < m->size; who++) {
-        put(buf, (ZxCommElem)e, 0, m->rank == who ? NAN : 1);
-        put(buf, (ZxCommElem)e, 1, m->rank == who ? INFINITY : -1);
-        t->wait(c, t->all_reduce(c, m->g, buf, 2, (ZxCommElem)e, (ZxReduce)op));
-        EXPECT(isnan(get(buf, (ZxCommElem)e, 0)), "%s: a NaN of rank %d is lost", m->name, who);
-        EXPECT(isinf(get(buf, (ZxCommElem)e, 1)), "%s: an infinity of rank %d is lost", m->name, who);
+        put(buf, *e, 0, m->rank == who ? NAN : 1);
+        put(buf, *e, 1, m->rank == who ? INFINITY : -1);
+        t->wait(c, t->all_reduce(c, m->g, buf, 2, *e, (ZxReduce)op));
+        EXPECT(isnan(get(buf, *e, 0)), "%s: a NaN of rank %d is lost", m->name, who);
+        EXPECT(isinf(get(buf, *e, 1)), "%s: an infinity of rank %d is lost", m->name, who);
       }
   }
 }
@@ -277,7 +280,7 @@ static void many(const Team *team, int nteam) {
     for (int j = 0; j < N; j++) {
       double *q = p + (size_t)(which * N + j) * LEN;
       for (size_t i = 0; i < LEN; i++) q[i] = value(rank, i + (size_t)j);
-      r[which * N + j] = t->all_reduce(c, m->g, q, LEN, ZX_F64, ZX_SUM);
+      r[which * N + j] = t->all_reduce(c, m->g, q, LEN, ZK_F64, ZX_SUM);
     }
   }
   for (int j = per - 1; j >= 0; j--) {
@@ -306,7 +309,7 @@ static double waiting_share(void) {
   if (rank == 0) nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
   t->wait(c, t->broadcast(c, 0, &x, 1, 0));
   float y = 1;
-  t->wait(c, t->all_reduce(c, 0, &y, 1, ZX_F32, ZX_SUM));
+  t->wait(c, t->all_reduce(c, 0, &y, 1, ZK_F32, ZX_SUM));
   t->barrier(c);
   return (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (seconds(CLOCK_MONOTONIC) - wall);
 }
@@ -317,7 +320,7 @@ static void quiet_wait(void) {
   double least = 1, most = 1;
   for (int i = 0; i < 20 && most >= 0.35; i++) {
     most = least = fmin(least, waiting_share());
-    t->wait(c, t->all_reduce(c, 0, &most, 1, ZX_F64, ZX_MAX));
+    t->wait(c, t->all_reduce(c, 0, &most, 1, ZK_F64, ZX_MAX));
   }
   EXPECT(least < 0.35, "a wait took %.0f %% of the core", 100 * least);
 }
@@ -360,20 +363,20 @@ static void contract(Team *team, int nteam) {
     for (int i = 0; i < nteam; i++) {
       size_t n = sizes[k];
       Team *m = &team[i];
-      for (int e = ZX_F32; e <= ZX_BF16; e++)
+      for (const ZkElem *e = summed; e < summed + SUMMED; e++)
         for (int op = ZX_SUM; op <= ZX_MAX; op++) {
-          if (n > 100000 && e != ZX_F32 && op == ZX_MAX) continue; /* brevity */
-          all_reduce(m, n, (ZxCommElem)e, (ZxReduce)op);
+          if (n > 100000 && *e != ZK_F32 && op == ZX_MAX) continue; /* brevity */
+          all_reduce(m, n, *e, (ZxReduce)op);
           if (n > 100000) continue;
-          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, false);
-          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, true);
+          reduce_scatter(m, n, *e, (ZxReduce)op, false);
+          reduce_scatter(m, n, *e, (ZxReduce)op, true);
         }
       all_gather(m, n, false);
       all_gather(m, n, true);
       all_to_all(m, n);
       broadcast(m, n);
-      for (int e = ZX_F32; n && e <= ZX_BF16; e++)
-        if (e != ZX_F64) same_bits(m, n > 100000 ? 30011 : n, (ZxCommElem)e);
+      for (const ZkElem *e = summed; n && e < summed + SUMMED; e++)
+        if (*e != ZK_F64) same_bits(m, n > 100000 ? 30011 : n, *e);
     }
   for (int i = 0; i < nteam; i++) not_finite(&team[i]);
   many(team, nteam);
@@ -448,7 +451,7 @@ int main(int argc, char **argv) {
     }
   }
   double total = failures;
-  t->wait(c, t->all_reduce(c, 0, &total, 1, ZX_F64, ZX_SUM));
+  t->wait(c, t->all_reduce(c, 0, &total, 1, ZK_F64, ZX_SUM));
   for (int i = 0; i < 4; i++) free(team[i].member);
   t->free(c);
   return total != 0;

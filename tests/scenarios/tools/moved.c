@@ -19,7 +19,7 @@
 typedef enum { SEND, RECV, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, KINDS } Kind;
 static const char *const kind_text[] = {"send",       "receive",        "all-reduce",
                                         "all-gather", "reduce-scatter", "all-to-all"};
-enum { ELEMS = ZX_BYTES + 1 };
+enum { ELEMS = ZK_ELEMS };
 static const char *const elem_text[] = {"f32", "f64", "bf16", "bytes"};
 typedef struct {
   uint64_t n, bytes;
@@ -31,37 +31,36 @@ static const ZxCommTable *plain;
 static Counts moved;
 static bool counting;
 
-static void note(Kind kind, ZxCommElem elem, uint64_t bytes) {
+static void note(Kind kind, ZkElem elem, uint64_t bytes) {
   if (!counting) return;
   moved[kind][elem].n++;
   moved[kind][elem].bytes += bytes;
 }
 static uint64_t members(ZxComm *c, ZxGroup g) { return (uint64_t)plain->group_size(c, g); }
-static uint64_t size_of(ZxCommElem e) { return e == ZX_F64 ? 8 : e == ZX_BF16 ? 2 : 4; }
+static uint64_t size_of(ZkElem e) { return e == ZK_F64 ? 8 : e == ZK_BF16 ? 2 : 4; }
 
 static ZxRequest send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
-  note(SEND, ZX_BYTES, bytes);
+  note(SEND, ZK_U8, bytes);
   return plain->send(c, p, bytes, peer, tag);
 }
 static ZxRequest recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
-  note(RECV, ZX_BYTES, bytes);
+  note(RECV, ZK_U8, bytes);
   return plain->recv(c, p, bytes, peer, tag);
 }
-static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem e, ZxReduce how) {
+static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem e, ZxReduce how) {
   note(ALL_REDUCE, e, n * size_of(e));
   return plain->all_reduce(c, g, p, n, e, how);
 }
 static ZxRequest all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes, void *out) {
-  note(ALL_GATHER, ZX_BYTES, bytes * members(c, g));
+  note(ALL_GATHER, ZK_U8, bytes * members(c, g));
   return plain->all_gather(c, g, part, bytes, out);
 }
-static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem e, ZxReduce how,
-                                void *out) {
+static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZkElem e, ZxReduce how, void *out) {
   note(REDUCE_SCATTER, e, n * size_of(e) * members(c, g));
   return plain->reduce_scatter(c, g, in, n, e, how, out);
 }
 static ZxRequest all_to_all(ZxComm *c, ZxGroup g, const void *in, size_t bytes, void *out) {
-  note(ALL_TO_ALL, ZX_BYTES, bytes * members(c, g));
+  note(ALL_TO_ALL, ZK_U8, bytes * members(c, g));
   return plain->all_to_all(c, g, in, bytes, out);
 }
 
@@ -73,14 +72,14 @@ typedef struct {
   int64_t rank;
 } Planned;
 
-static void add_times(Planned *x, Kind kind, ZxCommElem elem, uint64_t bytes, ZpRounds times) {
+static void add_times(Planned *x, Kind kind, ZkElem elem, uint64_t bytes, ZpRounds times) {
   x->least[kind][elem].n += times.even;
   x->least[kind][elem].bytes += times.even * bytes;
   x->most[kind][elem].n += times.most;
   x->most[kind][elem].bytes += times.most * bytes;
 }
 
-static void add(Planned *x, Kind kind, ZxCommElem elem, uint64_t bytes) {
+static void add(Planned *x, Kind kind, ZkElem elem, uint64_t bytes) {
   add_times(x, kind, elem, bytes, (ZpRounds){1, 1});
 }
 
@@ -90,8 +89,8 @@ static void add_halo(Planned *x, const ZpPlan *p, const ZpNode *k) {
   int64_t at = zp_group_index(&p->layout.mesh, x->rank, k->dims), n = zp_group_size(&p->layout.mesh, k->dims);
   for (int i = 0; i < 2; i++) {
     int64_t to = at + h.part[i].hop, from = at - h.part[i].hop;
-    if (h.part[i].count && to >= 0 && to < n) add(x, SEND, ZX_BYTES, h.part[i].bytes);
-    if (h.part[i].count && from >= 0 && from < n) add(x, RECV, ZX_BYTES, h.part[i].bytes);
+    if (h.part[i].count && to >= 0 && to < n) add(x, SEND, ZK_U8, h.part[i].bytes);
+    if (h.part[i].count && from >= 0 && from < n) add(x, RECV, ZK_U8, h.part[i].bytes);
   }
   x->parts = true;
 }
@@ -101,13 +100,13 @@ static void add_halo(Planned *x, const ZpPlan *p, const ZpNode *k) {
 static void add_rows(Planned *x, const ZpPlan *p, const ZpSegment *s, const ZpNode *k) {
   bool home = k->call.op == ZG_OP_COMBINE;
   uint64_t own = zp_node_bytes(s, k), others = own * (uint64_t)(zp_group_size(&p->layout.mesh, k->dims) - 1);
-  x->most[SEND][ZX_BYTES].bytes += home ? others : own;
-  x->most[RECV][ZX_BYTES].bytes += home ? own : others;
+  x->most[SEND][ZK_U8].bytes += home ? others : own;
+  x->most[RECV][ZK_U8].bytes += home ? own : others;
   x->parts = true;
 }
 
 static void add_ring(Planned *x, const ZpSegment *s, const ZpNode *k) {
-  for (int kind = SEND; kind <= RECV; kind++) add(x, (Kind)kind, ZX_BYTES, zp_ring_bytes(s, k));
+  for (int kind = SEND; kind <= RECV; kind++) add(x, (Kind)kind, ZK_U8, zp_ring_bytes(s, k));
   x->parts = true;
 }
 
@@ -116,16 +115,16 @@ static void add_nodes(Planned *x, const ZpPlan *p, const ZpSegment *s, const ZpL
     const ZpNode *k = &l->nodes[i];
     if (!k->dims) continue;
     const ZpValue *in = &s->values[k->in[0]], *out = &s->values[k->out[0]];
-    ZxCommElem elem = in->elem == ZK_BF16 ? ZX_BF16 : ZX_F32;
+    ZkElem elem = in->elem == ZK_BF16 ? ZK_BF16 : ZK_F32;
     ZpRounds times = zp_rounds(p, s, l, i);
     bool rows = k->call.op == ZG_OP_DISPATCH || k->call.op == ZG_OP_COMBINE || k->call.op == ZG_OP_ROUND;
     if (k->rounds && !rows) x->even += times.even, x->rounds += times.most;
     switch (k->call.op) {
     case ZG_OP_ALL_REDUCE: add_times(x, ALL_REDUCE, elem, in->bytes, times); break;
     case ZG_OP_REDUCE_SCATTER: add_times(x, REDUCE_SCATTER, elem, in->bytes, times); break;
-    case ZG_OP_ALL_GATHER: add_times(x, ALL_GATHER, ZX_BYTES, out->bytes, times); break;
-    case ZG_OP_ALL_TO_ALL: add_times(x, ALL_TO_ALL, ZX_BYTES, in->bytes, times); break;
-    case ZG_OP_ROUND: add(x, ALL_GATHER, ZX_BYTES, zp_node_bytes(s, k)); break; /* once for all */
+    case ZG_OP_ALL_GATHER: add_times(x, ALL_GATHER, ZK_U8, out->bytes, times); break;
+    case ZG_OP_ALL_TO_ALL: add_times(x, ALL_TO_ALL, ZK_U8, in->bytes, times); break;
+    case ZG_OP_ROUND: add(x, ALL_GATHER, ZK_U8, zp_node_bytes(s, k)); break; /* once for all */
     case ZG_OP_DISPATCH:
     case ZG_OP_COMBINE: add_rows(x, p, s, k); break;
     case ZG_OP_SHIFT: add_halo(x, p, k); break;
@@ -143,22 +142,22 @@ static void add_instr(Planned *x, const ZpPlan *p, const ZpStage *st, const ZpIn
   case ZP_I_FWD:
   case ZP_I_BWD: add_nodes(x, p, s, &s->list[zp_phase(in->op)]); break;
   case ZP_I_SEND_ACT:
-  case ZP_I_SEND_GRAD: add(x, SEND, ZX_BYTES, in->bytes); break;
+  case ZP_I_SEND_GRAD: add(x, SEND, ZK_U8, in->bytes); break;
   case ZP_I_RECV_ACT:
-  case ZP_I_RECV_GRAD: add(x, RECV, ZX_BYTES, in->bytes); break;
+  case ZP_I_RECV_GRAD: add(x, RECV, ZK_U8, in->bytes); break;
   case ZP_I_GATHER_PARAMS:
-  case ZP_I_PUBLISH_PARAMS: add(x, ALL_GATHER, ZX_BYTES, in->bytes); break;
+  case ZP_I_PUBLISH_PARAMS: add(x, ALL_GATHER, ZK_U8, in->bytes); break;
   case ZP_I_SCATTER_GRADS:
-    if (in->dims) add(x, in->coll == ZG_OP_REDUCE_SCATTER ? REDUCE_SCATTER : ALL_REDUCE, ZX_F32, in->bytes);
+    if (in->dims) add(x, in->coll == ZG_OP_REDUCE_SCATTER ? REDUCE_SCATTER : ALL_REDUCE, ZK_F32, in->bytes);
     break;
-  case ZP_I_GATHER_UPDATES: add(x, ALL_GATHER, ZX_BYTES, in->bytes); break;
-  case ZP_I_SCATTER_UPDATES: add(x, REDUCE_SCATTER, ZX_F32, in->bytes); break;
+  case ZP_I_GATHER_UPDATES: add(x, ALL_GATHER, ZK_U8, in->bytes); break;
+  case ZP_I_SCATTER_UPDATES: add(x, REDUCE_SCATTER, ZK_F32, in->bytes); break;
   case ZP_I_REDUCE_GRADS:
-  case ZP_I_REDUCE_TIED: add(x, ALL_REDUCE, ZX_F32, in->bytes); break;
+  case ZP_I_REDUCE_TIED: add(x, ALL_REDUCE, ZK_F32, in->bytes); break;
   case ZP_I_REDUCE_COUNT:
-    if (in->dims) add(x, ALL_REDUCE, ZX_F64, in->bytes);
+    if (in->dims) add(x, ALL_REDUCE, ZK_F64, in->bytes);
     break;
-  case ZP_I_REDUCE_STEP: add(x, ALL_REDUCE, ZX_F64, in->bytes); break;
+  case ZP_I_REDUCE_STEP: add(x, ALL_REDUCE, ZK_F64, in->bytes); break;
   default: ZB_ASSERT(in->queue == ZP_Q_COMPUTE); break;
   }
 }
@@ -179,16 +178,16 @@ static int compare(const ZpPlan *p, uint32_t stage, int rank) {
              p->asked.recipe->name, kind_text[k], elem_text[e], a.n, c.n, a.bytes, c.bytes, b.n, b.bytes);
       wrong++;
     }
-  uint64_t other = planned.least[ALL_REDUCE][ZX_F32].n - planned.even; /* all-reduces outside of rounds */
+  uint64_t other = planned.least[ALL_REDUCE][ZK_F32].n - planned.even; /* all-reduces outside of rounds */
   if (rank == 0 && planned.rounds)
     printf("%-12s all-reduces in rounds: %" PRIu64 " of %" PRIu64 " to %" PRIu64 "\n", p->asked.recipe->name,
-           moved[ALL_REDUCE][ZX_F32].n - other, planned.even, planned.rounds);
+           moved[ALL_REDUCE][ZK_F32].n - other, planned.even, planned.rounds);
   if (rank == 0)
     printf("%-12s all-reduce %" PRIu64 " of bf16, %" PRIu64 " of f32; reduce-scatter %" PRIu64 ", %" PRIu64
            "; all-gather %" PRIu64 "; all-to-all %" PRIu64 "; send %" PRIu64 "\n",
-           p->asked.recipe->name, moved[ALL_REDUCE][ZX_BF16].n, moved[ALL_REDUCE][ZX_F32].n,
-           moved[REDUCE_SCATTER][ZX_BF16].n, moved[REDUCE_SCATTER][ZX_F32].n, moved[ALL_GATHER][ZX_BYTES].n,
-           moved[ALL_TO_ALL][ZX_BYTES].n, moved[SEND][ZX_BYTES].n);
+           p->asked.recipe->name, moved[ALL_REDUCE][ZK_BF16].n, moved[ALL_REDUCE][ZK_F32].n,
+           moved[REDUCE_SCATTER][ZK_BF16].n, moved[REDUCE_SCATTER][ZK_F32].n, moved[ALL_GATHER][ZK_U8].n,
+           moved[ALL_TO_ALL][ZK_U8].n, moved[SEND][ZK_U8].n);
   return wrong;
 }
 
@@ -253,7 +252,7 @@ int main(int argc, char **argv) {
     wrong += step(c, a, p, data);
   }
   c->t = plain;
-  plain->wait(c, plain->all_reduce(c, 0, &wrong, 1, ZX_F64, ZX_SUM));
+  plain->wait(c, plain->all_reduce(c, 0, &wrong, 1, ZK_F64, ZX_SUM));
   zx_mix_close(data);
   zb_arena_free(a);
   plain->free(c);

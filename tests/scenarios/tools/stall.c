@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
   if (!strcmp(what, "split")) t->split(c, 0);
   else if (!strcmp(what, "barrier")) t->barrier(c);
   else if (!strcmp(what, "reduce") || !strcmp(what, "apart"))
-    t->wait(c, t->all_reduce(c, 0, x, 8, ZX_F64, ZX_SUM));
+    t->wait(c, t->all_reduce(c, 0, x, 8, ZK_F64, ZX_SUM));
   else if (!strcmp(what, "gather")) t->wait(c, t->all_gather(c, 0, x, sizeof x, all));
   else if (!strcmp(what, "transfer") && rank == 1) t->wait(c, t->send(c, x, sizeof x, 0, 7));
   else if (!strcmp(what, "transfer") && rank == 0) t->wait(c, t->recv(c, x, sizeof x, 1, 7));

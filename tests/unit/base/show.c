@@ -2,7 +2,6 @@
 #include "base/base.h"
 
 #include <criterion/criterion.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -148,38 +147,4 @@ Test(show, plain_characters) {
   cr_expect_eq(zb_plain("\xc3\xbc", 2), 2);
   cr_expect_eq(zb_plain("\xc3\xbc", 1), 0);
   cr_expect_eq(zb_plain("\n", 1), 0);
-}
-
-/* ---- options ---- */
-#define LONG "as-long-as-names-are-that-are-looked-for-and-not-by-one-letter"
-
-static const char *option_error(const char *a, const char *b) {
-  static const struct option longs[] = {
-      {"save", 1, NULL, 256}, {"seed", 1, NULL, 257}, {"help", 0, NULL, 258}, {LONG, 0, NULL, 259}, {0}};
-  static ZbErr err;
-  char one[128], two[64];
-  char *argv[] = {"prog", strcpy(one, a), b ? strcpy(two, b) : NULL, NULL};
-  int argc = b ? 3 : 2, c;
-  opterr = optind = 0;
-  err = (ZbErr){.help = ""};
-  while ((c = getopt_long(argc, argv, ":o:q", longs, NULL)) != -1)
-    if (c == ':' || c == '?') zb_option_failed(c, argv, longs, &err);
-  return *err.help ? strcat(strcat(err.text, "; "), err.help) : err.text;
-}
-
-Test(options, what_is_wrong_with_them) {
-  cr_expect_str_eq(option_error("--save", "x"), "");
-  cr_expect_str_eq(option_error("--foo", NULL), "unrecognized option '--foo'");
-  cr_expect_str_eq(option_error("--sav e", "x"), "unrecognized option '--sav e'; did you mean --save?");
-  cr_expect_str_eq(option_error("--\033[1m=x", "x"), "unrecognized option '--\\x1b[1m=x'");
-  cr_expect_str_eq(option_error("--s", "x"), "option '--s' is ambiguous");
-  cr_expect_str_eq(option_error("--seed", NULL), "option '--seed' requires an argument");
-  cr_expect_str_eq(option_error("-o", NULL), "option requires an argument -- 'o'");
-  cr_expect_str_eq(option_error("--help=x", NULL), "option '--help' doesn't allow an argument");
-  cr_expect_str_eq(option_error("-qx", "y"), "invalid option -- 'x'");
-  /* A name of 63 letters may be near another, one of 64 is too long for that. */
-  cr_expect_str_eq(option_error("--x" LONG, NULL),
-                   "unrecognized option '--x" LONG "'; did you mean --" LONG "?");
-  cr_expect_str_eq(option_error("--xx" LONG, NULL), "unrecognized option '--xx" LONG "'");
-  cr_expect_str_eq(option_error("-\033", "y"), "invalid option -- '\\x1b'");
 }

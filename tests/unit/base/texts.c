@@ -36,16 +36,75 @@ Test(texts, shortest_numbers) {
   }
 }
 
+Test(texts, json_strings) {
+  ZbText t = {0};
+  ZbJson j = {.text = &t};
+  zb_json_list(&j, NULL);
+  zb_json_string(&j, NULL, "a\"b\\c\n\t\x7f\xc3\xa9</s>");
+  zb_json_string(&j, NULL, "");
+  j.script = true;
+  zb_json_string(&j, NULL, "</s> & more");
+  zb_json_end(&j);
+  cr_expect_str_eq(t.s, "[\"a\\\"b\\\\c\\n\\u0009\\u007f\xc3\xa9</s>\",\"\",\"\\u003c/s> \\u0026 more\"]");
+  zb_text_free(&t);
+}
+
+/* One value of each kind, and each within each: as compact text, with lines where they are asked for, and with a line a
+ * member. */
+static void put_one_of_each(ZbJson *j) {
+  zb_json_object(j, NULL);
+  zb_json_int(j, "int", INT64_MIN);
+  zb_json_count(j, "count", UINT64_MAX);
+  zb_json_list(j, "numbers");
+  zb_json_number(j, NULL, 0.1);
+  zb_json_number(j, NULL, 1 / 3.0);
+  zb_json_number(j, NULL, (double)NAN);
+  zb_json_rounded(j, NULL, 3, 2 / 3.0);
+  zb_json_rounded(j, NULL, 3, (double)-INFINITY);
+  zb_json_raw(j, NULL, "%.2f", 2.5);
+  zb_json_end(j);
+  zb_json_key(j, "%s_%d", "k\"", 7);
+  zb_json_object(j, NULL);
+  zb_json_end(j);
+  zb_json_list(j, "list");
+  for (int i = 0; i < 2; i++) {
+    zb_json_line(j, 2);
+    zb_json_object(j, NULL);
+    zb_json_bool(j, "bool", i);
+    zb_json_list(j, "none");
+    zb_json_end(j);
+    zb_json_end(j);
+  }
+  zb_json_end(j);
+  zb_json_null(j, "null");
+  zb_json_end(j);
+}
+
 Test(texts, json) {
   ZbText t = {0};
-  zb_text_json(&t, "a\"b\\c\n\t\x7f\xc3\xa9");
-  cr_expect_str_eq(t.s, "\"a\\\"b\\\\c\\n\\u0009\\u007f\xc3\xa9\"");
-  t.len = 0;
-  zb_text_json(&t, "");
-  cr_expect_str_eq(t.s, "\"\"");
-  t.len = 0;
-  zb_text_json_n(&t, "xy\0z", 4);
-  cr_expect_str_eq(t.s, "xy\\u0000z");
+  ZbJson j = {.text = &t};
+  put_one_of_each(&j);
+  cr_expect_str_eq(t.s, "{\"int\":-9223372036854775808,\"count\":18446744073709551615,"
+                        "\"numbers\":[0.1,0.3333333333333333,null,0.667,null,2.50],\"k\\\"_7\":{},\"list\":["
+                        "\n  {\"bool\":false,\"none\":[]},\n  {\"bool\":true,\"none\":[]}],\"null\":null}");
+  zb_text_free(&t);
+}
+
+Test(texts, json_a_line_a_member) {
+  ZbText t = {0};
+  ZbJson j = {.text = &t, .indent = "  "};
+  zb_json_object(&j, NULL);
+  zb_json_list(&j, "a");
+  zb_json_int(&j, NULL, 1);
+  zb_json_object(&j, NULL);
+  zb_json_int(&j, "b", 2);
+  zb_json_int(&j, "c", 3);
+  zb_json_end(&j);
+  zb_json_end(&j);
+  zb_json_object(&j, "d");
+  zb_json_end(&j);
+  zb_json_end(&j);
+  cr_expect_str_eq(t.s, "{\n  \"a\": [1, {\n      \"b\": 2,\n      \"c\": 3\n    }],\n  \"d\": {\n  }\n}");
   zb_text_free(&t);
 }
 
@@ -77,13 +136,17 @@ Test(texts, ends) {
   cr_expect_not(zb_ends("", ""));
 }
 
-Test(options, help_is_asked_for) {
-  char *no[] = {"--help", "run", "--helpful", "x-h"}, *before[] = {"p", "run", "-h"};
-  char *after[] = {"p", "run", "--", "--help"}, *it[] = {"p", "--help", "--"};
-  cr_expect_not(zb_asks_help(4, no)); /* argument 0 is the program */
-  cr_expect(zb_asks_help(3, before));
-  cr_expect_not(zb_asks_help(4, after));
-  cr_expect(zb_asks_help(3, it));
+Test(times, measured) {
+  static const struct {
+    double seconds;
+    const char *text;
+  } cases[] = {{0, "0 us"},          {8.5e-6, "8.5 us"},     {0.00099996, "1000 us"},
+               {1e-3, "1 ms"},       {0.123456, "123.5 ms"}, {1, "1 s"},
+               {86400, "8.64e+04 s"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[24];
+    cr_expect_str_eq(zb_seconds_text(text, cases[i].seconds), cases[i].text);
+  }
 }
 
 /* In ticks of 10 ms of a program, and of the system for it. */

@@ -83,16 +83,16 @@ Test(cpu, divisors) {
 
 /* A step of each optimizer; of a parameter that is not finite afterwards it is said, unless there is no
  * update. */
-enum { N = ZK_BLOCK8 };
+enum { N = ZK_DYN8_BLOCK };
 static void update(int which, const ZxScalars *s, const float *g, float *w) {
   static const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};
   const ZxDeviceTable *d = &zx_device_cpu;
-  float m[N] = {0}, v[N] = {0}, scale[2] = {0};
-  uint8_t code[2][N] = {0};
+  float m[N] = {0}, v[N] = {0};
+  uint8_t codes[2][N + 4] = {0}; /* and a scale */
   switch (which) {
   case 0: d->adamw(&env, &adamw, s, N, g, w, m, v, NULL); break;
   case 1:
-    d->adamw8(&env, &adamw, s, N, g, w, (ZkCodes){code[0], scale}, (ZkCodes){code[1], scale + 1}, NULL);
+    d->adamw8(&env, &adamw, s, N, g, w, (ZkFlat){ZK_DYN8, codes[0]}, (ZkFlat){ZK_UDYN8, codes[1]}, NULL);
     break;
   case 2: d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, s, N, g, w, NULL, NULL); break;
   case 3: d->lion(&env, &(ZkLion){.lr = 1, .times = 1}, s, N, g, w, m, NULL); break;
@@ -126,16 +126,16 @@ Test(cpu, every_optimizer_clips) {
   const ZkMuon muon = {.momentum = 0.5f};
   for (int which = 0; which < 5; which++) {
     static float g[N], x[2][4][N]; /* by the device, by the kernel: w, m, v, u */
-    static uint8_t code[2][2][N];
+    static uint8_t codes[2][2][N + 4];
     static uint16_t w16[2][N];
-    memset(x, 0, sizeof x), memset(code, 0, sizeof code), memset(w16, 0, sizeof w16);
+    memset(x, 0, sizeof x), memset(codes, 0, sizeof codes), memset(w16, 0, sizeof w16);
     for (int i = 0; i < N; i++) {
       g[i] = 0.01f * (float)i;
       for (int k = 0; k < 2; k++) x[k][0][i] = 1, x[k][1][i] = -0.75f;
     }
     for (int k = 0; k < 2; k++) {
       float *w = x[k][0], *m = x[k][1], *v = x[k][2], *u = x[k][3];
-      const ZkCodes mc = {code[k][0], m}, vc = {code[k][1], v}; /* their scales: one each */
+      const ZkFlat mc = {ZK_DYN8, codes[k][0]}, vc = {ZK_UDYN8, codes[k][1]};
       ZkAdamW a = adamw;
       ZkSgd sg = sgd;
       ZkLion l = lion;
@@ -154,7 +154,7 @@ Test(cpu, every_optimizer_clips) {
       default: zk_cpu_muon_momentum(&env, &mu, N, g, m, u);
       }
     }
-    cr_expect(!memcmp(x[0], x[1], sizeof *x) && !memcmp(code[0], code[1], sizeof *code) &&
+    cr_expect(!memcmp(x[0], x[1], sizeof *x) && !memcmp(codes[0], codes[1], sizeof *codes) &&
                   !memcmp(w16[0], w16[1], sizeof *w16),
               "%d", which);
     cr_expect(which == 4 ? x[0][3][N - 1] != 0 : x[0][0][N - 1] != 1 && w16[0][N - 1], "%d", which);

@@ -59,11 +59,11 @@ static ZxRequest in_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
   memset(p, 'r', bytes);
   return started("recv %zu from %d, tag %d", bytes, peer, tag);
 }
-static ZxRequest in_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest in_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   (void)c;
-  ZxRequest r = started("reduce %.*s of %d, %zu x %d, %d", (int)(n * zx_elem_bytes(elem)), (const char *)p, g,
-                        n, elem, how);
-  memset(p, 's', n * zx_elem_bytes(elem));
+  ZxRequest r =
+      started("reduce %.*s of %d, %zu x %d, %d", (int)(zk_bytes(elem, n)), (const char *)p, g, n, elem, how);
+  memset(p, 's', zk_bytes(elem, n));
   return r;
 }
 /* What goes out must not lie where something arrives. */
@@ -78,10 +78,10 @@ static ZxRequest in_all_gather(ZxComm *c, ZxGroup g, const void *part, size_t by
   (void)c;
   return in_apart("gather", g, part, bytes, out, 3 * bytes, bytes);
 }
-static ZxRequest in_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem, ZxReduce how,
+static ZxRequest in_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZkElem elem, ZxReduce how,
                                    void *out) {
   (void)c;
-  size_t bytes = n * zx_elem_bytes(elem);
+  size_t bytes = zk_bytes(elem, n);
   return in_apart(how == ZX_MAX ? "scatter the most" : "scatter", g, in, 3 * bytes, out, bytes, n);
 }
 static ZxRequest in_all_to_all(ZxComm *c, ZxGroup g, const void *in, size_t bytes, void *out) {
@@ -175,9 +175,9 @@ static ZxRequest start(ZxComm *c, int which) {
   switch (which) {
   case 0: return t->send(c, buf, 6, 2, 7);
   case 1: return t->recv(c, out, 6, 0, 8);
-  case 2: return t->all_reduce(c, 9, buf, 3, ZX_F32, ZX_MAX);
+  case 2: return t->all_reduce(c, 9, buf, 3, ZK_F32, ZX_MAX);
   case 3: return t->all_gather(c, 9, buf, 5, out);
-  case 4: return t->reduce_scatter(c, 9, buf, 3, ZX_BF16, ZX_SUM, out);
+  case 4: return t->reduce_scatter(c, 9, buf, 3, ZK_BF16, ZX_SUM, out);
   case 5: return t->all_to_all(c, 9, buf, 4, out);
   case 6: return t->broadcast(c, 9, buf, 10, 1);
   default: return t->broadcast(c, 9, out, 10, 2);
@@ -285,12 +285,12 @@ Test(device, staged_operations_of_one_rank) {
   members = 1;
   strcpy(buf, "abcdefghijkl");
   cr_expect(c->t->stream_ordered(c));
-  cr_expect(c->t->all_reduce(c, 9, buf, 3, ZX_F32, ZX_SUM) == -1 && c->t->broadcast(c, 9, buf, 3, 0) == -1);
+  cr_expect(c->t->all_reduce(c, 9, buf, 3, ZK_F32, ZX_SUM) == -1 && c->t->broadcast(c, 9, buf, 3, 0) == -1);
   cr_expect(c->t->all_gather(c, 9, buf, 5, buf) == -1);
   was_told("");
   cr_expect(c->t->all_gather(c, 9, buf, 5, out) == -1 && !strcmp(out, "abcde"));
   was_told("copy 5; ");
-  cr_expect(c->t->reduce_scatter(c, 9, buf, 2, ZX_F32, ZX_SUM, out) == -1 && !strcmp(out, "abcdefgh"));
+  cr_expect(c->t->reduce_scatter(c, 9, buf, 2, ZK_F32, ZX_SUM, out) == -1 && !strcmp(out, "abcdefgh"));
   was_told("copy 8; ");
   cr_expect(c->t->all_to_all(c, 9, buf, 10, out) == -1 && !strcmp(out, "abcdefghij"));
   was_told("copy 10; ");
@@ -487,7 +487,7 @@ static ZxRequest same_for_all(ZxComm *c, ZxGroup g, const void *part, size_t byt
   }
   return -1;
 }
-static ZxRequest as_here(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest as_here(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   return (void)c, (void)g, (void)p, (void)n, (void)elem, (void)how, -1;
 }
 static void at_once(ZxComm *c, ZxRequest r) {

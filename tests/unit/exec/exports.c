@@ -82,7 +82,7 @@ Test(exports, values) {
   static char tokens[(1 << 20) + 3]; /* more than is copied at once */
   for (size_t i = 0; i < sizeof tokens; i++) tokens[i] = (char)(i % 251);
   umask(022);
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   scratch_folder("like");
   scratch_write("like/config.json", "{\"b\":10000.0,\"vocab_size\":7}", 28);
   scratch_write("like/tokenizer.json", tokens, sizeof tokens);
@@ -114,7 +114,7 @@ Test(exports, values) {
   says(err, "is there already");
   o = (ZxExportOptions){.out = zb_strdup(a, scratch("out")),
                         .like = zb_strdup(a, scratch("like")),
-                        .as = ZX_AS_BF16,
+                        .as = ZK_BF16,
                         .most = 100,
                         .force = true};
   cr_assert(export(g, "own", o, &x), "%s", err.text);
@@ -157,7 +157,7 @@ Test(exports, without_a_config) {
   ZxExported x;
   ZxExportOptions o = {.out = "o/", .most = 1 << 20}; /* the shortest name with something behind it */
   g->nconfig = 0;
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   cr_assert_eq(chdir(scratch("")), 0);
   cr_assert(export(g, "own", o, &x), "%s", err.text);
   cr_expect(!x.config);
@@ -170,7 +170,7 @@ Test(exports, what_they_replace) {
   ZgGraph *g = foreign_graph(a);
   ZxExported x;
   int before = open_files();
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   scratch_folder("like");
   scratch_write("like/config.json", "{}", 2);
   scratch_write("like/tokenizer.json", "tok", 3);
@@ -207,7 +207,7 @@ Test(exports, what_they_replace) {
 Test(exports, that_end_early) {
   ZgGraph *g = foreign_graph(a);
   ZxExported x;
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 100, .force = true};
   char *tmp;
   int fd = zb_tmp_make(o.out, true, 0777, &tmp);
@@ -227,7 +227,7 @@ Test(exports, that_end_early) {
 /* A file that runs may be read, but not written. */
 Test(exports, copy_what_may_be_read) {
   ZxExported x;
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   scratch_folder("like");
   scratch_write("like/config.json", "{}", 2);
   cr_assert_eq(symlink("/proc/self/exe", scratch("like/vocab.txt")), 0);
@@ -242,7 +242,7 @@ Test(exports, that_cannot_look) {
   ZxMap m;
   ZxShards s;
   ZxExported x;
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   scratch_folder("out");
   ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 1 << 20, .force = true};
   cr_assert(zx_map_open(&m, a, foreign_graph(a), "hf", &err) && zx_shards_open(&s, a, scratch("own"), &err));
@@ -268,7 +268,7 @@ Test(exports, where_they_cannot_be) {
   ZxExported x;
   ZxExportOptions o = {.out = zb_strdup(a, scratch("file")), .most = 1 << 20, .force = true};
   int before = open_files();
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   scratch_write("file", "mine", 4);
   cr_expect(!export(g, "own", o, &x));
   says(err, "is there already");
@@ -301,7 +301,7 @@ Test(exports, read_once) {
   ZgGraph *g = foreign_graph(a);
   ZxExported x;
   uint64_t calls, bytes[3];
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 1 << 20, .force = true, .window = 1000};
   count_reads(&calls, &bytes[0]);
   for (int i = 1; i < 3; i++) {
@@ -322,7 +322,7 @@ Test(exports, are_on_the_disk) {
   ZgGraph *g = foreign_graph(a);
   ZxExported x;
   ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 192, .force = true};
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   scratch_synced();
   cr_assert(export(g, "own", o, &x), "%s", err.text);
   cr_expect_eq(scratch_synced(), 5);
@@ -343,24 +343,24 @@ Test(exports, that_cannot_be) {
   ZxExported x;
   int before = open_files();
   ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 1 << 20};
-  foreign_tensors("few", params, 6, ZX_AS_F32, 0);
+  foreign_tensors("few", params, 6, ZK_F32, 0);
   cr_expect(!export(g, "few", o, &x));
   says(err, "has no parameter 'layer.2.e' of model M");
   ZxTensorInfo more[8];
   memcpy(more, params, sizeof params);
   more[7] = (ZxTensorInfo){"x", 1, {1}};
-  foreign_tensors("more", more, 8, ZX_AS_F32, 0);
+  foreign_tensors("more", more, 8, ZK_F32, 0);
   cr_expect(!export(g, "more", o, &x));
   says(err, "has 8 tensors; model M has 7 parameters");
   more[6].shape[0] = 3;
-  foreign_tensors("wide", more, 7, ZX_AS_F32, 0);
+  foreign_tensors("wide", more, 7, ZK_F32, 0);
   cr_expect(!export(g, "wide", o, &x));
   says(err, "tensor 'layer.2.e' has shape [3, 4]; the model wants [2, 4]");
   /* A value of c_attn that f16 does not hold; the folder is not left behind. */
-  foreign_tensors("own", params, 7, ZX_AS_F32, 0);
+  foreign_tensors("own", params, 7, ZK_F32, 0);
   size_t n;
   char *bytes = scratch_read("own", &n);
-  o.as = ZX_AS_F16;
+  o.as = ZK_F16;
   for (size_t at = 120; at >= 119; at--) { /* the first, and the one behind it */
     float big = at == 120 ? 1e6f : 2e6f;
     memcpy(bytes + n - 4 * at, &big, 4);
@@ -373,7 +373,7 @@ Test(exports, that_cannot_be) {
   free(bytes);
   cr_expect(!left("out") && access(scratch("out"), F_OK) < 0);
   /* Nothing to be like, or no JSON. */
-  o.as = ZX_AS_F32;
+  o.as = ZK_F32;
   o.like = zb_strdup(a, scratch("none"));
   cr_expect(!export(g, "own", o, &x));
   says(err, "none/config.json");
@@ -391,7 +391,7 @@ Test(exports, that_cannot_be) {
   cr_expect(!left("out") && access(scratch("out"), F_OK) < 0);
   o.like = NULL;
   /* A full disk. */
-  o.as = ZX_AS_F32;
+  o.as = ZK_F32;
   scratch_full_at(600);
   cr_expect(!export(g, "own", o, &x));
   says(err, ".tmp/model.safetensors");

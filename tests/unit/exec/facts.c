@@ -406,7 +406,7 @@ Test(facts, what_is_trained) {
       "precision reduce f32\nprecision states f32\ndecay 0\n");
   zx_cluster_facts(&of_cluster, zl_cluster(p, d, "c"));
   are(&of_cluster, ZX_CLUSTER, "name c\ndevice memory 1000000000 B\n");
-  const ZpPlan plan = {.graph = &g, .arena = a};
+  const ZpPlan plan = {.graph = &g, .asked.recipe = zl_recipe(p, d, "r"), .arena = a};
   ZbText digests = {0};
   zp_digest(&plan, a, add_digest, &digests);
   zx_plan_facts(&of_plan, &plan);

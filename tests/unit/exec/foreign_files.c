@@ -11,21 +11,21 @@
 
 static ZbErr err;
 
-void foreign_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZxAs as, int odd) {
+void foreign_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZkElem as, int odd) {
   ZbText head = {0};
   uint64_t total, count;
   cr_assert(zx_weights_head_as(&head, t, n, as, 8, &total, &err), "%s", err.text);
   for (int i = 0; i < odd; i++) zb_text_put(&head, " ", 1);
   uint64_t len = head.len;
-  count = (total + (uint64_t)odd - 8 - len) / zx_as_bytes(as);
+  count = (total + (uint64_t)odd - 8 - len) / zk_plain_bytes(as);
   float *x = calloc(count + 1, sizeof *x);
   char *bytes = malloc(total + (uint64_t)odd + 8);
   uint32_t *values = calloc(count + 1, sizeof *values);
-  for (uint64_t i = 0; i < count; i++) x[i] = as == ZX_AS_F16 ? (float)(i % 2048) : (float)i;
+  for (uint64_t i = 0; i < count; i++) x[i] = as == ZK_F16 ? (float)(i % 2048) : (float)i;
   memcpy(bytes, &len, 8);
   memcpy(bytes + 8, head.s, len);
   cr_assert_eq(zx_as(as, x, count, values), -1);
-  memcpy(bytes + 8 + len, values, count * zx_as_bytes(as));
+  memcpy(bytes + 8 + len, values, count * zk_plain_bytes(as));
   scratch_write(name, bytes, total + (uint64_t)odd);
   free(x);
   free(bytes);

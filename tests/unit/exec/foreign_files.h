@@ -6,7 +6,7 @@
 
 /* A safetensors file of one type; value i of all tensors is i, where that fits. With `odd` bytes of padding,
  * so that data are unaligned. */
-void foreign_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZxAs as, int odd);
+void foreign_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZkElem as, int odd);
 
 /* A graph with wq, wk, wv[embed 4, head 2, hd 3] in c_attn[embed, 3 (head hd)]; wo[head, hd, embed] in
  * o[embed, (head hd)]; in a repeat of 3 layer.*.e[head, embed] in an embed x 1 tensor for each head. */

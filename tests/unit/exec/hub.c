@@ -36,8 +36,8 @@ Test(hub, shards) {
   ZxShards s;
   int before = open_files();
   scratch_folder("d");
-  foreign_tensors("d/x-1.safetensors", two, 2, ZX_AS_F32, 1);
-  foreign_tensors("d/x-2.safetensors", one, 1, ZX_AS_BF16, 3);
+  foreign_tensors("d/x-1.safetensors", two, 2, ZK_F32, 1);
+  foreign_tensors("d/x-2.safetensors", one, 1, ZK_BF16, 3);
   index_of(
       "{\"weight_map\":{\"c\":\"x-2.safetensors\",\"a\":\"x-1.safetensors\",\"b\":\"x-1.safetensors\"}}");
   lists("d", (const char *[]){"d/model.safetensors.index.json", "d/x-2.safetensors", "d/x-1.safetensors"}, 3);
@@ -49,7 +49,7 @@ Test(hub, shards) {
   says(err, "x-1.safetensors: tensor 'a' has shape [3, 4]; the model wants [2]");
   zx_shards_close(&s);
   /* A file that is whole is preferred, and may be named itself. */
-  foreign_tensors("d/model.safetensors", one, 1, ZX_AS_F16, 0);
+  foreign_tensors("d/model.safetensors", one, 1, ZK_F16, 0);
   for (int k = 0; k < 2; k++) { /* whether there is an index, too */
     lists("d", (const char *[]){"d/model.safetensors"}, 1);
     cr_assert(zx_shards_open(&s, a, scratch("d"), &err), "%s", err.text);
@@ -68,7 +68,7 @@ Test(hub, shards) {
 /* By one who may do nothing else with them. */
 Test(hub, shards_are_read_alone) {
   ZxShards s;
-  foreign_tensors("one", one, 1, ZX_AS_F32, 0);
+  foreign_tensors("one", one, 1, ZK_F32, 0);
   cr_assert(!chmod(scratch(""), 0755) && !chmod(scratch("one"), 0444) && (geteuid() || !seteuid(65534)));
   cr_expect(zx_shards_open(&s, a, scratch("one"), &err), "%s", err.text);
   zx_shards_close(&s);
@@ -110,9 +110,9 @@ Test(hub, shards_that_are_none) {
     if (k < 2) scratch_folder(k ? "d/model.safetensors.index.json" : "d/model.safetensors");
   }
   cr_assert(!rmdir(scratch("d/model.safetensors.index.json")) && !rmdir(scratch("d/model.safetensors")));
-  foreign_tensors("d/x-1.safetensors", two, 2, ZX_AS_F32, 0);
-  foreign_tensors("d/x-2.safetensors", one, 1, ZX_AS_F32, 0);
-  foreign_tensors("d/x-3.safetensors", again, 1, ZX_AS_F32, 0);
+  foreign_tensors("d/x-1.safetensors", two, 2, ZK_F32, 0);
+  foreign_tensors("d/x-2.safetensors", one, 1, ZK_F32, 0);
+  foreign_tensors("d/x-3.safetensors", again, 1, ZK_F32, 0);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     index_of(cases[i].index);
     cr_expect(!zx_shards_open(&s, a, scratch("d"), &err), "case %zu", i);
@@ -168,7 +168,7 @@ Test(hub, boxes) {
   enum { SIZE = 1400000 };
   static float got[SIZE], want[SIZE];
   static const ZxTensorInfo t[] = {{"odd", 1, {1}}, {"t", 1, {SIZE}}};
-  foreign_tensors("t", t, 2, ZX_AS_F32, 1);
+  foreign_tensors("t", t, 2, ZK_F32, 1);
   ZxShards s;
   cr_assert(zx_shards_open(&s, a, scratch("t"), &err), "%s", err.text);
   uint32_t tensor = zx_shards_find(&s, "t");
@@ -211,7 +211,7 @@ Test(hub, boxes_are_read_in_pieces) {
   };
   static float out[1400000];
   static const ZxTensorInfo t = {"t", 1, {1400000}};
-  foreign_tensors("t", &t, 1, ZX_AS_F32, 0);
+  foreign_tensors("t", &t, 1, ZK_F32, 0);
   ZxShards s;
   cr_assert(zx_shards_open(&s, a, scratch("t"), &err), "%s", err.text);
   uint64_t calls[3], bytes[3];
@@ -232,7 +232,8 @@ Test(hub, boxes_are_read_in_pieces) {
 /* Every value of 16 bits is what it was; halves go to even ones; what is too large is said. */
 Test(hub, rounding) {
   static const ZxTensorInfo t = {"t", 1, {65536}};
-  for (ZxAs as = ZX_AS_BF16; as <= ZX_AS_F16; as++) {
+  for (int k = 0; k < 2; k++) {
+    const ZkElem as = k ? ZK_F16 : ZK_BF16;
     static float x[65536];
     static uint16_t y[65536];
     foreign_tensors("t", &t, 1, as, 0);
@@ -249,7 +250,7 @@ Test(hub, rounding) {
     uint32_t other = 0;
     for (uint32_t i = 0; i < 65536; i++) other += y[i] != i && !isnan(x[i]);
     cr_expect_eq(other, 0, "%u values of type %d", other, (int)as);
-    for (uint32_t i = 0; i + 1 < (as == ZX_AS_BF16 ? 0x7f7fu : 0x7bffu);
+    for (uint32_t i = 0; i + 1 < (as == ZK_BF16 ? 0x7f7fu : 0x7bffu);
          i++) { /* between two finite neighbours */
       float half = x[i] + (x[i + 1] - x[i]) / 2, more = nextafterf(half, INFINITY),
             less = nextafterf(half, 0);
@@ -262,10 +263,10 @@ Test(hub, rounding) {
   }
   float big[] = {1, 65519, -65520, 3.4e38f, -INFINITY, NAN};
   uint16_t y[6];
-  cr_expect_eq(zx_as(ZX_AS_F16, big, 6, y), 2);
+  cr_expect_eq(zx_as(ZK_F16, big, 6, y), 2);
   cr_expect_eq(y[1], 0x7bff);
   cr_expect(y[4] == 0xfc00 && (y[5] & 0x7fff) > 0x7c00);
-  cr_expect_eq(zx_as(ZX_AS_BF16, big, 6, y), 3);
+  cr_expect_eq(zx_as(ZK_BF16, big, 6, y), 3);
 }
 
 /* ---- names ---- */

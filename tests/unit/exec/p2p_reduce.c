@@ -92,21 +92,21 @@ static void play(uint64_t seed) {
 }
 
 /* ---- vectors ---- */
-static void *vector(int m, size_t n, ZxCommElem elem, uint64_t seed) {
-  char *p = calloc(n, zx_elem_bytes(elem));
+static void *vector(int m, size_t n, ZkElem elem, uint64_t seed) {
+  char *p = calloc(n, zk_plain_bytes(elem));
   for (size_t i = 0; i < n; i++) {
     double x = zb_random_unit(seed, (uint64_t)m, i) - 0.5;
-    if (elem == ZX_F32) ((float *)(void *)p)[i] = (float)x;
-    if (elem == ZX_F64) ((double *)(void *)p)[i] = x;
-    if (elem == ZX_BF16) ((uint16_t *)(void *)p)[i] = zb_f32_to_bf16((float)x);
+    if (elem == ZK_F32) ((float *)(void *)p)[i] = (float)x;
+    if (elem == ZK_F64) ((double *)(void *)p)[i] = x;
+    if (elem == ZK_BF16) ((uint16_t *)(void *)p)[i] = zb_f32_to_bf16((float)x);
   }
   return p;
 }
 
-static void all_reduce(int members, size_t n, ZxCommElem elem, ZxReduce how) {
+static void all_reduce(int members, size_t n, ZkElem elem, ZxReduce how) {
   void *x[MEMBERS], *want = vector(0, n, elem, n);
   const void *part[MEMBERS];
-  size_t bytes = n * zx_elem_bytes(elem);
+  size_t bytes = zk_bytes(elem, n);
   uint64_t op[MEMBERS];
   group_new(members);
   for (int m = 0; m < members; m++) part[m] = x[m] = vector(m, n, elem, n);
@@ -128,10 +128,10 @@ Test(p2p_reduce, all_reduce) {
    * short. */
   static const size_t n[] = {1, 17, 1024, 1025, 5000, 131072, 700001};
   for (size_t i = 0; i < sizeof n / sizeof *n; i++)
-    for (int members = 2; members <= 5; members++) all_reduce(members, n[i], ZX_F32, ZX_SUM);
-  all_reduce(3, 5000, ZX_F64, ZX_SUM);
-  all_reduce(3, 5000, ZX_BF16, ZX_SUM);
-  all_reduce(4, 5000, ZX_F32, ZX_MAX);
+    for (int members = 2; members <= 5; members++) all_reduce(members, n[i], ZK_F32, ZX_SUM);
+  all_reduce(3, 5000, ZK_F64, ZX_SUM);
+  all_reduce(3, 5000, ZK_BF16, ZX_SUM);
+  all_reduce(4, 5000, ZK_F32, ZX_MAX);
 }
 
 Test(p2p_reduce, reduce_scatter) {
@@ -139,19 +139,19 @@ Test(p2p_reduce, reduce_scatter) {
   float *x[M], *out[M], *want = calloc(N, sizeof *want);
   group_new(M);
   for (int m = 0; m < M; m++) {
-    x[m] = vector(m, (size_t)M * N, ZX_F32, 7);
+    x[m] = vector(m, (size_t)M * N, ZK_F32, 7);
     out[m] = m ? calloc(N, sizeof **out) : x[m]; /* member 0: in place */
   }
   float *before = malloc(sizeof *before * M * N); /* of member 1: stays as it is */
   memcpy(before, x[1], sizeof *before * M * N);
   float *own = malloc(sizeof *own * N);
   memcpy(own, x[0], sizeof *own * N);
-  for (int m = 0; m < M; m++) zx_p2p_reduce_scatter(reducer[m], &member[m], x[m], N, ZX_F32, ZX_SUM, out[m]);
+  for (int m = 0; m < M; m++) zx_p2p_reduce_scatter(reducer[m], &member[m], x[m], N, ZK_F32, ZX_SUM, out[m]);
   play(1);
   for (int m = 0; m < M; m++) {
     const void *part[M];
     for (int k = 0; k < M; k++) part[k] = k == 0 && m == 0 ? own : x[k] + (size_t)m * N;
-    zx_combine(want, part, M, N, ZX_F32, ZX_SUM);
+    zx_combine(want, part, M, N, ZK_F32, ZX_SUM);
     cr_expect(!memcmp(out[m], want, N * sizeof *want), "member %d", m);
   }
   cr_expect(!memcmp(before, x[1], sizeof *before * M * N));
@@ -174,8 +174,8 @@ static void many_open(uint64_t before) {
   for (int m = 0; m < M; m++)
     for (int i = 0; i < MOST_OPEN; i++) {
       size_t n = (size_t)(i % 7 ? 10 * i + 1 : 40000);
-      x[m][i] = vector(m, n, ZX_F32, (uint64_t)i);
-      op[m][i] = zx_p2p_all_reduce(reducer[m], &member[m], x[m][i], n, ZX_F32, ZX_SUM);
+      x[m][i] = vector(m, n, ZK_F32, (uint64_t)i);
+      op[m][i] = zx_p2p_all_reduce(reducer[m], &member[m], x[m][i], n, ZK_F32, ZX_SUM);
       cr_expect_eq(op[m][i], before + (uint64_t)i);
     }
   uint64_t moves = zx_p2p_moves(reducer[0]);
@@ -184,8 +184,8 @@ static void many_open(uint64_t before) {
   for (int i = 0; i < MOST_OPEN; i++) {
     size_t n = (size_t)(i % 7 ? 10 * i + 1 : 40000);
     float *part[M], *want = malloc(n * sizeof *want);
-    for (int m = 0; m < M; m++) part[m] = vector(m, n, ZX_F32, (uint64_t)i);
-    zx_combine(want, (const void *const *)part, M, n, ZX_F32, ZX_SUM);
+    for (int m = 0; m < M; m++) part[m] = vector(m, n, ZK_F32, (uint64_t)i);
+    zx_combine(want, (const void *const *)part, M, n, ZK_F32, ZX_SUM);
     for (int m = 0; m < M; m++) {
       cr_expect(zx_p2p_done(reducer[m], op[m][i]));
       cr_expect(!memcmp(want, x[m][i], n * sizeof *want), "operation %d at member %d", i, m);
@@ -203,7 +203,7 @@ Test(p2p_reduce, many_open) {
     group_new(3);
     for (int k = 0; k < threes; k++) {
       for (int m = 0; m < 3; m++)
-        for (int i = 0; i < 3; i++) zx_p2p_all_reduce(reducer[m], &member[m], &x[m][i], 1, ZX_F32, ZX_SUM);
+        for (int i = 0; i < 3; i++) zx_p2p_all_reduce(reducer[m], &member[m], &x[m][i], 1, ZK_F32, ZX_SUM);
       play((uint64_t)k);
     }
     many_open(3 * (uint64_t)threes);
@@ -213,10 +213,10 @@ Test(p2p_reduce, many_open) {
 
 /* ---- how much is sent ---- */
 /* What member 0 sends first: messages, bytes of one. */
-static void sends(int members, size_t n, ZxCommElem elem, bool scatter, int messages, size_t bytes) {
+static void sends(int members, size_t n, ZkElem elem, bool scatter, int messages, size_t bytes) {
   int found = 0;
   group_new(members);
-  char *x = calloc(n * (size_t)members, zx_elem_bytes(elem));
+  char *x = calloc(n * (size_t)members, zk_plain_bytes(elem));
   uint64_t op = scatter ? zx_p2p_reduce_scatter(reducer[0], &member[0], x, n, elem, ZX_SUM, x)
                         : zx_p2p_all_reduce(reducer[0], &member[0], x, n, elem, ZX_SUM);
   cr_expect(!zx_p2p_done(reducer[0], op) && !zx_p2p_idle(reducer[0]));
@@ -230,7 +230,7 @@ static void sends(int members, size_t n, ZxCommElem elem, bool scatter, int mess
   cr_expect_eq(found, messages, "%d members, %zu elements: %d messages", members, n, found);
   zx_p2p_progress(reducer[0], &member[0]);
   cr_expect_str_eq(looked_at.what, scatter ? "reduce-scatter" : "all-reduce");
-  cr_expect_eq(looked_at.bytes, n * zx_elem_bytes(elem), "of its n elements: %zu", looked_at.bytes);
+  cr_expect_eq(looked_at.bytes, zk_bytes(elem, n), "of its n elements: %zu", looked_at.bytes);
   for (int i = 0; i < members; i++) zx_p2p_free(reducer[i]);
   free(x);
 }
@@ -238,17 +238,17 @@ static void sends(int members, size_t n, ZxCommElem elem, bool scatter, int mess
 /* A vector of 4 kB is sent whole, if all copies are 16 kB at most; else a block of it to each, of a multiple
  * of 16 elements. */
 Test(p2p_reduce, what_is_sent_whole) {
-  sends(2, 1024, ZX_F32, false, 1, 4096);
-  sends(2, 1025, ZX_F32, false, 1, (1025 - 528) * 4);
-  sends(5, 1024, ZX_F32, false, 4, 4096);
-  sends(6, 819, ZX_F32, false, 5, 3276);
-  sends(6, 864, ZX_F32, false, 5, 144 * 4);
-  sends(7, 340, ZX_F64, false, 6, 2720);
-  sends(3, 2, ZX_BF16, false, 2, 4);
-  sends(3, 2, ZX_F32, true, 2, 8);
-  sends(3, 1024, ZX_F32, true, 2, 4096);
-  sends(3, 700001, ZX_F32, false, 3 * 2, 256 << 10); /* rounds, of which each block is half of the staging */
-  sends(3, 700001, ZX_F32, true, 3 * 2, 256 << 10);
+  sends(2, 1024, ZK_F32, false, 1, 4096);
+  sends(2, 1025, ZK_F32, false, 1, (1025 - 528) * 4);
+  sends(5, 1024, ZK_F32, false, 4, 4096);
+  sends(6, 819, ZK_F32, false, 5, 3276);
+  sends(6, 864, ZK_F32, false, 5, 144 * 4);
+  sends(7, 340, ZK_F64, false, 6, 2720);
+  sends(3, 2, ZK_BF16, false, 2, 4);
+  sends(3, 2, ZK_F32, true, 2, 8);
+  sends(3, 1024, ZK_F32, true, 2, 4096);
+  sends(3, 700001, ZK_F32, false, 3 * 2, 256 << 10); /* rounds, of which each block is half of the staging */
+  sends(3, 700001, ZK_F32, true, 3 * 2, 256 << 10);
   zx_p2p_free(NULL);
 }
 
@@ -260,7 +260,7 @@ Test(p2p_reduce, rounds_are_numbered) {
   group_new(2);
   for (int i = 0; i <= MOST; i++) {
     uint64_t op = 0;
-    for (int m = 0; m < 2; m++) op = zx_p2p_all_reduce(reducer[m], &member[m], &x[m], 1, ZX_F32, ZX_MAX);
+    for (int m = 0; m < 2; m++) op = zx_p2p_all_reduce(reducer[m], &member[m], &x[m], 1, ZK_F32, ZX_MAX);
     cr_assert_eq(posted[nposted - 1].m.tag, i % MOST);
     cr_assert(!zx_p2p_done(reducer[0], op) && (!op || zx_p2p_done(reducer[0], op - 1)));
     cr_assert(op < 16 || zx_p2p_done(reducer[0], op - 16), "where it is now another was before");

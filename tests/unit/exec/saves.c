@@ -367,7 +367,8 @@ Test(saves, what_cannot_be_written) {
   cr_assert(rename("kept", "gone") == 0);
   step(4, true, 4);
   cr_expect_str_eq(writes.good, "kept/step-00000002");
-  o.ckpt_fail_ends = o.quiet = true;
+  o.ckpt_fail = ZX_CKPT_FAIL_END;
+  o.quiet = true;
   step(5, false, 4);
   cr_expect_str_eq(writes.good, "kept/step-00000002");
   o.quiet = false;

@@ -21,8 +21,8 @@ Test(self, everything_is_complete_at_once) {
   cr_expect_eq(t->split(c, -1), -1);
   ZxGroup g = t->split(c, 3);
   float a[3] = {1, 2, 3}, b[3] = {0};
-  cr_expect(t->all_reduce(c, g, a, 3, ZX_F32, ZX_SUM) == -1 && a[2] == 3);
-  cr_expect(t->reduce_scatter(c, g, a, 2, ZX_F32, ZX_SUM, b) == -1 && b[0] == 1 && b[1] == 2 && b[2] == 0);
+  cr_expect(t->all_reduce(c, g, a, 3, ZK_F32, ZX_SUM) == -1 && a[2] == 3);
+  cr_expect(t->reduce_scatter(c, g, a, 2, ZK_F32, ZX_SUM, b) == -1 && b[0] == 1 && b[1] == 2 && b[2] == 0);
   cr_expect(t->all_gather(c, g, a, sizeof a, b) == -1 && b[2] == 3);
   cr_expect(t->all_gather(c, g, b, sizeof b, b) == -1 && b[2] == 3, "in place");
   cr_expect(t->all_to_all(c, g, b, 4, a + 2) == -1 && a[2] == 1);
@@ -78,9 +78,9 @@ Test(combine, in_rank_order_and_in_place) {
     y[0][i] = i;
     y[1][i] = N / 2 - i;
   }
-  zx_combine(x[1], (const void *[]){x[0], x[1], x[2]}, 3, N, ZX_F32, ZX_SUM);
+  zx_combine(x[1], (const void *[]){x[0], x[1], x[2]}, 3, N, ZK_F32, ZX_SUM);
   for (int i = 0; i < N; i++) cr_assert_eq(x[1][i], sum[i]);
-  zx_combine(y[0], (const void *[]){y[0], y[1]}, 2, N, ZX_F64, ZX_MAX);
+  zx_combine(y[0], (const void *[]){y[0], y[1]}, 2, N, ZK_F64, ZX_MAX);
   for (int i = 0; i < N; i++) cr_assert_eq(y[0][i], i > N / 2 - i ? i : N / 2 - i);
 }
 
@@ -104,7 +104,7 @@ Test(combine, bf16_is_rounded_once) {
     twice += want[i] != zb_f32_to_bf16(often);
   }
   cr_expect_gt(twice, 100, "a sum that is rounded at each step is another one");
-  zx_combine(x[2], part, PARTS, N, ZX_BF16, ZX_SUM);
+  zx_combine(x[2], part, PARTS, N, ZK_BF16, ZX_SUM);
   for (int i = 0; i < N; i++) {
     float a = zb_bf16_to_f32(x[2][i]), b = zb_bf16_to_f32(want[i]);
     cr_assert(isnan(b) ? isnan(a) : x[2][i] == want[i], "element %d is %a, not %a", i, (double)a, (double)b);
@@ -114,13 +114,13 @@ Test(combine, bf16_is_rounded_once) {
 Test(combine, bf16_maxima) {
   uint16_t a[] = {zb_f32_to_bf16(NAN), zb_f32_to_bf16(1), zb_f32_to_bf16(-INFINITY), zb_f32_to_bf16(-2)};
   uint16_t b[] = {zb_f32_to_bf16(1), zb_f32_to_bf16(NAN), zb_f32_to_bf16(3), zb_f32_to_bf16(-4)};
-  zx_combine(b, (const void *[]){a, b}, 2, 4, ZX_BF16, ZX_MAX);
+  zx_combine(b, (const void *[]){a, b}, 2, 4, ZK_BF16, ZX_MAX);
   cr_expect(isnan(zb_bf16_to_f32(b[0])) && isnan(zb_bf16_to_f32(b[1])));
   cr_expect(zb_bf16_to_f32(b[2]) == 3 && zb_bf16_to_f32(b[3]) == -2);
 }
 
 Test(combine, a_nan_stays) {
   float a[3] = {NAN, 1, -INFINITY}, b[3] = {1, NAN, 3};
-  zx_combine(a, (const void *[]){a, b}, 2, 3, ZX_F32, ZX_MAX);
+  zx_combine(a, (const void *[]){a, b}, 2, 3, ZK_F32, ZX_MAX);
   cr_expect(isnan(a[0]) && isnan(a[1]) && a[2] == 3);
 }

@@ -41,11 +41,11 @@ static void each(Member *m, ZxShm *s, size_t n) {
   size_t all = n * (size_t)m->size, own = n * (size_t)m->rank;
   float *a = malloc(all * 4), *b = malloc(all * 4), *c = malloc(all * 4), *d = malloc(all * 4);
   for (size_t i = 0; i < all; i++) a[i] = b[i] = value(m->rank, i);
-  uint64_t reduced = zx_shm_all_reduce(s, a, all, ZX_F32, ZX_SUM);
+  uint64_t reduced = zx_shm_all_reduce(s, a, all, ZK_F32, ZX_SUM);
   uint64_t exchanged = zx_shm_all_to_all(s, b, n * 4, c);
   wait_for(s, exchanged);
   m->wrong += !zx_shm_done(s, reduced); /* in the order in which they began */
-  wait_for(s, zx_shm_reduce_scatter(s, b, n, ZX_F32, ZX_SUM, b + own));
+  wait_for(s, zx_shm_reduce_scatter(s, b, n, ZK_F32, ZX_SUM, b + own));
   wait_for(s, zx_shm_all_gather(s, b + own, n * 4, d));
   for (size_t i = 0; i < all; i++) {
     m->wrong += a[i] != sum(m->size, i) || d[i] != a[i];
@@ -69,8 +69,8 @@ static void halves(Member *m, ZxShm *s, size_t n) {
   size_t all = n * (size_t)m->size, own = n * (size_t)m->rank;
   uint16_t *a = malloc(all * 2), *b = malloc(all * 2), *c = malloc(n * 2);
   for (size_t i = 0; i < all; i++) a[i] = b[i] = zb_f32_to_bf16(value(m->rank, i));
-  zx_shm_all_reduce(s, a, all, ZX_BF16, ZX_SUM);
-  wait_for(s, zx_shm_reduce_scatter(s, b, n, ZX_BF16, ZX_SUM, c));
+  zx_shm_all_reduce(s, a, all, ZK_BF16, ZX_SUM);
+  wait_for(s, zx_shm_reduce_scatter(s, b, n, ZK_BF16, ZX_SUM, c));
   for (size_t i = 0; i < all; i++) {
     m->wrong += a[i] != zb_f32_to_bf16(sum(m->size, i));
     m->wrong += b[i] != zb_f32_to_bf16(value(m->rank, i)); /* left as it was */
@@ -86,7 +86,7 @@ static void uneven(Member *m, ZxShm *s) {
   size_t n = 6400 * (size_t)m->size + 1;
   float *p = malloc(n * sizeof *p);
   for (size_t i = 0; i < n; i++) p[i] = value(m->rank, i);
-  wait_for(s, zx_shm_all_reduce(s, p, n, ZX_F32, ZX_SUM));
+  wait_for(s, zx_shm_all_reduce(s, p, n, ZK_F32, ZX_SUM));
   for (size_t i = 0; i < n; i++) m->wrong += p[i] != sum(m->size, i);
   free(p);
 }
@@ -97,7 +97,7 @@ static void many(Member *m, ZxShm *s) {
   double *p = malloc(OPEN * n * sizeof *p);
   uint64_t last = 0;
   for (size_t i = 0; i < OPEN * n; i++) p[i] = (double)value(m->rank, i);
-  for (size_t k = 0; k < OPEN; k++) last = zx_shm_all_reduce(s, p + k * n, n, ZX_F64, ZX_SUM);
+  for (size_t k = 0; k < OPEN; k++) last = zx_shm_all_reduce(s, p + k * n, n, ZK_F64, ZX_SUM);
   wait_for(s, last);
   for (size_t i = 0; i < OPEN * n; i++) m->wrong += p[i] != (double)sum(m->size, i);
   free(p);
@@ -170,9 +170,9 @@ static void free_three(void) {
 static void begin(int i, Kind kind, int root) {
   uint64_t moves = zx_shm_moves(member[i]);
   switch (kind) {
-  case SUM_WHOLE: zx_shm_all_reduce(member[i], from[i], WHOLE, ZX_F32, ZX_SUM); break;
-  case SUM_LARGE: zx_shm_all_reduce(member[i], from[i], LARGE, ZX_F32, ZX_SUM); break;
-  case SCATTER: zx_shm_reduce_scatter(member[i], from[i], WHOLE, ZX_F32, ZX_SUM, to[i]); break;
+  case SUM_WHOLE: zx_shm_all_reduce(member[i], from[i], WHOLE, ZK_F32, ZX_SUM); break;
+  case SUM_LARGE: zx_shm_all_reduce(member[i], from[i], LARGE, ZK_F32, ZX_SUM); break;
+  case SCATTER: zx_shm_reduce_scatter(member[i], from[i], WHOLE, ZK_F32, ZX_SUM, to[i]); break;
   case GATHER: zx_shm_all_gather(member[i], from[i], WHOLE, to[i]); break;
   case EXCHANGE: zx_shm_all_to_all(member[i], from[i], WHOLE, to[i]); break;
   case FROM: zx_shm_broadcast(member[i], from[i], WHOLE, root); break;

@@ -249,9 +249,9 @@ Test(state, what_cannot_be_written) {
 }
 
 /* ---- sums over ranks: here as if three ranks had the same ---- */
-static ZxRequest thrice(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest thrice(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   (void)c;
-  cr_assert(g == 0 && elem == ZX_F64);
+  cr_assert(g == 0 && elem == ZK_F64);
   for (size_t i = 0; i < n && how == ZX_SUM; i++) ((double *)p)[i] *= 3;
   return -1;
 }

@@ -18,9 +18,9 @@ static const int *nodes_of(ZxComm *c) { return (void)c, threads_node; }
 static void done(ZxComm *c, ZxRequest r) { (void)c, (void)r; }
 static void barrier(ZxComm *c) { (void)c, pthread_barrier_wait(&all); }
 
-static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   double x[8] = {0};
-  cr_assert(g == 0 && n <= 8 && elem == ZX_F64);
+  cr_assert(g == 0 && n <= 8 && elem == ZK_F64);
   given[rank_of(c)] = p;
   pthread_barrier_wait(&all);
   for (size_t i = 0; i < n; i++)

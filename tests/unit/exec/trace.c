@@ -25,8 +25,8 @@ static double before[RANKS], behind[RANKS], now[RANKS]; /* opening it; when the 
 
 /* Rank 1 has a node and a clock of its own, which is 100 s late; some messages are, too. */
 static ZxCommTable skewed;
-static ZxRequest (*honest)(ZxComm *, ZxGroup, void *, size_t, ZxCommElem, ZxReduce);
-static ZxRequest late(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest (*honest)(ZxComm *, ZxGroup, void *, size_t, ZkElem, ZxReduce);
+static ZxRequest late(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   static const double offset[] = {100, 700, 100, 100, 100, 500, 100, 900, 100, 100};
   static int call; /* the first agrees that all have opened it */
   ZxRequest r = honest(c, g, p, n, elem, how);

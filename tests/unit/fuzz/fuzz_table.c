@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (!ok) return 0;
   ZbArena *a = zb_arena_new();
   ZbErr err = {0};
-  ZdOptions o = {.file = &in, .nfile = 1, .out = out, .label = how ? "1" : "kind"};
-  o.format = how == 2 ? "llmc" : how == 3 ? "nanogpt" : NULL;
+  ZdOptions o = {.file = &in, .nfile = 1, .out = out, .label = how ? "1" : "kind", ZD_NOT_GIVEN};
+  o.format = how == 2 ? ZD_LLMC : how == 3 ? ZD_NANOGPT : ZD_GUESS;
   ok = how < 2 ? zd_table(&o, a, &err) : zd_import(&o, a, &err);
   if (!ok && !*err.text) ZB_BUG("nothing is made, and no message");
   ZxData *d = ok ? zx_data_open(out, &err) : NULL;

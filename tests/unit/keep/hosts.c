@@ -54,7 +54,7 @@ Test(hosts, files_that_are_none) {
   }
   cr_expect(read_text("azAZ09._-:1048576", &h) && h.host->slots == 1048576 && h.n == 1);
   cr_expect(!read_text("a\nb c", &h));
-  cr_expect(strstr(err.text, ":2: `b c` is no host"), "%s", err.text);
+  cr_expect(strstr(err.text, ":2: `b c` is not a host"), "%s", err.text);
   char large[] = "/tmp/zug-hosts-XXXXXX";
   int fd = mkstemp(large);
   cr_assert(fd >= 0 && write(fd, "a\n#", 3) == 3 && ftruncate(fd, (16 << 20) + 1) == 0);

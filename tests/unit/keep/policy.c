@@ -16,25 +16,25 @@ Test(policy, what_need_not_be_tried_again) {
   cr_expect_eq(keep_judge(&limits, &s, 2, 40, &wait), KEEP_MISTAKE);
   cr_expect_eq(keep_judge(&limits, &s, 126, 40, &wait), KEEP_MISTAKE);
   cr_expect_eq(keep_judge(&limits, &s, 127, 40, &wait), KEEP_MISTAKE);
-  cr_expect_eq(keep_judge(&limits, &s, 128, 40, &wait), KEEP_AGAIN);
+  cr_expect_eq(keep_judge(&limits, &s, 128, 40, &wait), KEEP_RESTART);
 }
 
 /* Waits double and end at their limit; a new checkpoint begins all anew. */
-Test(policy, starts_in_vain) {
+Test(policy, starts_without_progress) {
   KeepState s = {0, -1};
   KeepLimits many = {6, 5, 30};
   double wait, want[] = {5, 10, 20, 30, 30, 30};
   for (int i = 0; i < 6; i++) {
-    cr_expect_eq(keep_judge(&many, &s, 1, -1, &wait), KEEP_AGAIN);
+    cr_expect_eq(keep_judge(&many, &s, 1, -1, &wait), KEEP_RESTART);
     cr_expect_eq(wait, want[i], "wait %d: %g", i, wait);
   }
   KeepState t = s;
-  cr_expect_eq(keep_judge(&many, &s, 139, -1, &wait), KEEP_ENOUGH);
-  cr_expect_eq(keep_judge(&many, &t, 139, 0, &wait), KEEP_AGAIN);
+  cr_expect_eq(keep_judge(&many, &s, 139, -1, &wait), KEEP_GIVE_UP);
+  cr_expect_eq(keep_judge(&many, &t, 139, 0, &wait), KEEP_RESTART);
   cr_expect_eq(wait, 5);
-  cr_expect_eq(keep_judge(&many, &t, 139, 0, &wait), KEEP_AGAIN);
+  cr_expect_eq(keep_judge(&many, &t, 139, 0, &wait), KEEP_RESTART);
   cr_expect_eq(wait, 5); /* the first in vain after it */
-  cr_expect_eq(keep_judge(&many, &t, 69, 0, &wait), KEEP_AGAIN);
+  cr_expect_eq(keep_judge(&many, &t, 69, 0, &wait), KEEP_RESTART);
   cr_expect_eq(wait, 10);
 }
 
@@ -43,7 +43,7 @@ Test(policy, long_waits) {
   KeepState s = {0, -1};
   KeepLimits long_first = {6, 40, 30};
   double wait;
-  cr_expect_eq(keep_judge(&long_first, &s, 1, -1, &wait), KEEP_AGAIN);
+  cr_expect_eq(keep_judge(&long_first, &s, 1, -1, &wait), KEEP_RESTART);
   cr_expect_eq(wait, 30);
 }
 
@@ -52,17 +52,17 @@ Test(policy, come_again) {
   KeepState s = {0, 100};
   double wait;
   for (int64_t step = 200; step < 5000; step += 100) {
-    cr_expect_eq(keep_judge(&limits, &s, 75, step, &wait), KEEP_AGAIN);
+    cr_expect_eq(keep_judge(&limits, &s, 75, step, &wait), KEEP_RESTART);
     cr_expect_eq(wait, 0);
   }
   for (int i = 0; i < 3; i++) {
-    cr_expect_eq(keep_judge(&limits, &s, 75, 4900, &wait), KEEP_AGAIN);
+    cr_expect_eq(keep_judge(&limits, &s, 75, 4900, &wait), KEEP_RESTART);
     cr_expect(wait > 0);
   }
-  cr_expect_eq(keep_judge(&limits, &s, 75, 4900, &wait), KEEP_ENOUGH);
+  cr_expect_eq(keep_judge(&limits, &s, 75, 4900, &wait), KEEP_GIVE_UP);
   KeepState none = {0, -1};
   KeepLimits no = {0, 5, 30};
-  cr_expect_eq(keep_judge(&no, &none, 1, -1, &wait), KEEP_ENOUGH);
+  cr_expect_eq(keep_judge(&no, &none, 1, -1, &wait), KEEP_GIVE_UP);
 }
 
 Test(policy, checkpoints) {

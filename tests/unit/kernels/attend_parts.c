@@ -92,7 +92,7 @@ static Part part(const Parted *k, const char *axes, ZkElem elem, char axis, int6
     p.v.stride[a] = p.n;
     p.n *= p.v.size[a];
   }
-  p.v.data = memory_new((size_t)(p.n + 1) * zk_elem_bytes(elem));
+  p.v.data = memory_new((size_t)(p.n + 1) * zk_plain_bytes(elem));
   return p;
 }
 static void drop(Part *p) { memory_free(p->v.data); }

@@ -116,7 +116,7 @@ static void exact(const ZkEnv *env, const Exact *e) {
            e->elem == ZK_BF16 ? "bf16" : "f32", e->add ? ", added" : "");
   Memory a = operand(1, e->m, e->k, e->ta), b = operand(2, e->k, e->n, e->tb);
   int64_t ldc = e->n + e->pad;
-  Memory c = memory_new((size_t)(e->m * ldc - e->pad) * zk_elem_bytes(e->elem));
+  Memory c = memory_new((size_t)(e->m * ldc - e->pad) * zk_plain_bytes(e->elem));
   ZkView v = {.data = c.data, .elem = (uint8_t)e->elem};
   for (int64_t i = 0; i < e->m * ldc - e->pad; i++)
     zk_set(&v, i, i % ldc >= e->n ? -77 : e->add ? whole(3, i / ldc, i % ldc) : NAN);

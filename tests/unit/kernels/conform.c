@@ -225,7 +225,7 @@ static void set_up(const Case *c, ZkCall *call, const Numbers *d, Mode mode, boo
     ZkView *v = result ? &call->out[k - call->nin] : &call->in[k];
     ZkElem elem = elem_of(t, mode, result);
     *v = make_view(c, t, f64 && elem != ZK_I32 ? ZK_F64 : elem, shuffle, (uint64_t)k);
-    size_t bytes = zk_elem_bytes((ZkElem)v->elem);
+    size_t bytes = zk_plain_bytes((ZkElem)v->elem);
     buf[k] = buffer_new((size_t)d->n[k] * bytes, backend.odd && shuffle == SHUFFLES - 1 ? bytes : 0);
     v->data = buffer_data(&buf[k]);
     for (int64_t i = 0; i < d->n[k]; i++) store(v, offset_of(t, v, i), d->x[k][i]);

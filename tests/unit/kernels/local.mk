@@ -16,6 +16,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/bgemm_attend.c \
   tests/unit/kernels/bgemm_dot.c \
   tests/unit/kernels/conv.c \
+  tests/unit/kernels/elem.c \
   tests/unit/kernels/ew.c \
   tests/unit/kernels/adamw8.c \
   tests/unit/kernels/flat.c \

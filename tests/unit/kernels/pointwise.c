@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/pointwise.h"
+#include "tests/unit/breadth.h"
 
 #define EPS 4e-7 /* of one op: a few units in the last place */
 
@@ -190,7 +191,7 @@ Test(pointwise, random) {
   ZkPool *pool = zk_pool_new(2);
   ZkEnv env = {.pool = pool};
   int sets = 0;
-  for (int number = 0; number < 1500; number++) {
+  for (int number = 0; number < (int)breadth_many(300); number++) {
     make(r);
     for (int set = 0; set < ZK_POINTWISE_SETS; set++) {
       if (!zk_pointwise_set(set)) continue;

@@ -355,8 +355,21 @@ Test(check, optimizer_once) {
 /* Half as many bytes where the plan sums gradients in bf16, of all but measures of states. */
 Test(check, bytes_of_sums) {
   ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 2, .level = 2, .alone = true});
-  p->asked.reduce = ZK_BF16;
+  ZlRecipe r = *p->asked.recipe;
+  r.precision.reduce = "bf16";
+  p->asked.recipe = &r;
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) p->programs.buckets[i].reduce = ZK_BF16;
   rejects(p, "is reduce_scatter of 4096 bytes, but has to be reduce_scatter of 2048");
+}
+
+/* A bucket has the formats that the recipe says. */
+Test(check, formats_of_buckets) {
+  ZpPlan *p = good(rich);
+  p->programs.buckets[0].elem ^= 1;
+  rejects(p, "is stored otherwise than the recipe says");
+  p = good(rich);
+  p->programs.buckets[0].reduce = ZK_BF16;
+  rejects(p, "is stored otherwise than the recipe says");
 }
 
 /* By hand: 1024 elements in 2 parts. What a rank gathers and scatters is whole, what it reduces then is its

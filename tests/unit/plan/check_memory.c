@@ -415,6 +415,9 @@ Test(check_memory, sizes_of_each_segment) {
       if (back) p->programs.segments[i].dcarry_bytes = p->programs.segments[i].dcarry_out_bytes = 576;
       else p->programs.segments[i].carry_bytes = p->programs.segments[i].carry_out_bytes = 576;
     }
+    ZpVirtualStage *v = p->programs.vstages;
+    if (back) v->dcarry_bytes = v->dcarry_out_bytes = 576;
+    else v->carry_bytes = v->carry_out_bytes = 576;
     rejects(p, "stage 0: boundary buffer 0 has 512 bytes, but needs 576");
   }
   p = good(rich); /* in the slot, behind what is saved: 3 x 256 and two tuples of 512 */

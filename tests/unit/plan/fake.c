@@ -39,6 +39,7 @@ static void fill_graph(ZpPlan *p, const Fake *f) {
 static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segment) {
   ZpDims partial = (f->alone ? 0 : 1u << REPLICA) | 1u << DATA;
   ZpBucket b = {.name = name, .segment = segment, .elems = 1024, .partial = partial, .replicas = partial};
+  b.elem = (uint8_t)zp_precision_elem(p->asked.recipe->precision.compute);
   b.nslices = 1;
   b.slices = ZB_NEW(p->arena, ZpSlice);
   *b.slices = (ZpSlice){.n = 1024, .naxes = 1, .size = {1024}};
@@ -91,7 +92,8 @@ static uint32_t hold(ZpPlan *p, ZpStage *st, uint32_t bucket, uint32_t iter) {
   return st->nheld - 1;
 }
 
-static void add_inst(ZpPlan *p, ZpStage *st, uint32_t segment, uint32_t iter) {
+static void add_inst(ZpPlan *p, ZpVirtualStage *v, uint32_t segment, uint32_t iter) {
+  ZpStage *st = &p->programs.stages[v->stage];
   const ZpSegment *g = &p->programs.segments[segment];
   ZpInst x = {.segment = segment, .iter = iter};
   for (uint32_t k = 0; k < g->nbuckets; k++) {
@@ -99,9 +101,12 @@ static void add_inst(ZpPlan *p, ZpStage *st, uint32_t segment, uint32_t iter) {
              h = hold(p, st, g->buckets[k], single ? 0 : iter);
     ZB_PUSH(p->arena, x.held, x.nheld, h);
   }
-  uint64_t end = st->ninsts ? st->slot_bytes : st->input_bytes, n = st->ninsts;
+  uint64_t end = v->ninsts ? v->slot_bytes : v->input_bytes, n = st->ninsts;
   ZB_PUSH(p->arena, st->saved_at, n, end);
-  st->slot_bytes = end + g->saved_bytes + (st->ninsts && g->saves_carry ? g->carry_bytes : 0);
+  v->slot_bytes = end + g->saved_bytes + (v->ninsts && g->saves_carry ? g->carry_bytes : 0);
+  if (!v->ninsts) v->carry_bytes = g->carry_bytes, v->dcarry_bytes = g->dcarry_bytes;
+  v->carry_out_bytes = g->carry_out_bytes, v->dcarry_out_bytes = g->dcarry_out_bytes;
+  st->boundary_bytes = v->ninsts++ ? 512 : st->boundary_bytes;
   ZB_PUSH(p->arena, st->insts, st->ninsts, x);
 }
 
@@ -126,7 +131,9 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->arena = a;
   p->asked.schedule = f.schedule ? f.schedule : zl_schedules[0];
   p->asked.nmicro = f.nmicro;
-  p->asked.compute = f.bf16 ? ZK_BF16 : ZK_F32;
+  ZlRecipe *r = ZB_NEW(a, ZlRecipe);
+  r->precision.compute = f.bf16 ? "bf16" : "f32";
+  p->asked.recipe = r;
   p->asked.noptimizers = 1;
   p->asked.optimizers = ZB_NEW(a, ZpOptimizer);
   p->asked.optimizers->states = f.forward_only ? 0 : 2;
@@ -149,15 +156,19 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   fill_segments(p, &f);
   p->programs.nstages = f.stages;
   p->programs.stages = ZB_NEWN(a, ZpStage, f.stages);
-  uint32_t n = f.layers + 2;
-  cr_assert_geq(n, f.stages);
-  for (uint32_t s = 0; s < f.stages; s++) {
-    ZpStage *st = &p->programs.stages[s];
-    st->input_bytes = s == 0 || s + 1 == f.stages ? 64 : 0;
-    for (uint32_t i = n * s / f.stages; i < n * (s + 1) / f.stages; i++)
-      add_inst(p, st, i == 0 ? EMBED : i + 1 == n ? HEAD : LAYERS, i == 0 || i + 1 == n ? 0 : i - 1);
+  uint32_t n = f.layers + 2, vs;
+  p->programs.vstages = zp_place_vstages(a, p->asked.schedule, f.stages, &vs);
+  p->programs.nvstages = vs;
+  cr_assert_geq(n, vs);
+  for (uint32_t k = 0; k < vs; k++) {
+    ZpVirtualStage *v = &p->programs.vstages[k];
+    ZpStage *st = &p->programs.stages[v->stage];
+    ZB_PUSH(a, st->vstages, st->nvstages, k);
+    v->first = st->ninsts;
+    v->input_bytes = k == 0 || k + 1 == vs ? 64 : 0;
+    for (uint32_t i = n * k / vs; i < n * (k + 1) / vs; i++)
+      add_inst(p, v, i == 0 ? EMBED : i + 1 == n ? HEAD : LAYERS, i == 0 || i + 1 == n ? 0 : i - 1);
     st->scratch_bytes = 128;
-    st->boundary_bytes = st->ninsts > 1 ? 512 : 0;
   }
   for (uint32_t b = 0; b < p->programs.nbuckets; b++)
     if (p->programs.buckets[b].segment == ZP_NONE) tie(p, b);

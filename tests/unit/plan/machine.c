@@ -84,11 +84,13 @@ static const ZpBucket *bucket(const Machine *m, const ZpStageBucket *h) {
   return &m->p->programs.buckets[h->bucket];
 }
 /* Bytes of a bucket, of all of it or of a shard. */
-static uint64_t bytes_of(const Machine *m, const ZpStageBucket *h, bool shard, uint64_t each) {
+static uint64_t bytes_of(const Machine *m, const ZpStageBucket *h, bool shard, ZkElem elem) {
   const ZpBucket *k = bucket(m, h);
-  return k->elems * each / (shard ? (uint64_t)zp_group_size(&m->p->layout.mesh, k->shard) : 1);
+  return zk_bytes(elem, k->elems / (shard ? (uint64_t)zp_group_size(&m->p->layout.mesh, k->shard) : 1));
 }
-static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->asked.compute); }
+static ZkElem elem(const Machine *m, const ZpStageBucket *h) { return (ZkElem)bucket(m, h)->elem; }
+/* Bytes of a bucket's parameters, all of them. */
+static uint64_t whole(const Machine *m, const ZpStageBucket *h) { return bytes_of(m, h, false, elem(m, h)); }
 /* What the stage stores of held bucket h, from byte `at` of it on. */
 static Part stored(Machine *m, uint32_t s, ZpBufKind kind, const ZpStageBucket *h, uint64_t at,
                    uint64_t bytes) {
@@ -100,28 +102,33 @@ static Part stored(Machine *m, uint32_t s, ZpBufKind kind, const ZpStageBucket *
   return (Part){NULL, 0};
 }
 static Part params(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, bucket(m, h)->gathers, width(m)));
+  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, bucket(m, h)->gathers, elem(m, h)));
 }
 static Part grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, zp_stages_grads(bucket(m, h)), 4));
+  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, zp_stages_grads(bucket(m, h)), ZK_F32));
 }
 static Part own_grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, true, 4));
+  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, true, ZK_F32));
 }
 
 static Part own_params(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, true, width(m)));
+  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, true, elem(m, h)));
 }
 static Part states(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  uint64_t each = 4 * (uint64_t)zp_states(m->p, bucket(m, h));
-  return each ? stored(m, s, ZP_B_STATE, h, 0, bytes_of(m, h, true, each)) : (Part){NULL, 0};
+  uint64_t bytes = 0;
+  for (int i = 1; i <= zp_states(m->p, bucket(m, h)); i++)
+    bytes += bytes_of(m, h, true, zp_part_elem(m->p, bucket(m, h), i));
+  return bytes ? stored(m, s, ZP_B_STATE, h, 0, bytes) : (Part){NULL, 0};
 }
 
 /* ---- compute ------------------------------------------------------------------------------------------- */
+static const ZpVirtualStage *vstage(const Machine *m, uint32_t v) { return &m->p->programs.vstages[v]; }
+
 static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
   const ZpStage *st = stage(m, s);
   const ZpSegment *g = &m->p->programs.segments[st->insts[inst].segment];
-  if (inst == 0) return part_of(m, s, in, ZP_B_RECV_ACT, ZP_NONE, s ? g->carry_bytes : 0);
+  const ZpVirtualStage *v = vstage(m, in->vstage);
+  if (inst == v->first) return part_of(m, s, in, ZP_B_RECV_ACT, v->index, in->vstage ? g->carry_bytes : 0);
   if (!g->saves_carry) return part_of(m, s, in, ZP_B_BOUNDARY, inst, g->carry_bytes);
   const ZpBuf *slot = find(m, s, in, ZP_B_SLOT, ZP_NONE);
   if (slot) return part(m, s, slot->offset + st->saved_at[inst] + g->saved_bytes, g->carry_bytes);
@@ -129,44 +136,52 @@ static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
   return (Part){NULL, 0};
 }
 
+/* Finds where what is handed on to virtual stage `to` goes: to be sent, or, on the same stage, where that finds it. */
+static Part handed_on(Machine *m, uint32_t s, const ZpInstr *in, uint32_t to, ZpBufKind send, ZpBufKind take,
+                      uint64_t bytes) {
+  bool none = to >= m->p->programs.nvstages, here = !none && vstage(m, to)->stage == s;
+  return part_of(m, s, in, here ? take : send, vstage(m, here ? to : in->vstage)->index, none ? 0 : bytes);
+}
+
 static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   const ZpStage *st = stage(m, s);
   const ZpInst *x = &st->insts[in->inst];
   const ZpSegment *g = &m->p->programs.segments[x->segment];
-  bool back = in->op == ZP_I_BWD, last = in->inst + 1 == st->ninsts;
+  const ZpVirtualStage *v = vstage(m, in->vstage);
+  bool back = in->op == ZP_I_BWD, last = in->inst + 1 == v->first + v->ninsts, first = in->inst == v->first;
   const ZpBuf *slot = find(m, s, in, ZP_B_SLOT, ZP_NONE);
   uint64_t h = mix(mix(x->segment, x->iter), in->mb);
   Part none = {NULL, 0}, saved = none;
-  if (!slot && (st->input_bytes || !m->p->asked.forward_only)) m->wrong = "no slot";
+  if (!slot && (v->input_bytes || !m->p->asked.forward_only)) m->wrong = "no slot";
   if (m->wrong) return;
   if (slot) saved = part(m, s, slot->offset + st->saved_at[in->inst], g->saved_bytes);
-  h = mix(h, read(slot ? part(m, s, slot->offset, st->input_bytes) : none));
+  h = mix(h, read(slot ? part(m, s, slot->offset, v->input_bytes) : none));
   if (!back || g->saves_carry) h = mix(h, read(carried(m, s, in, in->inst)));
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
     bool gathered = bucket(m, held)->gathers;
     if (back && bucket(m, held)->frozen && !g->list[ZP_BWD].n) continue; /* it has no place for it */
-    h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, bucket(m, held)->elems * width(m))
+    h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, whole(m, held))
                              : params(m, s, held)));
   }
   Part scratch = part_of(m, s, in, ZP_B_SCRATCH, ZP_NONE, g->list[zp_phase(in->op)].temp);
   if (!back) {
     write(saved, h);
     write(scratch, h);
-    write(last ? part_of(m, s, in, ZP_B_SEND_ACT, ZP_NONE, g->carry_out_bytes)
+    write(last ? handed_on(m, s, in, in->vstage + 1, ZP_B_SEND_ACT, ZP_B_RECV_ACT, g->carry_out_bytes)
                : carried(m, s, in, in->inst + 1),
           h);
     if (g->has_loss) add(scalars(m, s, ZP_SCALARS_SUMS), h);
     return;
   }
   h = mix(h, read(saved));
-  h = mix(h, read(part_of(m, s, in, last ? ZP_B_RECV_GRAD : ZP_B_BOUNDARY, last ? ZP_NONE : in->inst + 1,
-                          last && s + 1 == m->p->programs.nstages ? 0 : g->dcarry_out_bytes)));
+  bool end = last && in->vstage + 1 == m->p->programs.nvstages;
+  h = mix(h, read(part_of(m, s, in, last ? ZP_B_RECV_GRAD : ZP_B_BOUNDARY, last ? v->index : in->inst + 1,
+                          end ? 0 : g->dcarry_out_bytes)));
   if (g->has_loss) h = mix(h, read(scalars(m, s, ZP_SCALARS_COUNT)));
   write(scratch, h);
-  bool first = in->inst == 0;
-  write(part_of(m, s, in, first ? ZP_B_SEND_GRAD : ZP_B_BOUNDARY, first ? ZP_NONE : in->inst,
-                first && !s ? 0 : g->dcarry_bytes),
+  write(first ? handed_on(m, s, in, in->vstage - 1, ZP_B_SEND_GRAD, ZP_B_RECV_GRAD, g->dcarry_bytes)
+              : part_of(m, s, in, ZP_B_BOUNDARY, in->inst, g->dcarry_bytes),
         h);
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
@@ -181,8 +196,8 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
 
 static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
   Part own = own_params(m, s, h), state = states(m, s, h), master = {NULL, 0};
-  if (m->p->asked.compute == ZK_BF16)
-    master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, 4));
+  if (elem(m, h) != ZK_F32)
+    master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, ZK_F32));
   uint64_t x = mix(read(own), read(own_grads(m, s, h)));
   x = mix(mix(x, read(state)), mix(read(master), read(scalars(m, s, ZP_SCALARS_SUMS))));
   write(own, x), write(state, x + 1), write(master, x + 2);
@@ -198,10 +213,13 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
     write(scalars(m, s, ZP_SCALARS_COUNT), 0);
     write(scalars(m, s, ZP_SCALARS_SUMS), 0);
     break;
-  case ZP_I_LOAD: write(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes), in->mb); break;
+  case ZP_I_LOAD:
+    write(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, vstage(m, in->vstage)->input_bytes), in->mb);
+    break;
   case ZP_I_COUNT:
     if (m->p->programs.segments[st->insts[in->inst].segment].list[ZP_COUNT].n)
-      add(scalars(m, s, ZP_SCALARS_COUNT), read(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes)));
+      add(scalars(m, s, ZP_SCALARS_COUNT),
+          read(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, vstage(m, in->vstage)->input_bytes)));
     break;
   case ZP_I_FWD:
   case ZP_I_BWD: work(m, s, in); break;
@@ -227,7 +245,7 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
   uint64_t bytes = bucket(m, h)->elems * 4;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_GATHER_PARAMS:
-    write(part_of(m, s, in, ZP_B_GATHER, h->bucket, bucket(m, h)->elems * width(m)), read(params(m, s, h)));
+    write(part_of(m, s, in, ZP_B_GATHER, h->bucket, whole(m, h)), read(params(m, s, h)));
     break;
   case ZP_I_PUBLISH_PARAMS: write(params(m, s, h), read(own_params(m, s, h))); break;
   case ZP_I_SCATTER_GRADS: {

@@ -64,6 +64,7 @@ static void mutate_instr(Mutants *t, ZpInstr *in) {
   MUTATE(t, "instance of instruction", in->inst, NEAR(in->inst));
   MUTATE(t, "held bucket of instruction", in->held, NEAR(in->held));
   MUTATE(t, "peer of instruction", in->peer, NEAR(in->peer));
+  MUTATE(t, "virtual stage of instruction", in->vstage, NEAR(in->vstage));
   MUTATE(t, "pair of instruction", in->pair, NEAR(in->pair));
   MUTATE(t, "dims of instruction", in->dims, in->dims ^ 1u, in->dims ^ 2u, in->dims ^ 4u, in->dims ^ 8u,
          in->dims ^ 1u << 9);
@@ -137,6 +138,14 @@ static void mutate_held(Mutants *t, ZpStageBucket *h) {
   MUTATE(t, "norm of held", h->norm_owner, !h->norm_owner);
 }
 
+static void mutate_vstage(Mutants *t, ZpVirtualStage *v) {
+  MUTATE(t, "stage of virtual stage", v->stage, NEAR(v->stage));
+  MUTATE(t, "index of virtual stage", v->index, NEAR(v->index));
+  MUTATE(t, "first part of virtual stage", v->first, NEAR(v->first));
+  MUTATE(t, "parts of virtual stage", v->ninsts, NEAR(v->ninsts));
+  MUTATE(t, "bytes of inputs", v->input_bytes, v->input_bytes + 64, 0);
+}
+
 /* What a stage says of itself; sizes that only people read may be anything. */
 static void mutate_stage(Mutants *t, ZpStage *st) {
   for (t->number = 0; t->number < st->ninsts; t->number++) {
@@ -149,7 +158,7 @@ static void mutate_stage(Mutants *t, ZpStage *st) {
       MUTATE(t, "held bucket of instance", x->held[k], NEAR(x->held[k]));
   }
   t->number = 0;
-  MUTATE(t, "bytes of inputs", st->input_bytes, st->input_bytes + 64, 0);
+  for (uint32_t k = 0; k < st->nvstages; k++) mutate_vstage(t, &t->p->programs.vstages[st->vstages[k]]);
   MUTATE(t, "bytes of scratch", st->scratch_bytes, 0);
   MUTATE(t, "slots", st->prog.nslots, NEAR(st->prog.nslots));
   MUTATE(t, "pinned blocks", st->prog.npinned, NEAR(st->prog.npinned));

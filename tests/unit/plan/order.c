@@ -8,12 +8,15 @@
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* Every micro-batch forward, then backward, once each. */
-static void complete(const ZpWork *w, uint32_t M) {
+static void complete(const ZpOrder *o, uint32_t M, uint32_t vstage) {
   uint8_t seen[64] = {0};
+  cr_assert_eq(o->n, 2 * M);
   for (uint32_t i = 0; i < 2 * M; i++) {
-    cr_assert_lt(w[i].mb, M);
-    cr_assert_eq(seen[w[i].mb], w[i].backward ? 1 : 0);
-    seen[w[i].mb]++;
+    const ZpScheduleItem *x = &o->item[i];
+    cr_assert_lt(x->mb, M);
+    cr_assert_eq(x->vstage, vstage);
+    cr_assert_eq(x->kind, seen[x->mb] ? ZP_BACKWARD : ZP_FORWARD);
+    seen[x->mb]++;
   }
 }
 
@@ -22,11 +25,11 @@ Test(order, complete_and_live) {
   for (uint32_t P = 1; P <= 8; P++) {
     for (uint32_t M = 1; M <= 8; M++) {
       for (uint32_t s = 0; s < P; s++) {
-        const ZpWork *f = zp_order(a, "1f1b", P, M, s), *g = zp_order(a, "gpipe", P, M, s);
-        complete(f, M);
-        complete(g, M);
-        cr_assert_eq(zp_order_live(f, 2 * M), min_u32(P - s, M), "1f1b P=%u M=%u stage %u", P, M, s);
-        cr_assert_eq(zp_order_live(g, 2 * M), M);
+        const ZpOrder f = zp_order(a, "1f1b", P, M, s), g = zp_order(a, "gpipe", P, M, s);
+        complete(&f, M, s);
+        complete(&g, M, s);
+        cr_assert_eq(zp_order_live(&f), min_u32(P - s, M), "1f1b P=%u M=%u rank %u", P, M, s);
+        cr_assert_eq(zp_order_live(&g), M);
       }
     }
   }
@@ -35,9 +38,9 @@ Test(order, complete_and_live) {
 
 static const char *text(ZbText *t, const char *schedule, uint32_t P, uint32_t M, uint32_t s) {
   ZbArena *a = zb_arena_new();
-  const ZpWork *w = zp_order(a, schedule, P, M, s);
-  for (uint32_t i = 0; i < 2 * M; i++)
-    zb_text_add(t, "%s%c%u", i ? " " : "", w[i].backward ? 'B' : 'F', w[i].mb);
+  const ZpOrder o = zp_order(a, schedule, P, M, s);
+  for (uint32_t i = 0; i < o.n; i++)
+    zb_text_add(t, "%s%s%u", i ? " " : "", zp_item_info[o.item[i].kind].letter, o.item[i].mb);
   zb_arena_free(a);
   return t->s;
 }
@@ -56,28 +59,41 @@ Test(order, golden) {
   golden("gpipe", 3, 3, 1, "F0 F1 F2 B0 B1 B2");
 }
 
+/* Virtual stages are owned by one rank each, which does each micro-batch forward and backward, in this order, and
+ * backward of all micro-batches one after the other. */
 Test(order, of_every_schedule) {
   ZbArena *a = zb_arena_new();
   for (const char *const *s = zl_schedules; *s; s++) {
-    const ZpWork *w = zp_order(a, *s, 4, 8, 1);
-    uint32_t seen[2] = {0};
-    for (int i = 0; i < 16; i++) seen[w[i].backward] |= 1u << w[i].mb;
-    cr_expect(seen[0] == 0xff && seen[1] == 0xff, "%s", *s);
+    uint32_t n, M = 8;
+    const ZpVirtualStage *v = zp_place_vstages(a, *s, 4, &n);
+    uint32_t *forward = ZB_NEWN(a, uint32_t, n), *back = ZB_NEWN(a, uint32_t, n), items = 0;
+    for (uint32_t rank = 0; rank < 4; rank++) {
+      const ZpOrder o = zp_order(a, *s, 4, M, rank);
+      items += o.n;
+      for (uint32_t i = 0; i < o.n; i++) {
+        const ZpScheduleItem *x = &o.item[i];
+        cr_assert(x->vstage < n && v[x->vstage].stage == rank, "%s", *s);
+        if (x->kind == ZP_FORWARD) forward[x->vstage] |= 1u << x->mb;
+        else cr_expect(back[x->vstage]++ == x->mb && forward[x->vstage] >> x->mb & 1, "%s", *s);
+      }
+    }
+    for (uint32_t i = 0; i < n; i++) cr_expect(forward[i] == 0xff && back[i] == M, "%s", *s);
+    cr_expect_eq(items, 2 * M * n);
   }
   zb_arena_free(a);
 }
 
 static double idle(const char *schedule, uint32_t P, uint32_t M) {
   ZbArena *a = zb_arena_new();
-  ZpWork **w = ZB_NEWN(a, ZpWork *, P);
-  uint64_t **start = ZB_NEWN(a, uint64_t *, P);
-  for (uint32_t s = 0; s < P; s++) {
-    w[s] = zp_order(a, schedule, P, M, s);
-    start[s] = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
-  }
-  uint64_t span = zp_order_times(a, w, P, M, start);
-  /* The first forward goes from stage to stage. */
-  for (uint32_t s = 0; s < P; s++) cr_assert_eq(start[s][0], s);
+  ZpPlan *p = ZB_NEW(a, ZpPlan);
+  p->asked.nmicro = M;
+  p->programs.nstages = P;
+  p->programs.vstages = zp_place_vstages(a, schedule, P, &p->programs.nvstages);
+  ZpOrder *order = ZB_NEWN(a, ZpOrder, P);
+  for (uint32_t s = 0; s < P; s++) order[s] = zp_order(a, schedule, P, M, s);
+  uint64_t span = zp_order_clock(p, a, order);
+  /* The first forward goes from rank to rank. */
+  for (uint32_t s = 0; s < P; s++) cr_assert_eq(order[s].start[0], s);
   zb_arena_free(a);
   return 1 - 3.0 * M / (double)span;
 }

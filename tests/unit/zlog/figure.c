@@ -44,8 +44,8 @@ Test(run, what_a_line_takes) {
 Test(run, what_a_loss_is_made_of) {
   static const char *const texts[] = {
       "{\"step\":1,\"loss\":4,\"tokens\":2}\n", "{\"step\":1,\"loss\":4,\"losses\":1,\"eval_loss_x\":1}\n",
-      "{\"step\":1,\"loss\":4,\"loss_main\":1,\"loss_aux\":null}\n{\"step\":1,\"eval_batches\":1,\"eval_loss_"
-      "z\":1}\n",
+      ("{\"step\":1,\"loss\":4,\"loss_main\":1,\"loss_aux\":null}\n"
+       "{\"step\":1,\"eval_batches\":1,\"eval_loss_z\":1}\n"),
       "{\"step\":1,\"loss\":4}\n{\"step\":2,\"loss\":4,\"loss_b\":1,\"loss_a\":2,\"lr\":1}\n",
       "{\"step\":1,\"loss\":4,\"loss_b\":1,\"loss_a\":2}\n{\"step\":2,\"loss\":4,\"loss_b\":1}\n"};
   static const char *const want[] = {"", "", "loss_main loss_aux ", "loss_b loss_a ", "loss_b "};

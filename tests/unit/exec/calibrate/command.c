@@ -17,11 +17,8 @@
 const char zx_system[] = "system";
 SCRATCH_SUITE(command);
 
-#define CALIBRATE(...) calibrate((char *[]){"zrun", "calibrate", __VA_ARGS__, NULL})
-static int calibrate(char **argv) {
-  int argc = 0;
-  while (argv[argc]) argc++;
-  return zx_calibrate(&world, argc, argv, NULL);
+static int calibrate(const char *out, const char *device) {
+  return zx_calibrate(&world, zx_device(device, NULL), 1, out, NULL);
 }
 
 static void begin(bool host, int rank, int size, const int *nodes) {
@@ -97,7 +94,7 @@ static void expect_constants(const ZlCluster *c, bool host) {
 }
 
 static const ZlCluster *expect_cluster(bool host, char *device) {
-  expect_end(CALIBRATE("-o", "here.zug", "--device", device), ZX_EXIT_DONE, "");
+  expect_end(calibrate("here.zug", device), ZX_EXIT_DONE, "");
   const ZlCluster *c = read_cluster();
   expect_constants(c, host);
   expect_said("out", "cluster here {");
@@ -135,7 +132,7 @@ Test(command, launches) {
   for (double tiny = 1e-5; tiny < 1; tiny *= 100) {
     begin_two();
     machine.tiny = tiny;
-    expect_end(CALIBRATE("-o", "here.zug", "--device", "cpu"), ZX_EXIT_DONE, "");
+    expect_end(calibrate("here.zug", "cpu"), ZX_EXIT_DONE, "");
     read_cluster();
   }
 }
@@ -162,57 +159,24 @@ Test(command, memory) {
 }
 
 /* ---- how it ends --------------------------------------------------------------------------------------- */
-Test(command, options) {
-#define MISTAKE(words, ...)                                                                                  \
-  begin_two();                                                                                               \
-  expect_end(CALIBRATE(__VA_ARGS__), ZX_EXIT_MISTAKE, words);                                                \
-  cr_expect(machine.opened == 0 && access("here.zug", F_OK), "%s", words)
-  MISTAKE("--threads takes 1 to 1024", "-o", "here.zug", "--threads", "0");
-  MISTAKE("--threads takes 1 to 1024", "-o", "here.zug", "--threads", "2x");
-  MISTAKE("wrong value `5` for --hang-after", "-o", "here.zug", "--hang-after", "5");
-  MISTAKE("zrun calibrate -o here.zug", "--threads", "2");
-  MISTAKE("zrun calibrate -o here.zug", "-o", "here.zug", "x");
-  MISTAKE("`abacus`", "-o", "here.zug", "--device", "abacus");
-}
-
-/* Ranks compare all that they were given. */
-Test(command, alike) {
-  static char *given[][5] = {{"-o", "here.zug"},
-                             {"-o", "there.zug"},
-                             {"-o", "here.zug", "--threads", "2"},
-                             {"-o", "here.zug", "--device", "cpu"},
-                             {"-o", "here.zug", "--threads", "1"}};
-  double digest[5];
-  for (int i = 0; i < 5; i++) {
-    char *argv[7] = {"zrun", "calibrate"};
-    memcpy(argv + 2, given[i], sizeof given[i]);
-    begin_two();
-    machine.others_fail = 1;
-    expect_end(calibrate(argv), ZX_EXIT_MISTAKE, "");
-    digest[i] = machine.digest;
-  }
-  for (int i = 1; i < 4; i++) cr_expect_neq(digest[0], digest[i], "%d", i);
-  cr_expect_eq(digest[0], digest[4]);
-}
-
 /* Before anything is measured: a file of somebody else stays, and one that cannot be written is told. */
 Test(command, files) {
   static const char other[] = "# My own cluster\n";
   size_t n;
   begin_two();
   scratch_write("here.zug", other, sizeof other - 1);
-  expect_end(CALIBRATE("-o", "here.zug"), ZX_EXIT_MISTAKE, "exists and is not a cluster of zrun calibrate");
+  expect_end(calibrate("here.zug", "cpu"), ZX_EXIT_MISTAKE, "exists and is not a cluster of zrun calibrate");
   char *left = scratch_read("here.zug", &n);
   cr_expect_str_eq(left, other);
   free(left);
-  expect_end(CALIBRATE("-o", "nowhere/here.zug"), ZX_EXIT_MISTAKE, "cannot create nowhere/here.zug");
+  expect_end(calibrate("nowhere/here.zug", "cpu"), ZX_EXIT_MISTAKE, "cannot create nowhere/here.zug");
   cr_expect_eq(machine.runs, 0);
   begin_two(); /* its own it may replace */
-  expect_end(CALIBRATE("-o", "own.zug", "--device", "cpu"), ZX_EXIT_DONE, "");
+  expect_end(calibrate("own.zug", "cpu"), ZX_EXIT_DONE, "");
   begin_two();
-  expect_end(CALIBRATE("-o", "own.zug", "--device", "cpu"), ZX_EXIT_DONE, "");
+  expect_end(calibrate("own.zug", "cpu"), ZX_EXIT_DONE, "");
   begin(true, 1, 2, (int[]){0, 0}); /* the first rank writes it */
-  expect_end(CALIBRATE("-o", "there.zug", "--device", "cpu"), ZX_EXIT_DONE, "");
+  expect_end(calibrate("there.zug", "cpu"), ZX_EXIT_DONE, "");
   cr_expect(access("there.zug", F_OK));
 }
 
@@ -221,18 +185,18 @@ Test(command, failures) {
   for (int k = 1; k <= 5; k++) {
     begin(k % 2, 0, 2, (int[]){0, 0});
     machine.alloc_fails = k;
-    expect_end(CALIBRATE("-o", "here.zug", "--device", k % 2 ? "cpu" : "gpu"), ZX_EXIT_FAILED,
+    expect_end(calibrate("here.zug", k % 2 ? "cpu" : "gpu"), ZX_EXIT_FAILED,
                "[rank 0] error: no memory here; less");
     cr_expect(access("here.zug", F_OK));
   }
   begin(false, 0, 2, (int[]){0, 0});
   machine.finish_fails = 100;
-  expect_end(CALIBRATE("-o", "here.zug", "--device", "gpu"), ZX_EXIT_FAILED, "the device has failed");
+  expect_end(calibrate("here.zug", "gpu"), ZX_EXIT_FAILED, "the device has failed");
   cr_expect(access("here.zug", F_OK));
   for (int k = 2; k <= 6; k++) {
     begin_two();
     machine.others_fail = k;
-    expect_end(CALIBRATE("-o", "here.zug", "--device", "cpu"), ZX_EXIT_FAILED, "");
+    expect_end(calibrate("here.zug", "cpu"), ZX_EXIT_FAILED, "");
     cr_expect(access("here.zug", F_OK), "agreement %d", k);
   }
 }

@@ -63,7 +63,7 @@ static void memory(const ZkEnv *env, uint64_t *total, uint64_t *unused) {
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
 static size_t bytes_of(const ZkView *v) {
-  size_t n = zk_elem_bytes((ZkElem)v->elem);
+  size_t n = zk_plain_bytes((ZkElem)v->elem);
   for (int i = 0; i < v->rank; i++) n *= (size_t)v->size[i];
   return n;
 }

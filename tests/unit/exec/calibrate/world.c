@@ -93,13 +93,13 @@ static void reduce_numbers(double *x, size_t n, ZxReduce op) {
   else if (*x > 0 && *x != floor(*x) && machine.slower > 1) *x *= machine.slower; /* it is seconds */
 }
 
-static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce op) {
+static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce op) {
   if (g == WORLD) {
-    cr_assert(elem == ZX_F64 && c == &world);
+    cr_assert(elem == ZK_F64 && c == &world);
     reduce_numbers(p, n, op);
     return -1;
   }
-  cr_assert(elem == ZX_F32 && op == ZX_SUM);
+  cr_assert(elem == ZK_F32 && op == ZX_SUM);
   if (is_alone(g)) return -1;
   start(ZG_OP_ALL_REDUCE, 4 * n, members(g), g - NEAR);
   return 0;
@@ -176,7 +176,7 @@ static const ZxCommTable table = {.name = "virtual",
 ZxComm world = {&table};
 
 /* ---- a communicator of a device's memory: operations are queued, and complete for the host ------------- */
-static ZxRequest queued_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce op) {
+static ZxRequest queued_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce op) {
   cr_assert_neq(g, WORLD, "a number of the host's");
   return all_reduce(c, g, p, n, elem, op), -1;
 }

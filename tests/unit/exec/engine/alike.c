@@ -50,12 +50,7 @@ static bool place(const ZpPlan *p, int64_t rank, const ZpAlikeItem *i, uint64_t 
 }
 
 static void flip(ZxEngine *e, const ZpAlikeItem *i, uint64_t at) {
-  ZkCodes codes;
-  char *p;
-  if (i->part == ZP_PART_ROUNDED) p = (char *)(zx_rounded(e, i->held) + at);
-  else if (i->part > 0 && zx_codes(e, i->held, i->part - 1, &codes)) p = (char *)(codes.code + at);
-  else p = (char *)((i->part ? zx_state(e, i->held, i->part - 1) : zx_master(e, i->held)) + at);
-  *p ^= 1;
+  *(char *)zk_flat_from(zx_part(e, i->held, i->part), at).at ^= 1;
 }
 
 static const char *part_name(const ZpPlan *p, const ZpAlikeItem *i) {

@@ -33,8 +33,8 @@ static const char *const layouts[] = {
     "mesh data = 2 split batch over data micro 1",
     "mesh data = 2 split batch over data micro 1 shard states over data",
     "mesh data = 2 split batch over data micro 1 shard params, grads, states over data unit layer",
-    "mesh data = 2, tensor = 2 split batch over data split b over tensor micro 1 shard grads, states over "
-    "data",
+    ("mesh data = 2, tensor = 2 split batch over data split b over tensor micro 1 shard grads, states over "
+     "data"),
     "mesh pipe = 2, tensor = 2 split cc over tensor stages over pipe by cost"};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, TWO = 2, FOUR = 4, MOST = 300 };
 

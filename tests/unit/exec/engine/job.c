@@ -183,7 +183,7 @@ void job_try(Job *j, void (*what)(Player *)) {
 void job_play(Job *j, void (*what)(Player *)) {
   job_try(j, what);
   for (int i = 0; i < j->ranks; i++)
-    cr_assert(j->player[i].ok, "rank %d of asked.recipe %s: %s", i, j->p->asked.recipe->name,
+    cr_assert(j->player[i].ok, "rank %d of recipe %s: %s", i, j->p->asked.recipe->name,
               j->player[i].err.text);
 }
 

@@ -237,14 +237,14 @@ static void find_average(Player *p) {
   job_train(p);
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
-    ZkCodes m, v;
     uint64_t from, to;
     zx_owned_shard(e, h, &from, &to);
-    cr_assert(zx_codes(e, h, 0, &m) && zx_codes(e, h, 1, &v) && !zx_codes(e, h, 2, &m));
+    ZkFlat m = zx_part(e, h, 1), v = zx_part(e, h, 2);
+    cr_assert(m.elem == ZK_DYN8 && v.elem == ZK_UDYN8);
     const char *states = zx_stored(e, ZP_B_STATE, h), *average = (const char *)zx_state(e, h, 2);
-    cr_expect_eq((const char *)m.code, states);
-    cr_expect_eq((const char *)v.code, states + zp_coded_bytes(to - from));
-    cr_expect_eq(average, states + 2 * zp_coded_bytes(to - from));
+    cr_expect_eq((const char *)m.at, states);
+    cr_expect_eq((const char *)v.at, states + zk_bytes(ZK_DYN8, to - from));
+    cr_expect_eq(average, states + 2 * zk_bytes(ZK_DYN8, to - from));
     cr_expect_leq(average + 4 * (to - from), states + zp_state_bytes(e->p, h->bucket));
     const float *w = zx_master(e, h), *x = zx_state(e, h, 2);
     for (uint64_t k = 0; k < to - from; k++) /* after one step, from ones */
@@ -324,7 +324,7 @@ static void expect_step_state(Player *p) {
     const ZkStepState *now = p->e->step_state;
     job_steps(p, step, step);
     double adamw = 0.02 * fmin(1, step / 3.0), sgd = 0.5 * fmin(1, step / 2.0);
-    cr_expect_eq(now->step, step);
+    cr_expect_eq(now->step, (uint64_t)step);
     cr_expect_float_eq(now->of[0].lr, adamw, 1e-8);
     cr_expect_float_eq(now->of[0].rate, adamw / (1 - pow(0.9, step)), 1e-6);
     cr_expect_float_eq(now->of[0].vscale, 1 / sqrt(1 - pow(0.95, step)), 1e-5);

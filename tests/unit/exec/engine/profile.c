@@ -309,7 +309,7 @@ static void expect_rounds(const ZxEngine *e) {
   uint32_t n = zx_engine_calls(e, c, 200), found = 0;
   for (uint32_t i = 0; i < n; i++) {
     if (c[i].op != ZG_OP_DISPATCH || strcmp(c[i].phase, "forward")) continue;
-    cr_expect_eq(c[i].calls, TIMES * rounds, "%d rounds", (int)c[i].calls / TIMES);
+    cr_expect_eq(c[i].calls, (uint64_t)(TIMES * rounds), "%d rounds", (int)c[i].calls / TIMES);
     found++;
   }
   cr_expect_gt(found, 0);

@@ -29,7 +29,7 @@ typedef struct {
   void *p;
   size_t n;
   int peer; /* or root, or the number of messages */
-  ZxCommElem elem;
+  ZkElem elem;
   ZxReduce how;
   ZxMessage message[MESSAGES];
 } Op;
@@ -90,13 +90,13 @@ static ZxRequest send_to(ZxComm *c, const void *p, size_t bytes, int peer, int t
 static ZxRequest recv_from(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
   return (void)tag, queue(c, (Op){.kind = RECV, .p = p, .n = bytes, .peer = known(c, peer)});
 }
-static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   return queue(c, (Op){.kind = ALL_REDUCE, .g = g, .p = p, .n = n, .elem = elem, .how = how});
 }
 static ZxRequest all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes, void *out) {
   return queue(c, (Op){.kind = ALL_GATHER, .g = g, .in = part, .n = bytes, .p = out});
 }
-static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem, ZxReduce how,
+static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZkElem elem, ZxReduce how,
                                 void *out) {
   return queue(c, (Op){.kind = REDUCE_SCATTER, .g = g, .in = in, .n = n, .elem = elem, .how = how, .p = out});
 }

@@ -28,8 +28,8 @@ TestSuite(soundness, .init = scratch_make, .fini = scratch_remove);
 static const char *const layouts[] = {
     "", "mesh d = 2 split batch over d micro 2 shard states over d",
     "mesh p = 2, d = 2 split batch over d stages over p = [1, 1] micro 2 shard params, grads, states over d",
-    "mesh p = 2, d = 2 split batch over d stages over p = [1, 1] micro 2 shard params, grads, states over d "
-    "precision compute bf16"};
+    ("mesh p = 2, d = 2 split batch over d stages over p = [1, 1] micro 2 shard params, grads, states over d "
+     "precision compute bf16")};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, STEPS = 3 };
 
 typedef struct {

@@ -86,8 +86,8 @@ static const char *const layouts[] = {
     "mesh tensor = 2 split head, ffn, vocab over tensor else seq",
     "mesh context = 2 split seq over context attention ring",
     "mesh pipe = 2 stages over pipe by cost micro 1",
-    "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost micro 2 shard params, grads, "
-    "states over data"};
+    ("mesh pipe = 2, data = 2 split batch over data stages over pipe by cost micro 2 shard params, grads, "
+     "states over data")};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 Test(streams, exchanges) {

@@ -61,7 +61,7 @@ static uint64_t expect_nodes(const ZxEngine *e, int64_t step, uint32_t instr, ui
     if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE) {
       const ZpValue *slots = &s->values[n->call.op == ZG_OP_DISPATCH ? n->out[0] : n->in[0]],
                     *place = &s->values[n->in[1]];
-      uint64_t row = zk_elem_bytes((ZkElem)slots->elem);
+      uint64_t row = zk_plain_bytes((ZkElem)slots->elem);
       for (int k = 2; k < slots->type.naxes; k++) row *= (uint64_t)slots->size[k];
       cr_expect_eq(bytes, place->bytes / 4 * row, "rows of all tokens, %d B of %d", (int)bytes,
                    (int)(place->bytes / 4 * row));
@@ -102,8 +102,8 @@ Test(traces, all_that_was_done) {
   static const char *const layouts[] = {
       "", "mesh tensor = 2 split head, ffn, vocab over tensor else seq",
       "mesh context = 2 split seq over context attention ring",
-      "mesh pipe = 2, data = 2 split batch over data stages over pipe by cost shard params, grads, states "
-      "over data"};
+      ("mesh pipe = 2, data = 2 split batch over data stages over pipe by cost shard params, grads, states "
+       "over data")};
   Model m =
       job_model("examples/gpt2.zug", NULL, "-D layers=2 -D heads=2 -D width=8 -D context=8 -D words=11");
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)

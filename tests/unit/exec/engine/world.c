@@ -19,7 +19,7 @@ struct Op {
   int color;
   uint64_t seq;
   size_t n; /* elements, or bytes */
-  ZxCommElem elem;
+  ZkElem elem;
   ZxReduce how;
   int root;
   const void *in[WORLD_MOST];
@@ -103,12 +103,12 @@ static void *scratch_of(size_t bytes) { return zx_need(malloc(bytes + 1)); }
 
 static void reduce(const Op *o, size_t at, size_t n, void *out) {
   const void *part[WORLD_MOST];
-  for (int k = 0; k < o->members; k++) part[k] = (const char *)o->in[k] + at * zx_elem_bytes(o->elem);
+  for (int k = 0; k < o->members; k++) part[k] = (const char *)o->in[k] + zk_bytes(o->elem, at);
   zx_combine(out, part, o->members, n, o->elem, o->how);
 }
 
 static void carry_out(Op *o) {
-  size_t m = (size_t)o->members, bytes = o->n * zx_elem_bytes(o->elem);
+  size_t m = (size_t)o->members, bytes = zk_bytes(o->elem, o->n);
   char *all = scratch_of(m * m * bytes);
   switch (o->kind) {
   case ALL_REDUCE:
@@ -208,7 +208,7 @@ static ZxRequest message(ZxComm *c, const void *in, void *out, size_t bytes, int
                         .members = 2,
                         .left = 2,
                         .n = bytes,
-                        .elem = ZX_BYTES,
+                        .elem = ZK_U8,
                         .from = from,
                         .to = to,
                         .tag = tag});
@@ -280,21 +280,21 @@ static ZxRequest send_to(ZxComm *c, const void *p, size_t bytes, int peer, int t
 static ZxRequest recv_from(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
   return message(c, NULL, p, bytes, peer, of(c)->rank, tag);
 }
-static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   return collective(c, (Op){.kind = ALL_REDUCE, .group = g, .n = n, .elem = elem, .how = how}, p, p);
 }
 static ZxRequest all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes, void *out) {
-  return collective(c, (Op){.kind = ALL_GATHER, .group = g, .n = bytes, .elem = ZX_BYTES}, part, out);
+  return collective(c, (Op){.kind = ALL_GATHER, .group = g, .n = bytes, .elem = ZK_U8}, part, out);
 }
-static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem, ZxReduce how,
+static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZkElem elem, ZxReduce how,
                                 void *out) {
   return collective(c, (Op){.kind = REDUCE_SCATTER, .group = g, .n = n, .elem = elem, .how = how}, in, out);
 }
 static ZxRequest all_to_all(ZxComm *c, ZxGroup g, const void *in, size_t bytes, void *out) {
-  return collective(c, (Op){.kind = ALL_TO_ALL, .group = g, .n = bytes, .elem = ZX_BYTES}, in, out);
+  return collective(c, (Op){.kind = ALL_TO_ALL, .group = g, .n = bytes, .elem = ZK_U8}, in, out);
 }
 static ZxRequest broadcast(ZxComm *c, ZxGroup g, void *p, size_t bytes, int root) {
-  return collective(c, (Op){.kind = BROADCAST, .group = g, .n = bytes, .elem = ZX_BYTES, .root = root}, p, p);
+  return collective(c, (Op){.kind = BROADCAST, .group = g, .n = bytes, .elem = ZK_U8, .root = root}, p, p);
 }
 /* By tags that nobody else has; those between two members are in one order. */
 static ZxRequest exchange(ZxComm *c, ZxGroup g, const ZxMessage *m, int n) {
@@ -318,7 +318,7 @@ static ZxRequest exchange(ZxComm *c, ZxGroup g, const ZxMessage *m, int n) {
 
 static void barrier(ZxComm *c) {
   double x = 0;
-  zx_wait(c, all_reduce(c, 0, &x, 1, ZX_F64, ZX_SUM));
+  zx_wait(c, all_reduce(c, 0, &x, 1, ZK_F64, ZX_SUM));
 }
 static void nothing(ZxComm *c) { (void)c; }
 static __attribute__((noreturn)) void end(ZxComm *c, int code) {

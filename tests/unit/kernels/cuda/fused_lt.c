@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.h"
+#include "tests/unit/breadth.h"
 #include "tests/unit/kernels/cuda/emu.h"
 #include "tests/unit/kernels/cuda/fake_lt.h"
 #include "tests/unit/kernels/cuda/fused.h"
@@ -110,6 +111,7 @@ Test(fused, lt_generations) {
   emu_use_blas(fake_lt_handle());
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     FakeLt before = fake_lt;
+    if (!breadth_tries(i, 3)) continue;
     emu_use_arch(known[i].arch);
     for (size_t k = 0; k < nfused; k++) conform(fused_cases[k].what, 0, &fused_cases[k].c);
     int64_t sums = fake_lt.with[CUBLASLT_EPILOGUE_BIAS] - before.with[CUBLASLT_EPILOGUE_BIAS];
@@ -217,6 +219,7 @@ Test(fused, lt_wrong) {
   emu_use_blas(fake_lt_handle());
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     fake_lt.lies = kinds[k], said = 0;
+    if (!breadth_tries(k, 3)) continue;
     for (size_t i = 0; i < nfused; i++) {
       int64_t before = fake_lt.with[kinds[k]];
       each_call(&fused_cases[i].c, ask, "computes it wrongly");

@@ -14,6 +14,7 @@
 extern const char *const zk_cuda_texts[];
 
 const char *programs_own_part(const char *text) {
+  if (strncmp(text, zk_cuda_elems, strlen(zk_cuda_elems)) == 0) text += strlen(zk_cuda_elems);
   for (int i = 1; zk_cuda_texts[i - 1]; i += 2) {
     size_t n = strlen(zk_cuda_texts[i]);
     if (strncmp(text, zk_cuda_texts[i], n) == 0) text += n;

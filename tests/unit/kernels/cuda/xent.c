@@ -72,7 +72,7 @@ static void in_place(const ZkCall *call, void *arg) {
   ZkCall c = *call;
   const ZkView *z = &c.in[0], *dz = &c.out[0], *p = &c.out[2];
   if (z->elem != dz->elem || memcmp(z->axis, dz->axis, z->rank * sizeof *z->axis) != 0) return;
-  size_t bytes = zk_elem_bytes((ZkElem)z->elem), some = zk_elem_bytes((ZkElem)p->elem);
+  size_t bytes = zk_plain_bytes((ZkElem)z->elem), some = zk_plain_bytes((ZkElem)p->elem);
   for (int i = 0; i < z->rank; i++) bytes *= (size_t)z->size[i];
   for (int i = 0; i < p->rank; i++) some *= (size_t)p->size[i];
   run_call(&c, 0);

@@ -39,7 +39,7 @@ static bool meet(uint64_t a, uint64_t b, uint64_t c, uint64_t d) { return a < d 
 /* ---- shapes ---- */
 static void check_value(Brute *b, uint32_t v) {
   const ZpValue *x = value(b, v);
-  uint64_t bytes = zk_elem_bytes(x->elem);
+  uint64_t bytes = zk_plain_bytes(x->elem);
   for (int i = 0; i < x->type.naxes; i++) {
     int64_t parts = 1;
     for (int d = 0; d < b->p->layout.mesh.ndims; d++)
@@ -237,7 +237,7 @@ static void check_ring(Brute *b, const ZpNode *k) {
   }
   for (int i = 1; i < 3; i++) {
     const ZpValue *x = value(b, k->in[(back ? 3 : 0) + i]);
-    room += 2 * x->bytes + (back ? 2 * 4 * x->bytes / zk_elem_bytes((ZkElem)x->elem) : 0);
+    room += 2 * x->bytes + (back ? 2 * 4 * x->bytes / zk_plain_bytes((ZkElem)x->elem) : 0);
   }
   NEED(b, k->scratch_bytes >= room, "has %llu bytes to go round with", (unsigned long long)k->scratch_bytes);
   NEED(b, k->nsteps >= 1 && k->steps[0] == 0, "begins with others' keys");
@@ -305,7 +305,7 @@ static void check_place(Brute *b, uint32_t v) {
   NEED(b, x->at.offset + x->bytes <= room(b, x->at.space), "value %u is outside its space", v);
   if (x->at.space == ZP_AT_PARAM || x->at.space == ZP_AT_GRAD) {
     const ZpBucket *k = &b->p->programs.buckets[b->s->buckets[x->at.index]];
-    uint64_t e = x->at.space == ZP_AT_GRAD ? 4 : zk_elem_bytes(b->p->asked.compute);
+    uint64_t e = zk_plain_bytes(x->at.space == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem);
     for (uint32_t i = 0; i < k->nslices; i++) {
       const ZpSlice *q = &k->slices[i];
       if (q->at * e != x->at.offset) continue;
@@ -546,23 +546,30 @@ static void check_phase(Brute *b, ZpPhase phase) {
 }
 
 /* ---- stages and the arena ---- */
-static void check_stage(Brute *b, const ZpStage *st) {
-  uint64_t at = st->input_bytes;
-  NEED(b, st->ninsts > 0, "an empty stage");
-  for (uint32_t i = 0; i < st->ninsts; i++) {
+static void check_vstage(Brute *b, const ZpVirtualStage *x) {
+  const ZpStage *st = &b->p->programs.stages[x->stage];
+  uint64_t at = x->input_bytes;
+  NEED(b, x->ninsts > 0, "an empty virtual stage");
+  for (uint32_t i = x->first; i < x->first + x->ninsts; i++) {
     const ZpSegment *s = &b->p->programs.segments[st->insts[i].segment];
+    bool first = i == x->first;
     NEED(b, st->saved_at[i] >= at && st->saved_at[i] % 64 == 0, "saved blocks overlap");
-    at = st->saved_at[i] + s->saved_bytes + (i && s->saves_carry ? s->carry_bytes : 0);
+    at = st->saved_at[i] + s->saved_bytes + (!first && s->saves_carry ? s->carry_bytes : 0);
     for (int k = 0; k < ZP_PHASES; k++) NEED(b, st->scratch_bytes >= s->list[k].temp, "scratch");
-    NEED(b, i == 0 || st->boundary_bytes >= s->carry_bytes, "boundary");
-    NEED(b, i == 0 || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
+    NEED(b, first || st->boundary_bytes >= s->carry_bytes, "boundary");
+    NEED(b, first || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
     for (uint32_t v = 0; v < s->nvalues; v++)
       NEED(b,
            s->values[v].at.space != ZP_AT_INPUT ||
-               s->values[v].at.offset + s->values[v].bytes <= st->input_bytes,
+               s->values[v].at.offset + s->values[v].bytes <= x->input_bytes,
            "inputs");
   }
-  NEED(b, at <= st->slot_bytes, "slot");
+  NEED(b, at <= x->slot_bytes, "slot");
+}
+
+static void check_stage(Brute *b, const ZpStage *st) {
+  NEED(b, st->ninsts > 0, "an empty stage");
+  for (uint32_t k = 0; k < st->nvstages; k++) check_vstage(b, &b->p->programs.vstages[st->vstages[k]]);
   uint64_t sum[ZP_MEMORIES] = {0}, stored[ZP_MEMORIES] = {0};
   for (int i = 0; i < ZP_LEDGER_LINES; i++) sum[zp_ledger_info[i].memory] += st->ledger.bytes[i];
   for (int m = 0; m < ZP_MEMORIES; m++) NEED(b, sum[m] == st->ledger.total[m], "the ledger does not add up");

@@ -16,7 +16,7 @@ static uint64_t largest(const ZpPlan *p, const char *axis) {
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
     for (uint32_t i = 0; i < p->programs.segments[s].nvalues; i++) {
       const ZpValue *v = &p->programs.segments[s].values[i];
-      uint64_t n = v->bytes / zk_elem_bytes(v->elem);
+      uint64_t n = v->bytes / zk_plain_bytes(v->elem);
       if (v->at.space != ZP_AT_NOWHERE && has_axis(p, v, "batch") && has_axis(p, v, axis) && n > most)
         most = n;
     }

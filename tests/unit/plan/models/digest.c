@@ -58,19 +58,26 @@ Test(digest, every_field_counts) {
   ZbText before = digests(p);
   cr_assert(same(again.p, &before), "the same plan, made again, is another");
 
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].size);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].axes[0]);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].directive);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].zigzag);
-  CHANGE("layout.mesh", p->layout.mesh.dim[1].zigzag_up);
-  CHANGE("layout.mesh", p->layout.mesh.dim[2].name);
-  CHANGE("layout.mesh", p->layout.mesh.pipe);
-  CHANGE("layout.mesh", p->layout.mesh.nranks);
+  CHANGE("mesh", p->layout.mesh.dim[1].size);
+  CHANGE("mesh", p->layout.mesh.dim[1].axes[0]);
+  CHANGE("mesh", p->layout.mesh.dim[1].directive);
+  CHANGE("mesh", p->layout.mesh.dim[1].zigzag);
+  CHANGE("mesh", p->layout.mesh.dim[1].zigzag_up);
+  CHANGE("mesh", p->layout.mesh.dim[2].name);
+  CHANGE("mesh", p->layout.mesh.pipe);
+  CHANGE("mesh", p->layout.mesh.nranks);
   CHANGE("sizes", p->layout.axis_size[0]);
   CHANGE("sizes", p->layout.axis_valid[0]);
   CHANGE("sizes", p->asked.global_batch);
   CHANGE("sizes", p->asked.nmicro);
-  CHANGE("sizes", p->asked.compute);
+  ZlRecipe other = *p->asked.recipe;
+  const ZlRecipe *own = p->asked.recipe;
+  p->asked.recipe = &other;
+  other.precision.compute = "bf16";
+  cr_expect(!same(p, &before));
+  other.precision.compute = NULL, other.precision.reduce = "bf16";
+  cr_expect(!same(p, &before));
+  p->asked.recipe = own;
   CHANGE("sizes", p->asked.schedule);
   CHANGE("sizes", p->asked.clip);
   CHANGE("sizes", p->asked.average);
@@ -82,7 +89,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->asked.optimizers[0].nesterov);
   CHANGE("sizes", p->asked.optimizers[0].rms);
   CHANGE("sizes", p->asked.optimizers[0].iterations);
-  CHANGE("sizes", p->asked.optimizers[0].bits);
+  CHANGE("sizes", p->asked.optimizers[0].state_elem[0]);
   CHANGE("sizes", p->asked.groups[0].decay);
   CHANGE("sizes", p->asked.groups[0].rate);
   CHANGE("sizes", p->asked.optimizers[0].states);
@@ -98,7 +105,6 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->asked.zero.what);
   CHANGE("sizes", p->asked.zero.keep);
   CHANGE("sizes", p->asked.zero.ahead);
-  CHANGE("sizes", p->asked.reduce);
   CHANGE("sizes", p->layout.chunk.classes);
   CHANGE("sizes", p->layout.chunk.rows);
   CHANGE("sizes", p->layout.chunk.up);
@@ -107,8 +113,8 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->asked.batch);
   CHANGE("sizes", p->notes.params);
   CHANGE("sizes", p->notes.trained);
-  CHANGE("layout.cotangents", p->layout.cotangents[1].in[0]);
-  CHANGE("layout.cotangents", p->layout.cotangents[0].out[0]);
+  CHANGE("cotangents", p->layout.cotangents[1].in[0]);
+  CHANGE("cotangents", p->layout.cotangents[0].out[0]);
   CHANGE("sizes", p->programs.inputs[0].at);
   CHANGE("sizes", p->programs.inputs[0].value);
 
@@ -231,7 +237,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's memory", st->prog.bufs[0].offset);
   CHANGE("stage 1's memory", st->prog.bufs[0].bytes);
   CHANGE("stage 1's memory", st->ledger.bytes[ZP_LEDGER_LINES - 1]);
-  CHANGE("stage 1's memory", st->send_grad_bytes);
+  CHANGE("stage 1's memory", q.p->programs.vstages[1].dcarry_bytes);
   CHANGE("stage 1's parts", st->insts[0].iter);
   CHANGE("stage 1's parts", st->held[st->nheld - 1].bucket);
   CHANGE("stage 1's parts", st->cost);
@@ -240,7 +246,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's memory", st->ledger.total[ZP_DEVICE]);
   CHANGE("stage 1's memory", st->ledger.total[ZP_HOST]);
   CHANGE("stage 1's memory", st->prog.bufs[0].memory);
-  CHANGE("stage 1's memory", st->recv_bytes);
+  CHANGE("stage 1's memory", q.p->programs.vstages[1].carry_bytes);
   CHANGE("stage 1's parts", st->insts[0].segment);
   CHANGE("stage 1's parts", st->insts[0].held[0]);
   CHANGE("stage 1's parts", st->saved_at[0]);

@@ -151,7 +151,7 @@ static void add_list(const ZpPlan *p, Sums *s, uint32_t stage, const ZpList *l) 
   for (uint32_t i = 0; i < l->n; i++) {
     const ZkCall *c = &l->nodes[i].call;
     uint64_t members = (uint64_t)zp_group_size(&p->layout.mesh, l->nodes[i].dims),
-             each = zk_elem_bytes((ZkElem)c->in[0].elem);
+             each = zk_plain_bytes((ZkElem)c->in[0].elem);
     if (members < 2 || c->op == ZG_OP_LOCAL_SLICE || c->op == ZG_OP_LOCAL_PAD) continue;
     if (c->op == ZG_OP_SHIFT) {
       add(s, stage, "halo", dims_text(p, s->a, l->nodes[i].dims), each * leaving(c, (int64_t)members));
@@ -344,9 +344,9 @@ static ZxRequest recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
   return -1;
 }
 
-static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
+static ZxRequest all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZkElem elem, ZxReduce how) {
   (void)p, (void)how;
-  note(noting(c), "all_reduce", g, n * zx_elem_bytes(elem));
+  note(noting(c), "all_reduce", g, zk_bytes(elem, n));
   return -1;
 }
 
@@ -360,10 +360,10 @@ static ZxRequest all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes
   return -1;
 }
 
-static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem, ZxReduce how,
+static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZkElem elem, ZxReduce how,
                                 void *out) {
   (void)how;
-  n *= zx_elem_bytes(elem);
+  n *= zk_plain_bytes(elem);
   note(noting(c), "reduce_scatter", g, n * members_of(noting(c), g));
   memmove(out, in, n);
   return -1;

@@ -20,7 +20,7 @@ Test(forward, holds_no_more_than_it_reads) {
     cr_expect_eq(l->bytes[ZP_L_PARAMS], t->bytes[ZP_L_PARAMS]);
     cr_expect_eq(l->bytes[ZP_L_GATHERED], t->bytes[ZP_L_GATHERED]);
     cr_expect_eq(l->bytes[ZP_L_OTHER], 128);
-    cr_expect_eq(l->bytes[ZP_L_ACTIVATIONS], q.p->programs.stages[s].input_bytes);
+    cr_expect_eq(l->bytes[ZP_L_ACTIVATIONS], q.p->programs.vstages[s].input_bytes);
     uint64_t none = l->bytes[ZP_L_MASTER] + l->bytes[ZP_L_GRADS] + l->bytes[ZP_L_STATES];
     cr_expect_eq(none + l->bytes[ZP_L_STAGING] + l->bytes[ZP_L_TRAINING], 0);
     cr_expect_lt(l->total[ZP_DEVICE], t->total[ZP_DEVICE]);
@@ -163,7 +163,10 @@ static void other_bucket(ZpPlan *p) {
 static void other_precision(ZpPlan *p) {
   ZpPlan *q = ZB_NEW(p->arena, ZpPlan);
   *q = *p->asked.eval_of;
-  q->asked.compute = ZK_F32;
+  q->programs.buckets = ZB_NEWN(p->arena, ZpBucket, q->programs.nbuckets);
+  memcpy(q->programs.buckets, p->asked.eval_of->programs.buckets,
+         q->programs.nbuckets * sizeof *q->programs.buckets);
+  for (uint32_t i = 0; i < q->programs.nbuckets; i++) q->programs.buckets[i].elem = ZK_F32;
   p->asked.eval_of = q;
 }
 

@@ -71,7 +71,7 @@ Test(freeze, backward_ends) {
   cr_expect_eq(layer->saved_bytes + layer->dcarry_bytes + layer->dcarry_out_bytes, 0);
   cr_expect(!layer->saves_carry);
   for (uint32_t s = 0; s < 2; s++)
-    cr_expect_eq(q.p->programs.stages[s].recv_grad_bytes + q.p->programs.stages[s].send_grad_bytes, 0);
+    cr_expect_eq(q.p->programs.vstages[s].dcarry_out_bytes + q.p->programs.vstages[s].dcarry_bytes, 0);
   plan_close(&q);
   q = plan_of(m.g, zb_printf(m.c.a, "%sfreeze wte, wpe", bind));
   embed = &q.p->programs.segments[0];

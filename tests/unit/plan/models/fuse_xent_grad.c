@@ -46,7 +46,7 @@ static void expect(const char *text, const char *recipe, int forward, int backwa
   if (f.n) expect_place(f, ZP_AT_SAVED);
   if (b.n) expect_place(b, ZP_AT_TEMP);
   for (uint32_t s = 0; s < q.p->programs.nstages; s++) {
-    cr_expect_leq(q.p->programs.stages[s].slot_bytes, old.p->programs.stages[s].slot_bytes);
+    cr_expect_leq(q.p->programs.vstages[s].slot_bytes, old.p->programs.vstages[s].slot_bytes);
     cr_expect_leq(q.p->programs.stages[s].scratch_bytes, old.p->programs.stages[s].scratch_bytes);
   }
   plan_close(&q);

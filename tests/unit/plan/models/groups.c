@@ -163,7 +163,7 @@ Test(groups, codes) {
       ZpBucket *k = &q.p->programs.buckets[i];
       uint64_t n = k->elems / 2, copies = k->segment == ZP_NONE ? 1 : 4;
       bool coded = k->optimizer == 0;
-      cr_expect(zp_is_coded(q.p, k) == coded);
+      cr_expect((zp_part_elem(q.p, k, 1) == ZK_DYN8) == coded);
       for (uint32_t j = 0; j < k->nslices && coded; j++) cr_expect_eq(k->slices[j].at % 256, 0);
       cr_expect(!coded || n % 256 == 0);
       uint64_t each = (coded ? 2 * n + n / 32 : 0) + (average ? 4 * n : 0);

@@ -42,21 +42,21 @@ static void expect_ledger(const ZpPlan *p, const ZpLedger *l, const cJSON *x, Zp
 }
 
 static void expect_kept(const ZpPlan *p, const cJSON *o) {
-  cr_assert_eq(length(o, "kept"), (int)p->programs.nkept);
-  cr_expect_eq(number(o, "not_kept"), p->notes.nleft);
-  for (uint32_t i = 0; i < p->programs.nkept; i++) {
+  cr_assert_eq(length(o, "kept"), (int)p->programs.nstashed);
+  cr_expect_eq(number(o, "not_kept"), p->notes.not_stashed);
+  for (uint32_t i = 0; i < p->programs.nstashed; i++) {
     const cJSON *x = item(o, "kept", (int)i);
-    cr_expect_eq(number(x, "segment"), p->programs.kept[i].segment);
-    cr_expect_eq(number(x, "bytes"), p->programs.kept[i].bytes);
-    cr_expect_eq(number(x, "moves"), p->programs.kept[i].moves);
+    cr_expect_eq(number(x, "segment"), p->programs.stashed[i].segment);
+    cr_expect_eq(number(x, "bytes"), p->programs.stashed[i].bytes);
+    cr_expect_eq(number(x, "moves"), p->programs.stashed[i].moves);
     cr_expect(strstr(word(x, "tensor"), "batch, seq") && strstr(word(x, "place"), "gpt2.zug:"));
   }
   for (uint32_t s = 0; s < p->programs.nstages; s++) { /* of layers, and of the head on the last stage */
     const ZpStage *st = &p->programs.stages[s];
     uint64_t bytes = 0, moves = 0;
     for (uint32_t i = 0; i < st->ninsts; i++) {
-      bytes += p->programs.segments[st->insts[i].segment].kept_bytes;
-      moves += p->programs.segments[st->insts[i].segment].kept_moves;
+      bytes += p->programs.segments[st->insts[i].segment].stashed_bytes;
+      moves += p->programs.segments[st->insts[i].segment].stashed_moves;
     }
     cr_expect_eq(number(item(o, "stages", (int)s), "kept_bytes"), bytes * st->prog.nslots);
     cr_expect_eq(number(item(o, "stages", (int)s), "kept_moves"), moves * (uint64_t)p->asked.nmicro);
@@ -76,7 +76,7 @@ Test(json, show) {
   cJSON *o = parsed(zp_show_json, p, &text);
   cr_expect_str_eq(word(o, "format"), "zug plan");
   cr_expect_eq(number(o, "version"), 1);
-  cr_expect_str_eq(word(o, "asked.recipe"), p->asked.recipe->name);
+  cr_expect_str_eq(word(o, "recipe"), p->asked.recipe->name);
   cr_expect_str_eq(word(o, "model"), "GPT2");
   cr_expect_eq(number(o, "ranks"), 8);
   cr_expect_eq(number(o, "parameters"), (uint64_t)p->notes.params);
@@ -141,7 +141,7 @@ Test(json, kept) {
     char *text;
     cJSON *o = parsed(zp_show_json, q.p, &text);
     expect_kept(q.p, o);
-    cr_expect(q.p->programs.nkept && (q.p->notes.nleft > 0) == (i == 1));
+    cr_expect(q.p->programs.nstashed && (q.p->notes.not_stashed > 0) == (i == 1));
     for (uint32_t s = 0; s < q.p->programs.nstages; s++) {
       uint64_t arena = q.p->programs.stages[s].ledger.total[ZP_DEVICE];
       if (!s || arena >= limit) limit = arena - 1;

@@ -123,19 +123,20 @@ Test(ledger, pipeline) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_bare(m.g, "mesh pipe = 2 stages over pipe = [1, 1] bind batch = 3, seq = 16 micro 1");
   const ZpStage *a = &q.p->programs.stages[0], *b = &q.p->programs.stages[1];
-  cr_expect_eq(a->send_bytes, 1024);
-  cr_expect_eq(a->recv_bytes, 0);
-  cr_expect_eq(a->recv_grad_bytes, 1024);
-  cr_expect_eq(b->recv_bytes, 1024);
-  cr_expect_eq(b->send_grad_bytes, 1024);
+  const ZpVirtualStage *av = &q.p->programs.vstages[0], *bv = &q.p->programs.vstages[1];
+  cr_expect_eq(av->carry_out_bytes, 1024);
+  cr_expect_eq(av->carry_bytes, 0);
+  cr_expect_eq(av->dcarry_out_bytes, 1024);
+  cr_expect_eq(bv->carry_bytes, 1024);
+  cr_expect_eq(bv->dcarry_bytes, 1024);
   cr_expect_eq(a->ledger.bytes[ZP_L_COMM], 1024 * (a->prog.nsend_act + a->prog.nrecv_grad));
   cr_expect_eq(b->ledger.bytes[ZP_L_COMM], 1024 * (b->prog.nrecv_act + b->prog.nsend_grad));
   cr_expect_eq(a->prog.live, 2);
   cr_expect_eq(b->prog.live, 1);
-  cr_expect_eq(a->ledger.bytes[ZP_L_ACTIVATIONS], a->prog.nslots * a->slot_bytes);
-  cr_expect_eq(a->slot_bytes, a->input_bytes + q.p->programs.segments[0].saved_bytes +
-                                  q.p->programs.segments[1].saved_bytes);
-  cr_expect_eq(a->input_bytes, 128); /* 16 tokens, 16 targets, 4 bytes each */
+  cr_expect_eq(a->ledger.bytes[ZP_L_ACTIVATIONS], a->prog.nslots * av->slot_bytes);
+  cr_expect_eq(av->slot_bytes, av->input_bytes + q.p->programs.segments[0].saved_bytes +
+                                   q.p->programs.segments[1].saved_bytes);
+  cr_expect_eq(av->input_bytes, 128); /* 16 tokens, 16 targets, 4 bytes each */
   plan_close(&q);
   model_close(&m);
 }

@@ -26,7 +26,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/generator.c \
   tests/unit/plan/models/json.c \
   tests/unit/plan/models/groups.c \
-  tests/unit/plan/models/keep.c \
+  tests/unit/plan/models/stash.c \
   tests/unit/plan/models/muon.c \
   tests/unit/plan/models/ledger.c \
   tests/unit/plan/models/halo.c \

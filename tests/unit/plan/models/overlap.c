@@ -55,8 +55,8 @@ Test(overlap, hosts_do_one_after_the_other) {
     for (int k = 0; k < ZP_PHASES; k++) {
       const ZpList *l = &q.p->programs.segments[s].list[k];
       for (uint32_t i = 0; i < l->n; i++) {
-        found += zp_goes_beside(&l->nodes[i]);
-        cr_expect_eq(l->nodes[i].until, zp_goes_beside(&l->nodes[i]) ? i + 1 : 0);
+        found += zp_is_async(&l->nodes[i]);
+        cr_expect_eq(l->nodes[i].until, zp_is_async(&l->nodes[i]) ? i + 1 : 0);
       }
     }
   cr_expect_geq(found, 8);
@@ -82,13 +82,14 @@ Test(overlap, waits_where_it_does_not_fit) {
       char need[24];
       ZbText shown = {0};
       zp_show(q.p, &shown);
-      cr_expect(strstr(shown.s, zb_printf(q.a, "beside calls a rank would need %s\n", zb_bytes(need, most))));
+      cr_expect(
+          strstr(shown.s, zb_printf(q.a, "with async ones a rank would need %s\n", zb_bytes(need, most))));
       zb_text_free(&shown);
       cr_expect_lt(least, most);
       uint32_t s;
       const ZpList *l = backward(&q, &s);
       for (uint32_t i = 0; i < l->n; i++)
-        cr_expect_eq(l->nodes[i].until, zp_goes_beside(&l->nodes[i]) ? i + 1 : 0);
+        cr_expect_eq(l->nodes[i].until, zp_is_async(&l->nodes[i]) ? i + 1 : 0);
       accepts(q.p);
     } else {
       cr_assert(!q.p && strstr(plan_messages(&q), "Z0501"), "%s", q.text.s);
@@ -114,7 +115,7 @@ Test(overlap, faults) {
   const ZpList *l = backward(&q, &s);
   ZpValue *values = q.p->programs.segments[s].values;
   accepts(q.p);
-  while (i < l->n && (!zp_goes_beside(&l->nodes[i]) || l->nodes[i].until == l->n ||
+  while (i < l->n && (!zp_is_async(&l->nodes[i]) || l->nodes[i].until == l->n ||
                       values[l->nodes[i].in[0]].at.space != ZP_AT_TEMP || !maker_beside(l, values, i)))
     i++;
   cr_assert_lt(i, l->n);

@@ -61,7 +61,7 @@ Test(segment, inputs_and_facts) {
   WITH(q.p->programs.inputs[1].input, 2, "input 1 does not exist");
   WITH(q.p->programs.inputs[1].value, 99, "input 1 does not exist");
   WITH(q.p->programs.inputs[1].value_segment, 1, "input 1 does not exist");
-  WITH(q.p->programs.stages[0].input_bytes, 64, "stage 0 has 64 bytes for inputs of 120");
+  WITH(q.p->programs.vstages[0].input_bytes, 64, "stage 0 has 64 bytes for inputs of 120");
   WITH(q.p->asked.global_batch, 8, "a step's samples are not those of its micro-batches");
   WITH(q.p->asked.nmicro, 2, "a step's samples are not those of its micro-batches");
   WITH(q.p->layout.mesh.nranks, 2, "a mesh of 1 ranks has 2");

@@ -322,7 +322,7 @@ static void take_piece(ZkView *w, const Gap *gap, bool behind) {
     if (w->axis[a] != gap->axis || w->size[a] != gap->size) continue;
     w->size[a] = behind ? gap->size - gap->n : gap->n;
     if (!behind) continue;
-    w->data = (char *)w->data + gap->n * w->stride[a] * (int64_t)zk_elem_bytes((ZkElem)w->elem);
+    w->data = zk_at(w, gap->n * w->stride[a]);
     w->start[a] = gap->to;
   }
 }
@@ -384,7 +384,7 @@ static void spoil_scratch(Play *y, const ZpNode *k) {
 /* Those that are to be complete before node i and did not begin with the one before it. */
 static void end_beside(Play *y, uint32_t inst, const ZpNode *nodes, uint32_t i) {
   for (uint32_t k = 0; k + 1 < i; k++) {
-    if (!zp_goes_beside(&nodes[k]) || nodes[k].until != i) continue;
+    if (!zp_is_async(&nodes[k]) || nodes[k].until != i) continue;
     spoil_scratch(y, &nodes[k]);
     if (y->late) collective(y, inst, &nodes[k]);
   }
@@ -396,7 +396,7 @@ static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
   for (uint32_t i = 0; i <= n; i++) {
     end_beside(y, inst, nodes, i);
     if (i == n) break;
-    if (zp_goes_beside(&nodes[i]) && nodes[i].until > i + 1) {
+    if (zp_is_async(&nodes[i]) && nodes[i].until > i + 1) {
       spoil_scratch(y, &nodes[i]);
       y->beside++;
       if (y->late) continue;
@@ -427,7 +427,8 @@ static void new_rank(Play *y, Rank *r) {
     }
   }
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
-    if (p->programs.stages[s].input_bytes > inputs) inputs = p->programs.stages[s].input_bytes;
+    uint64_t bytes = zp_input_bytes(p, &p->programs.stages[s]);
+    if (bytes > inputs) inputs = bytes;
     if (p->programs.stages[s].scratch_bytes > temp) temp = p->programs.stages[s].scratch_bytes;
   }
   r->inputs = zeros(y, inputs);
@@ -545,8 +546,8 @@ static void many_with(const char *more, int m, uint32_t push, bool (*supports)(c
     zb_text_add(&t, "%s", more);
     Plan q = plan_try(x.g, t.s);
     const ZpPlan *p = q.p;
-    if (p && p->asked.compute == ZK_F32 && p->layout.mesh.nranks > 1 && p->layout.mesh.nranks <= 8 &&
-        p->asked.global_batch <= 64) {
+    if (p && zp_precision_elem(p->asked.recipe->precision.compute) == ZK_F32 && p->layout.mesh.nranks > 1 &&
+        p->layout.mesh.nranks <= 8 && p->asked.global_batch <= 64) {
       const char *seq = "";
       if (m != MLP)
         seq = zb_printf(q.a, ", seq = %lld", (long long)p->layout.axis_valid[zg_axis_find(x.g, "seq")]);

@@ -226,11 +226,12 @@ static void put_time(const ZpPlan *p, const ZlCluster *c, ZbText *out) {
   zp_show_time(p, c, t, &text);
   zp_show_time_json(p, c, t, &text);
   zp_show_places(p, c, &text);
-  zp_show_page(&of, 1, c, &page);
+  zp_page_data(&of, 1, c, &page);
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     int64_t rank = p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, s);
     zp_trace_events(p, rank, t->stages[s].spans, t->stages[s].nspans, 0, 0, true, &trace);
   }
+  zb_text_put(&trace, ",\n", 2); /* as behind the events of a rank that others follow */
   zb_text_add(out, " %08x %08x %08x\n", (unsigned)zb_stream(text.s), (unsigned)zb_stream(page.s),
               (unsigned)zb_stream(trace.s));
   zb_text_free(&text), zb_text_free(&page), zb_text_free(&trace);

@@ -1,12 +1,12 @@
-/* A launcher that waits for nothing: all that it started has ended, and it neither takes notice nor does
- * anything. Open MPI 4.1's mpirun does so at times, for ever, when a rank is killed while it registers: on
- * its way out it waits for a lock that it has. What it started is read from /proc, see proc(5). */
+/* Detects an orphaned launcher: all processes that it started have ended, and it neither notices nor does anything.
+ * Open MPI 4.1's mpirun sometimes hangs so when a rank is killed while it registers: at its end it waits for a lock
+ * that it holds itself. Child processes are read from /proc, see proc(5). */
 #include "runtime/keep/keep.h"
 
 #include <dirent.h>
 #include <string.h>
 
-/* Counts what one thread of a process has started, and what of that has not ended. */
+/* Counts the processes that a thread has started, and those that have not ended. */
 static void count(int pid, const char *thread, int *started, int *alive) {
   char path[320];
   int child;
@@ -30,12 +30,12 @@ static bool has_dead_only(int pid) {
   return started && !alive;
 }
 
-bool keep_bereft(KeepBereft *b, int pid, double limit) {
+bool keep_orphaned(KeepOrphaned *b, int pid, double limit) {
   double now = zb_now();
   ZbProcess p = {0};
   bool idle = has_dead_only(pid) && zb_process(pid, &p) &&
               (b->since <= 0 || p.cpu - b->cpu < 0.01 * (now - b->since) + 0.05);
-  if (!idle) *b = (KeepBereft){0};
-  else if (b->since <= 0) *b = (KeepBereft){now, p.cpu};
+  if (!idle) *b = (KeepOrphaned){0};
+  else if (b->since <= 0) *b = (KeepOrphaned){now, p.cpu};
   return b->since > 0 && now - b->since >= limit;
 }

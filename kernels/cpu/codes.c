@@ -1,0 +1,136 @@
+/* Values in formats that they are stored in, and back: bf16, and codes of 8 bits that share a scale. */
+#include <math.h>
+#include <pthread.h>
+
+#include "kernels/cpu/cpu.h"
+
+/* ---- the dynamic map ---- */
+/* The values of the 256 codes of DYN8 and UDYN8, ascending: the dynamic map of Dettmers et al. (2021). Each
+ * decade of [0.1, 1], [0.01, 0.1], ... is cut into equal parts, twice as many as the one below, and a code is
+ * the middle of its part; the lowest of seven decades has one part, or two where there is no sign. 0 and 1
+ * are codes of their own.
+ *
+ * A code is a share of the block's largest element, which is the scale. Unlike in the paper a scale has the
+ * sign of that element, so that its own share is 1 and decoded values have the same codes; and a value without
+ * sign that is not 0 does not become 0, as AdamW would then divide by eps. */
+typedef struct {
+  float value[256], middle[255]; /* between a code and the next */
+} Map;
+static Map map[2]; /* UDYN8; DYN8 */
+
+static void add_decades(Map *m, bool sign, int side, int *n) {
+  for (int k = 0; k < 7; k++) {
+    int decade = side < 0 ? 6 - k : k, parts = sign ? 1 << decade : 2 << decade;
+    for (int i = 0; i < parts; i++) {
+      int part = side < 0 ? parts - 1 - i : i;
+      m->value[(*n)++] = (float)(side * (0.1 + 0.9 * (part + 0.5) / parts) * pow(10, decade - 6));
+    }
+  }
+}
+
+static void make_maps(void) {
+  for (int sign = 0; sign < 2; sign++) {
+    Map *m = &map[sign];
+    int n = 0;
+    if (sign) add_decades(m, true, -1, &n);
+    m->value[n++] = 0;
+    add_decades(m, sign, 1, &n);
+    m->value[n++] = 1;
+    ZB_ASSERT(n == 256);
+    for (int i = 0; i < 255; i++) m->middle[i] = (m->value[i] + m->value[i + 1]) / 2;
+  }
+}
+
+static const Map *map_of(ZkElem e) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  ZB_ASSERT(e == ZK_DYN8 || e == ZK_UDYN8);
+  pthread_once(&once, make_maps);
+  return &map[e == ZK_DYN8];
+}
+
+/* ---- blocks ---- */
+enum { BLOCK = ZK_DYN8_BLOCK }; /* and UDYN8's */
+
+ZK_SIMD static void decode(int64_t n, const Map *m, const uint8_t *code, float scale, float *x) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) x[i] = m->value[code[i]] * scale;
+}
+
+/* Finds the nearest code of each share, by bisection. `least`: of what is more than 0. */
+ZK_SIMD static void encode(const Map *m, const float *x, float inverse, int least, uint8_t *code) {
+  const float *middle = m->middle;
+#pragma omp simd
+  for (int i = 0; i < BLOCK; i++) {
+    float share = x[i] * inverse;
+    int c = 0;
+    c += share > middle[c + 127] ? 128 : 0;
+    c += share > middle[c + 63] ? 64 : 0;
+    c += share > middle[c + 31] ? 32 : 0;
+    c += share > middle[c + 15] ? 16 : 0;
+    c += share > middle[c + 7] ? 8 : 0;
+    c += share > middle[c + 3] ? 4 : 0;
+    c += share > middle[c + 1] ? 2 : 0;
+    c += share > middle[c] ? 1 : 0;
+    code[i] = (uint8_t)(share > 0 && c < least ? least : c);
+  }
+}
+
+#define TINY 1e-30f /* a small share of less would not be a normal number */
+
+void zk_encode_block(const float *x, ZkFlat to) {
+  float most = 0, at = 0;
+  for (int i = 0; i < BLOCK; i++)
+    if (fabsf(x[i]) > most) most = fabsf(x[i]), at = x[i];
+  float scale = most >= TINY ? at : 0;
+  encode(map_of(to.elem), x, most >= TINY ? 1 / at : 0, to.elem == ZK_DYN8 ? 0 : 1, to.at);
+  memcpy((uint8_t *)to.at + BLOCK, &scale, sizeof scale);
+}
+
+static void decode_some(ZkFlat from, int64_t first, int64_t n, float *x) {
+  float scale;
+  memcpy(&scale, (const uint8_t *)from.at + BLOCK, sizeof scale);
+  decode(n, map_of(from.elem), (const uint8_t *)from.at + first, scale, x);
+}
+
+void zk_decode_block(ZkFlat from, float *x) { decode_some(from, 0, BLOCK, x); }
+
+/* ---- any number of them ---- */
+typedef struct {
+  ZkFlat codes;
+  int64_t first, n;
+  const float *values;
+  float *x;
+} Run;
+
+static void decode_blocks(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Run *r = arg;
+  int64_t end = zk_min(to * BLOCK, r->first + r->n), i = from * BLOCK;
+  if (i < r->first) i = r->first;
+  for (int64_t step; i < end; i += step) {
+    step = zk_min(BLOCK - i % BLOCK, end - i);
+    decode_some(zk_flat_from(r->codes, (uint64_t)(i - i % BLOCK)), i % BLOCK, step, r->x + (i - r->first));
+  }
+}
+
+static void encode_blocks(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Run *r = arg;
+  for (int64_t i = from * BLOCK; i < to * BLOCK; i += BLOCK)
+    zk_encode_block(r->values + i, zk_flat_from(r->codes, (uint64_t)i));
+}
+
+void zk_cpu_decode(const ZkEnv *env, ZkFlat from, int64_t first, int64_t n, float *x) {
+  Run r = {.codes = from, .first = first, .n = n, .x = x};
+  if (from.elem == ZK_F32) memcpy(x, (const float *)from.at + first, (size_t)n * sizeof *x);
+  else if (from.elem == ZK_BF16) zk_cpu_from_bf16(env, n, (const uint16_t *)from.at + first, x);
+  else zk_for(env, zk_ceil_div(first + n, BLOCK), 32, decode_blocks, &r);
+}
+
+void zk_cpu_encode(const ZkEnv *env, int64_t n, const float *x, ZkFlat to) {
+  Run r = {.codes = to, .n = n, .values = x};
+  ZB_ASSERT(n % zk_elem_info[to.elem].block == 0);
+  if (to.elem == ZK_F32) memcpy(to.at, x, (size_t)n * sizeof *x);
+  else if (to.elem == ZK_BF16) zk_cpu_to_bf16(env, n, x, to.at);
+  else zk_for(env, n / BLOCK, 32, encode_blocks, &r);
+}
