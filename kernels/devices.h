@@ -16,15 +16,15 @@ typedef struct {
 extern const ZkDevice zk_devices[];          /* the one list, the best first; one without a name ends it */
 const ZkDevice *zk_device(const char *name); /* NULL: there is none */
 
-/* How a call is done that a device of its kind could do faster. For people, in words that go on after "3 of
- * `dot` a step are done". */
+/* A slow path: how a call is done that a device of its kind could do faster. For people, in words that go on after
+ * "3 `dot` a step are done". */
 typedef struct {
   const char *what, *why; /* "by our own kernels"; why; they stay as long as the device's context */
   bool scalar;            /* its FLOPs are done by units for f32, not by those for products */
   double work;            /* FLOPs that are done for each that counts; 0: one */
-  double bytes;           /* moved, beside those of its operands and results */
+  bool parts;             /* the calls that it joins are done one after the other (zk_unfuse) */
   bool unknown;           /* takes longer than these say, nobody knows how much */
-} ZkWay;
+} ZkFallback;
 /* What a device can do at most, a second: FLOPs of products in each type and of units for f32, bytes of its
  * memory, bytes from and to the host's; and how many multiprocessors do it. */
 typedef struct {

@@ -116,14 +116,15 @@ void zk_cuda_attend_prepare(const ZkEnv *env, const ZkCall *c) {
   if (zkc_attend_rows(&a)) zk_attend_dnn_prepare(env->device, c);
 }
 
-bool zk_cuda_attend_way(const ZkEnv *env, const ZkCall *c, ZkWay *way) {
+bool zk_cuda_attend_fallback(const ZkEnv *env, const ZkCall *c, ZkFallback *how) {
   ZkcAttend a;
   zkc_attend_of(c, &a);
   const char *why = zkc_attend_rows(&a) ? zk_attend_dnn_why(env->device, c) : NULL;
   if (!why) return false;
   /* Backward makes the scores twice: seven products, where cuDNN's has five. */
-  if (zkc_attend_mma(&a)) *way = (ZkWay){.what = "by our own kernels, not by cuDNN", .why = why, .work = 1.4};
-  else *way = (ZkWay){.what = "by our own kernels on units for f32", .why = why, .scalar = true};
+  if (zkc_attend_mma(&a))
+    *how = (ZkFallback){.what = "by our own kernels, not by cuDNN", .why = why, .work = 1.4};
+  else *how = (ZkFallback){.what = "by our own kernels on units for f32", .why = why, .scalar = true};
   return true;
 }
 

@@ -4,7 +4,7 @@
  * context.c  a device: handles, workspaces       NAME.cu       ops: their kernels, and what launches them
  * table.c    from op to function, errors         common.cuh    what .cu files share; on devices: *.cuh
  * host.c     views as loops for a kernel, memos  emu.h emu.cc  the same kernels on the CPU, for tests
- * ways.c     what is done in a slower way, and why
+ * fallback.c which calls are not done in the fastest way, and why
  * tiles.c    what multiprocessors have to do, and whether it is the same for all
  * program.c  kernels made at run time            NAME_text.c   their text: pointwise functions, fused norms
  *
@@ -54,7 +54,7 @@ typedef struct ZkCuda {
 /* ZkEnv's `device` is one of these. NULL with a message if there is no such device or it is too old. Makes a
  * stream; zk_cuda_free ends that one. */
 ZkCuda *zk_cuda_new(int device, ZbErr *err);
-/* A context of no device, to be asked zk_cuda_way: as of an H100 with the libraries of this build. */
+/* A context of no device, to be asked zk_cuda_fallback: as of an H100 with the libraries of this build. */
 ZkCuda *zk_cuda_pretend(void);
 void zk_cuda_free(ZkCuda *cu); /* NULL is allowed */
 /* NULL while all is well. Looks for what kernels reported since, too, but does not wait for them. */
@@ -79,12 +79,11 @@ extern const ZkPlanning zk_planning_cuda; /* the three, for planners that load t
  * they point. */
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
 
-/* Whether a call that was prepared is done in a slower way than it might be on such a device, because a
- * library is not there, is not trusted with it, or refuses it. What is left to own kernels by choice counts as
- * the best way. (ways.c) */
-bool zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way);
+/* Returns whether a call that was prepared is not done in the fastest way, because a library is not there, is not
+ * trusted with it, or refuses it. Calls that are left to own kernels by choice are. (fallback.c) */
+bool zk_cuda_fallback(const ZkEnv *env, const ZkCall *call, ZkFallback *how);
 
-/* What a step has shown to be done in another way than zk_cuda_way said before it, the first such call since
+/* What a step has shown to be done in another way than zk_cuda_fallback said before it, the first such call since
  * this was last asked; NULL: nothing. */
 const char *zk_cuda_late(ZkCuda *cu);
 

@@ -117,7 +117,7 @@ void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* A product in parts has the way of the product alone, if cuBLASLt does not do that either. */
-bool zk_cuda_dot_way(const ZkEnv *env, const ZkCall *c, ZkWay *way) {
+bool zk_cuda_dot_fallback(const ZkEnv *env, const ZkCall *c, ZkFallback *how) {
   bool more = zk_dot_more(c);
   ZkUnfused u;
   zk_unfuse(c, &u);
@@ -125,11 +125,11 @@ bool zk_cuda_dot_way(const ZkEnv *env, const ZkCall *c, ZkWay *way) {
   if (empty(&d) || d.k.count == 0 || d.m.count * d.n.count == 1) return false;
   const char *why = zk_dot_lt_why(env->device, c), *untried = zk_dot_lt_untried(env->device, c);
   if (!why && untried)
-    *way = (ZkWay){.what = "by the first algorithm that cuBLASLt proposes", .why = untried};
+    *how = (ZkFallback){.what = "by the first algorithm that cuBLASLt proposes", .why = untried};
   if (!why) return untried != NULL;
-  if (more && zk_cuda_dot_way(env, &u.call[0], way) && way->scalar) return true;
-  *way = more ? (ZkWay){.what = "apart from what follows them", .why = why, .bytes = zk_cuda_parts_bytes(c)}
-              : (ZkWay){.what = "by our own kernels on units for f32", .why = why, .scalar = true};
+  if (more && zk_cuda_dot_fallback(env, &u.call[0], how) && how->scalar) return true;
+  *how = more ? (ZkFallback){.what = "apart from what follows them", .why = why, .parts = true}
+              : (ZkFallback){.what = "by our own kernels on units for f32", .why = why, .scalar = true};
   return true;
 }
 

@@ -37,10 +37,10 @@ bool zk_cuda_norm_supports(const ZkCall *call), zk_cuda_norm_sums_supports(const
 ZkCudaScratch zk_cuda_norm_sums_scratch;
 /* The last `sums` results of the call, of what `blocks` have made of them in its scratch, [block][sum][column]. */
 void zk_cuda_norm_join(ZkCuda *cu, const ZkCall *call, int sums, unsigned blocks);
-/* As zk_cuda_way, of their ops. */
-typedef bool ZkCudaWay(const ZkEnv *env, const ZkCall *call, ZkWay *way);
-ZkCudaWay zk_cuda_attend_way, zk_cuda_dot_way, zk_cuda_norm_way, zk_cuda_pointwise_way;
-double zk_cuda_parts_bytes(const ZkCall *call); /* of a fused call: moved by its parts, and not by it */
+/* As zk_cuda_fallback, of their ops. */
+typedef bool ZkCudaFallback(const ZkEnv *env, const ZkCall *call, ZkFallback *how);
+ZkCudaFallback zk_cuda_attend_fallback, zk_cuda_dot_fallback, zk_cuda_norm_fallback,
+    zk_cuda_pointwise_fallback;
 
 /* ---- views ------------------------------------------------------------------------------------------- */
 static inline int64_t zk_ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -1,6 +1,6 @@
 /* Kernels of programs that are compiled while a run starts, one for each text. Where NVRTC or the driver
  * cannot, as without NVRTC's library of built-in functions, which it looks for only when it compiles, others
- * take over, and the context keeps why (zk_cuda_way).
+ * take over, and the context keeps why (zk_cuda_fallback).
  *
  * The runtime loads such code itself since CUDA 12.8 only. The driver always did: its functions are asked for
  * by name through the runtime, so that nothing here is linked with libcuda, which machines without a GPU

@@ -103,7 +103,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/stall.c \
   runtime/exec/engine/trace.c \
   runtime/exec/engine/views.c \
-  runtime/exec/engine/ways.c \
+  runtime/exec/engine/fallback.c \
   runtime/exec/state/save.c \
   runtime/exec/state/checkpoints.c \
   runtime/exec/state/checkpoints.h \

@@ -83,7 +83,7 @@ static void print_calls(const ZxEngine *e, const ZpPlan *p, double sum) {
   zb_arena_free(a);
 }
 
-void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZxPeaks *own, int64_t from, int64_t to) {
+void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZpPeaks *own, int64_t from, int64_t to) {
   const double *t = zx_engine_times(e);
   const ZxWork *w = zx_engine_work(e);
   double sum = 0, bounded = 0, bound = 0;

@@ -19,7 +19,7 @@ void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak);
 /* What was predicted beside what was measured, and which part was off. */
 void zx_report_prediction(const ZxStepTimes *t, const ZpTime *predicted);
 /* Time by operation in steps `from` to `to`, and what of the rank's peaks it reaches. */
-void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZxPeaks *own, int64_t from, int64_t to);
+void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZpPeaks *own, int64_t from, int64_t to);
 double zx_tokens_per_step(const ZpPlan *p); /* samples, where there is no sequence */
 
 #endif

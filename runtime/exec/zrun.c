@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 
 /* Lists slow paths as a run would, for its device or for the GPU that this build assumes. Rank 0 speaks for all. */
-static bool show_ways(ZxRun *r, ZbText *t, ZbErr *err) {
+static bool show_fallbacks(ZxRun *r, ZbText *t, ZbErr *err) {
   const ZxDeviceTable *d = r->o.device;
-  if (!d->way || r->rank) return true;
+  if (!d->fallback || r->rank) return true;
   bool here = !d->available || d->available(NULL);
   r->env = (ZkEnv){
       .seed = r->o.seed, .tf32 = r->plan->asked.tf32, .repeatable = r->o.repeatable, .debug = r->o.debug};
@@ -26,7 +26,7 @@ static bool show_ways(ZxRun *r, ZbText *t, ZbErr *err) {
     zb_text_add(t, "no such device is here: what follows is as of an H100 with this build's libraries\n");
   for (uint32_t s = 0; s < r->plan->programs.nstages; s++) {
     if (r->plan->programs.nstages > 1) zb_text_add(t, "stage %u\n", s);
-    zx_plan_ways(r->plan, s, d, &r->env, r->cluster, t);
+    zx_plan_fallbacks(r->plan, s, d, &r->env, r->cluster, t);
   }
   if (d->comm_missing && r->plan->layout.mesh.nranks > 1)
     zb_text_add(t, "note: ranks exchange by way of the host's memory: %s\n", d->comm_missing);
@@ -41,7 +41,7 @@ static bool dry_run(ZxRun *r) {
     zb_text_add(&t, "\nevaluation, in the same arena:\n");
     zp_show(r->eval_plan, &t);
   }
-  bool ok = zx_run_agree(r, show_ways(r, &t, &err), &err);
+  bool ok = zx_run_agree(r, show_fallbacks(r, &t, &err), &err);
   if (r->rank == 0 && t.s) fputs(t.s, stdout);
   zb_text_free(&t);
   return ok;

@@ -90,10 +90,12 @@ libplan_a_SOURCES = \
   runtime/plan/output/trace.c \
   runtime/plan/output/uses.c \
   runtime/plan/output/tables.h \
+  runtime/plan/schedule/cut.c \
   runtime/plan/schedule/draft.c \
   runtime/plan/schedule/ledger.c \
   runtime/plan/schedule/orders.c \
   runtime/plan/schedule/program.c \
+  runtime/plan/schedule/rehearse.c \
   runtime/plan/schedule/schedule.h \
   runtime/plan/schedule/simulate.c \
   runtime/plan/schedule/stages.c \

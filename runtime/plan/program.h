@@ -198,6 +198,21 @@ typedef struct { uint32_t bucket; uint32_t *stages; uint32_t nstages; } ZpTied;
 typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse;
 /* clang-format on */
 
+/* ---- cut.c --------------------------------------------------------------------------------------------- */
+/* What must stay on one stage: an iteration of an outermost repeat, with the straight parts after it; the first item
+ * also has those before it. */
+typedef struct {
+  uint32_t first; /* instance, in the order in which the model has them */
+  double cost;
+} ZpStageItem;
+/* Returns how many items the model has. cost: per segment, of one instance. */
+uint32_t zp_stage_items(const ZgGraph *g, ZbArena *a, const double *cost, ZpStageItem **items);
+/* Cuts n items into stages such that the owner that has most has least, and returns what it has. owner: per stage, from
+ * 0; NULL: each has its own. counts: per stage, of its items, at least one. Of cuts that are as good it takes one with
+ * few items on the last stages, or on the first, which hold the most micro-batches (first_least). */
+double zp_cut_stages(const ZpStageItem *items, uint32_t n, uint32_t stages, const uint32_t *owner,
+                     bool first_least, int64_t *counts);
+
 /* ---- schedule/orders.c --------------------------------------------------------------------------------- */
 /* A rank works on one virtual stage and one micro-batch at a time: forward, backward, or a half of backward. The
  * input half makes the cotangents that the virtual stage before waits for, the weight half gradients of parameters. */
@@ -226,5 +241,20 @@ ZpOrder zp_order(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t nmic
 /* Counts the most micro-batches that are between forward and the end of backward, each of the order's virtual stages for
  * itself. */
 uint32_t zp_order_live(const ZpOrder *o);
+
+/* ---- rehearse.c: a schedule by itself ------------------------------------------------------------------ */
+/* How many buffers of a kind a virtual stage has. */
+typedef struct {
+  uint32_t slots, recv_act, send_act, recv_grad, send_grad;
+} ZpRings;
+/* What a schedule comes to on stages that are all alike. */
+typedef struct {
+  double bubble;    /* in which a stage waits for others: as many times what a micro-batch takes, both ways */
+  double transfers; /* that the step waits for, one after the other */
+  ZpRings *rings;   /* per virtual stage, */
+  uint32_t nrings;  /* of which there are so many */
+} ZpRehearsal;
+/* keeps: stages read again in backward what they took in. Long steps are extended from short ones. */
+ZpRehearsal zp_rehearse(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, bool keeps);
 
 #endif

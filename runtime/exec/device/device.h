@@ -78,11 +78,11 @@ typedef struct {
   /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device
    * lacks it. */
   bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
-  /* May be NULL, all three. How a call is done (ZkWay), and at which rates (ZkRates), of calls that were prepared. `pretend`: as
-   * `open`, of a device that is not here: it can be asked for ways and rates, and closed. */
-  bool (*way)(const ZkEnv *env, const ZkCall *call, ZkWay *way);
+  /* May be NULL, all three. Whether a call that was prepared is not done in the fastest way, and how; rates by the data sheet.
+   * `pretend`: as `open`, of a device that is not here: it can be asked for fallbacks and rates, and closed. */
+  bool (*fallback)(const ZkEnv *env, const ZkCall *call, ZkFallback *how);
   void (*rates)(const ZkEnv *env, ZkRates *out);
-  /* May be NULL. What a step has shown to be done in another way than `way` said before it, once; NULL:
+  /* May be NULL. What a step has shown to be done in another way than `fallback` said before it, once; NULL:
    * nothing. */
   const char *(*late)(const ZkEnv *env);
   bool (*pretend)(ZkEnv *env, ZbErr *err);

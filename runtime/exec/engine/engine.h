@@ -7,7 +7,7 @@
 #include "runtime/exec/comm/comm.h"
 #include "runtime/exec/data/data.h"
 #include "runtime/exec/device/device.h"
-#include "runtime/plan/text.h"
+#include "runtime/plan/time/time.h"
 
 /* ---- an engine and its steps --------------------------------------------------------------------------- */
 typedef struct ZxEngine ZxEngine;
@@ -76,12 +76,12 @@ uint64_t zx_engine_untouched(
  * or its own; what of the device's memory is taken beside the arena. Nothing for the host. */
 void zx_engine_tell(const ZxEngine *e, const ZlCluster *c, ZbText *out);
 
-/* Lines for people: calls that the device does in a slower way than it might, why, and what that costs a step
- * by the bounds of the cluster's device (may be NULL) or its own. Nothing for the host. Of this rank's engine;
- * of a stage of a plan, on a device that may be one that only pretends. */
-void zx_engine_ways(const ZxEngine *e, const ZlCluster *c, ZbText *out);
-void zx_plan_ways(const ZpPlan *p, uint32_t stage, const ZxDeviceTable *dev, const ZkEnv *env,
-                  const ZlCluster *c, ZbText *out);
+/* Report slow paths to people: which calls the device does not do in the fastest way, why, and at the least what that
+ * costs a step, by the cluster's device (may be NULL) or its own data sheet. Nothing for the host. The first for this
+ * rank's engine; the second for a stage of a plan, on a device that may be one that only pretends. */
+void zx_engine_fallbacks(const ZxEngine *e, const ZlCluster *c, ZbText *out);
+void zx_plan_fallbacks(const ZpPlan *p, uint32_t stage, const ZxDeviceTable *dev, const ZkEnv *env,
+                       const ZlCluster *c, ZbText *out);
 
 /* ---- where time goes ----------------------------------------------------------------------------------- */
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
@@ -107,12 +107,8 @@ typedef struct {
   ZxWork work;
 } ZxCallTime;
 uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most); /* how many there are of them */
-typedef struct {
-  double flops, bytes;
-  double attend, attend_grad; /* FLOPs of attention; 0: as of products */
-} ZxPeaks;                    /* of this rank's device, a second; 0: not known */
-/* Between steps: times and work count from here on, against these peaks. */
-void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);
+/* Between steps: times and work count from here on, against the peaks that this rank's device has. */
+void zx_engine_count_anew(ZxEngine *e, const ZpPeaks *p);
 
 /* ---- what was done when -------------------------------------------------------------------------------- */
 enum { ZX_MOST_SPANS = 1 << 26 };

@@ -19,7 +19,7 @@
  *   narrow.c      gradients that travel in bf16
  * nan.c         where a step has its first NaN
  * stall.c       what is said of a wait that lasts
- * ways.c        what is done in a slower way than it might be, and what that costs
+ * fallback.c    which calls are not done in the fastest way, and what that costs
  * buffers.c     where things lie in the arena
  *
  * The room on top of this one, state/, reads it too. */
@@ -206,7 +206,7 @@ struct ZxEngine {
   double *predicted; /* seconds of the calls in `timed`; NULL: no cluster */
   ZxCallTime *timed; /* where calls are timed: those of all lists of segments, one after the other, ... */
   uint32_t ntimed, *timed_at; /* ... from here on for each list */
-  ZxPeaks peak;
+  ZpPeaks peak;
 
   /* ---- what was done when: trace.c ---- */
   bool tracing; /* this step is */
@@ -237,7 +237,7 @@ void zx_connect(ZxEngine *e);             /* collective */
 bool zx_prepare(ZxEngine *e, ZbErr *err); /* all calls of the stage */
 void zx_settle(ZxEngine *e);              /* collective, after it */
 
-/* ---- ways.c ---- */
+/* ---- fallback.c ---- */
 /* What it costs that ranks exchange by way of the host; that steps are queued anew. Added to a line. */
 void zx_say_staged(const ZxEngine *e, const ZlCluster *c, ZbText *out);
 void zx_say_queued(const ZxEngine *e, ZbText *out);

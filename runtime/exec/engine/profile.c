@@ -1,9 +1,7 @@
 /* What operations had to do, beside how long they took: FLOPs, bytes, and how long that takes at the device's
  * peaks. Counted only for zx_engine_times, and by nodes: of a pointwise call what goes in and comes out, of a
  * product each operand once.
- *
- * The bound of a call is the longer of its FLOPs at the rate of large products and its bytes at the rate of
- * large copies. What lies in a cache may be faster than that. */
+ * What lies in a cache may be faster than that. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/plan/time/time.h"
 
@@ -11,13 +9,12 @@
 #include <string.h>
 
 static void add(const ZxEngine *e, ZxWork *w, int op, double flops, double bytes, bool bounded) {
-  double own = op == ZG_OP_ATTEND ? e->peak.attend : op == ZG_OP_ATTEND_GRAD ? e->peak.attend_grad : 0;
   w->flops += flops;
   w->bytes += bytes;
   if (!bounded || e->peak.flops <= 0 || e->peak.bytes <= 0) return;
-  double by_flops = flops / (own > 0 ? own : e->peak.flops), by_bytes = bytes / e->peak.bytes;
-  w->bound += by_flops > by_bytes ? by_flops : by_bytes;
-  if (by_flops > by_bytes) w->bound_by_flops += by_flops;
+  double bound = zp_bound(&e->peak, op, flops, bytes);
+  w->bound += bound;
+  if (bound > bytes / e->peak.bytes) w->bound_by_flops += bound;
 }
 
 /* ---- nodes ---- */
@@ -119,10 +116,8 @@ void zx_profile_norm(ZxEngine *e) {
       add_pass(e, 4 * own_elems(e, &e->st->held[i]));
 }
 
-/* Gradients are read, parameters and states read and written, the rounded copy written. */
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
-  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
-  add_pass(e, zp_optimizer_bytes(e->p, k, own_elems(e, h)));
+  add_pass(e, zp_optimizer_bytes(e->p, &e->p->programs.buckets[h->bucket], own_elems(e, h)));
 }
 
 /* Momentum is read and written, gradients read and updates written; then updates are read and written once
@@ -142,7 +137,7 @@ void zx_profile_muon(ZxEngine *e, const ZpInstr *in) {
 const double *zx_engine_times(const ZxEngine *e) { return e->times; }
 const ZxWork *zx_engine_work(const ZxEngine *e) { return e->work; }
 
-void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p) {
+void zx_engine_count_anew(ZxEngine *e, const ZpPeaks *p) {
   memset(e->times, 0, sizeof e->times);
   memset(e->work, 0, sizeof e->work);
   if (e->timed) memset(e->timed, 0, e->ntimed * sizeof *e->timed);

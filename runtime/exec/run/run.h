@@ -51,7 +51,7 @@ typedef struct {
   ZbText plan_text;
   ZxEpochs epochs;
   double began, peak;
-  ZxPeaks own;             /* of this rank, while all are busy */
+  ZpPeaks own;             /* of this rank, while all are busy */
   int64_t timed;           /* the first step that the table of times has */
   ZxStepTimes times;       /* on rank 0 */
   const ZpTime *predicted; /* of a step, on rank 0, by the cluster that was given; or NULL */

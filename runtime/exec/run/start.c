@@ -84,12 +84,12 @@ static void introduce(ZxRun *r) {
   fflush(stdout);
 }
 
-/* What is slower than it might be is said however quiet a run is. */
-static void tell_ways(ZxRun *r) {
+/* Reports slow paths, however quiet a run is. */
+static void tell_fallbacks(ZxRun *r) {
   ZbText t = {0};
   if (r->rank == 0 && r->o.device->host && r->plan->asked.tf32)
     printf("note: tf32 is f32 on a CPU: operands are not rounded\n");
-  zx_engine_ways(r->engine, r->cluster, &t);
+  zx_engine_fallbacks(r->engine, r->cluster, &t);
   zx_run_say_once(r, &t);
   fflush(stdout);
 }
@@ -283,6 +283,6 @@ bool zx_run_start(ZxRun *r) {
   if (r->o.save && !zx_run_accept(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   zx_watch_phase("making ready");
   introduce(r);
-  tell_ways(r);
+  tell_fallbacks(r);
   return true;
 }

@@ -1,8 +1,10 @@
 /* The interface between the files of this room; nobody outside includes it.
  *
+ * cut.c       where the model may be cut, and the cuts that leave the busiest rank least to do (program.h)
  * stages.c    segment instances to virtual stages, and these to the stages that own them
  * orders.c    in which order a rank computes: gpipe, 1f1b
  * simulate.c  when everything would happen, ignoring queues: gives all stages one global order
+ * rehearse.c  how long a schedule takes by itself, and its buffers (program.h)
  * zero.c      gathers, staged gradients, reductions of a stage
  * draft.c     instructions and buffers in the making
  * updates.c   updates, and those of Muon through whole matrices

@@ -1,15 +1,8 @@
-/* Segment instances to virtual stages, and these to the pipeline stages that own them. A cut is legal only between two
- * iterations of a repeat: straight parts before the first iteration go with it, those after an iteration go with that
- * one. Every instance lands on exactly one virtual stage. */
+/* Segment instances to virtual stages, and these to the pipeline stages that own them. Every instance lands on exactly one
+ * virtual stage. */
 #include "runtime/plan/schedule/schedule.h"
 
-#include <float.h>
 #include <string.h>
-
-typedef struct {     /* what must stay together: an iteration and the straight parts that go with it */
-  uint32_t first, n; /* instances */
-  double cost;
-} Item;
 
 static uint32_t all_instances(ZpPlan *p, ZpInst **out) {
   ZpInst *list = NULL;
@@ -23,54 +16,15 @@ static uint32_t all_instances(ZpPlan *p, ZpInst **out) {
   return n;
 }
 
-static uint32_t make_items(ZpPlan *p, const ZpInst *inst, uint32_t ninst, Item **out) {
-  Item *items = NULL;
-  uint32_t n = 0;
-  bool open = false; /* the last item has its iteration */
-  for (uint32_t i = 0; i < ninst; i++) {
-    bool repeat = p->graph->segments[inst[i].segment].repeat;
-    if (!n || (repeat && open)) {
-      Item it = {.first = i};
-      ZB_PUSH(p->arena, items, n, it);
-      open = false;
-    }
-    items[n - 1].n++;
-    items[n - 1].cost += p->programs.segments[inst[i].segment].cost;
-    open |= repeat;
-  }
-  *out = items;
-  return n;
+/* Cuts by cost, such that the rank that has most has least. */
+static double by_cost(const ZpPlan *p, const ZpStageItem *items, uint32_t n, int64_t *counts) {
+  uint32_t nvstages = p->programs.nvstages, *owner = ZB_NEWN(p->arena, uint32_t, nvstages);
+  for (uint32_t v = 0; v < nvstages; v++) owner[v] = zp_owner(p, v);
+  return zp_cut_stages(items, n, nvstages, owner, false, counts);
 }
 
-/* Least maximum over contiguous groups, by dynamic programming over (items, stages); ties take the earlier
- * cut later, so that later stages, which hold fewer activations, are not starved. counts[k]: items of stage
- * k. */
-static double by_cost(ZbArena *a, const Item *items, uint32_t n, uint32_t stages, int64_t *counts) {
-  double *best = ZB_NEWN(a, double, (n + 1) * (stages + 1)), *sum = ZB_NEWN(a, double, n + 1);
-  uint32_t *cut = ZB_NEWN(a, uint32_t, (n + 1) * (stages + 1));
-  for (uint32_t i = 0; i < n; i++) sum[i + 1] = sum[i] + items[i].cost;
-#define AT(k, i) ((k) * (n + 1) + (i))
-  for (uint32_t i = 0; i <= n; i++) best[AT(0, i)] = i ? DBL_MAX : 0;
-  for (uint32_t k = 1; k <= stages; k++)
-    for (uint32_t i = 0; i <= n; i++) {
-      best[AT(k, i)] = DBL_MAX;
-      for (uint32_t j = k - 1; j < i; j++) {
-        double c = sum[i] - sum[j], m = best[AT(k - 1, j)] > c ? best[AT(k - 1, j)] : c;
-        if (m <= best[AT(k, i)]) best[AT(k, i)] = m, cut[AT(k, i)] = j;
-      }
-    }
-  uint32_t end = n;
-  for (uint32_t k = stages; k > 0; k--) {
-    uint32_t j = cut[AT(k, end)];
-    counts[k - 1] = end - j;
-    end = j;
-  }
-  double max = best[AT(stages, n)];
-#undef AT
-  return max;
-}
-
-static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t stages, int64_t *counts) {
+static bool explicit_counts(ZpBuild *b, const ZpStageItem *items, uint32_t n, uint32_t stages,
+                            int64_t *counts) {
   const ZlRecipe *r = b->p->asked.recipe;
   int64_t total = 0;
   for (uint32_t i = 0; i < stages; i++) total += b->stage_items[i];
@@ -91,7 +45,7 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
     if (c > max) max = c;
   }
   int64_t *better = ZB_NEWN(b->p->arena, int64_t, stages);
-  double least = by_cost(b->p->arena, items, n, stages, better);
+  double least = by_cost(b->p, items, n, better);
   if (max > 1.1 * least) {
     const char *list = "";
     for (uint32_t s = 0; s < stages; s++)
@@ -106,7 +60,7 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
 }
 
 /* As in another plan, or as they are. */
-static void as_in(const ZpPlan *p, const ZpPrograms *like, const Item *items, uint32_t nitems,
+static void as_in(const ZpPlan *p, const ZpPrograms *like, const ZpStageItem *items, uint32_t nitems,
                   int64_t *counts) {
   uint32_t item = 0, end = 0;
   for (uint32_t v = 0; v < p->programs.nvstages; v++) {
@@ -226,7 +180,8 @@ static void report_too_many(ZpBuild *b, uint32_t nitems) {
 }
 
 /* Says how many items each virtual stage has. False with reports. */
-static bool cut(ZpBuild *b, const ZpPrograms *like, const Item *items, uint32_t nitems, int64_t *counts) {
+static bool cut(ZpBuild *b, const ZpPrograms *like, const ZpStageItem *items, uint32_t nitems,
+                int64_t *counts) {
   ZpPlan *p = b->p;
   uint32_t n = p->programs.nvstages;
   if (n > nitems) {
@@ -235,12 +190,12 @@ static bool cut(ZpBuild *b, const ZpPrograms *like, const Item *items, uint32_t 
   }
   if (like) as_in(p, like, items, nitems, counts);
   else if (n > 1 && b->stage_items) return explicit_counts(b, items, nitems, n, counts);
-  else by_cost(p->arena, items, nitems, n, counts);
+  else by_cost(p, items, nitems, counts);
   return true;
 }
 
 /* Gives each virtual stage its instances, and each stage those of the virtual stages that it owns. */
-static void own(ZpPlan *p, const ZpInst *inst, uint32_t ninst, const Item *items, uint32_t nitems,
+static void own(ZpPlan *p, const ZpInst *inst, uint32_t ninst, const ZpStageItem *items, uint32_t nitems,
                 const int64_t *counts) {
   uint32_t item = 0;
   for (uint32_t v = 0; v < p->programs.nvstages; v++) {
@@ -260,8 +215,10 @@ bool zp_stages(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZpPrograms like = b->cuts ? b->cuts->programs : (ZpPrograms){0}; /* perhaps what p had before */
   ZpInst *inst;
-  Item *items;
-  uint32_t ninst = all_instances(p, &inst), nitems = make_items(p, inst, ninst, &items);
+  ZpStageItem *items;
+  double *cost = ZB_NEWN(p->arena, double, p->graph->nsegments);
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) cost[i] = p->programs.segments[i].cost;
+  uint32_t ninst = all_instances(p, &inst), nitems = zp_stage_items(p->graph, p->arena, cost, &items);
   uint32_t ranks = p->layout.mesh.pipe < 0 ? 1 : (uint32_t)p->layout.mesh.dim[p->layout.mesh.pipe].size;
   p->programs.nstages = ranks;
   p->programs.vstages = zp_place_vstages(p->arena, p->asked.schedule, ranks, &p->programs.nvstages);

@@ -2,8 +2,6 @@
  * programs. */
 #include "runtime/plan/search/internal.h"
 
-#include <string.h>
-
 static uint64_t part_of(const BucketNeeds *k, int64_t parts, ZkElem elem) {
   uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)parts);
   return zb_round_up(zk_bytes(elem, whole / (uint64_t)parts), 64);
@@ -46,21 +44,17 @@ static uint64_t ring(double scale, uint64_t bytes, uint64_t n) {
 
 static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, const Stages *s, uint32_t k,
                          double scale) {
-  uint64_t M = (uint64_t)nmicro_of(x, c), P = (uint64_t)c->size[DIM_PIPE], turns = M > 1 ? 2 : 1;
-  bool gpipe = !strcmp(zl_schedule(x->base->schedule), "gpipe");
-  uint64_t live = gpipe || M < P - k ? M : P - k;
   const SegmentNeeds *first = &l->segment[s->first[k]], *last = &l->segment[s->last[k]];
+  const ZpRings *r = &rehearsal(x, c->size[DIM_PIPE], nmicro_of(x, c), first->saves_carry)->rings[k];
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < l->nbuckets; i++) {
     uint32_t n = held(&l->bucket[i], &s->count[k * l->nsegments]);
     if (n) bytes += of_bucket(x, c, &l->bucket[i], n);
   }
-  bytes += ring(scale, s->slot[k], live) + ring(scale, s->boundary[k], 2) + ring(scale, s->temp[k], 1);
-  if (k) {
-    bytes += ring(scale, first->carry, first->saves_carry ? live < M ? live + 1 : M : turns);
-    bytes += ring(scale, first->dcarry, turns);
-  }
-  if (k + 1 < P) bytes += ring(scale, last->carry_out, turns) + ring(scale, last->dcarry_out, turns);
+  bytes += ring(scale, s->slot[k], r->slots) + ring(scale, s->boundary[k], 2) + ring(scale, s->temp[k], 1);
+  if (k) bytes += ring(scale, first->carry, r->recv_act) + ring(scale, first->dcarry, r->send_grad);
+  if (k + 1 < c->size[DIM_PIPE])
+    bytes += ring(scale, last->carry_out, r->send_act) + ring(scale, last->dcarry_out, r->recv_grad);
   return bytes;
 }
 

@@ -1,5 +1,5 @@
-/* Seconds of a step by a formula, to rank recipes: the slowest stage's micro-batches, the pipeline filled and
- * drained once, gathers and scatters beside computation, and what is left at the end of a step. */
+/* Seconds of a step by a formula, to rank recipes: the slowest stage's micro-batches, what the schedule leaves idle by its
+ * rehearsal, gathers and scatters beside computation, and what is left at the end of a step. */
 #include "runtime/plan/search/internal.h"
 
 #include <math.h>
@@ -138,11 +138,12 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
     tail = fmax(tail, late + m.optimizer);
     before = fmax(before, fmax(0, m.once - s->forward[k]) + s->counting[k] * M);
   }
-  double wire = 0;
+  double pipeline = 0;
   if (P > 1) {
     const SegmentNeeds *last = &l->segment[s->last[0]];
-    wire = send(&t, (double)last->carry_out) + send(&t, (double)last->dcarry_out);
+    const ZpRehearsal *r = rehearsal(x, P, nmicro_of(x, c), last->saves_carry);
+    double wire = send(&t, (double)last->carry_out) + send(&t, (double)last->dcarry_out);
+    pipeline = r->bubble * (sum - worst) / (P - 1) + r->transfers * wire / 2;
   }
-  double trips = P > 1 ? (P - 1) * (M / P + 1) * wire : 0;
-  return before + M * worst + (sum - worst) + trips + tail;
+  return before + M * worst + pipeline + tail;
 }

@@ -4,12 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t size_of(const ZlRecipe *r, uint32_t dim) { return r->mesh[dim].size; }
-
 /* "pipe 8, data 24, tensor 8", "data 8, context 16 (ring)" */
 static void add_mesh(const ZlRecipe *r, ZbText *out) {
   for (uint32_t i = 0; i < r->nmesh; i++) {
-    zb_text_add(out, "%s%s %lld", i ? ", " : "", r->mesh[i].name.s, (long long)size_of(r, i));
+    zb_text_add(out, "%s%s %lld", i ? ", " : "", r->mesh[i].name.s, (long long)r->mesh[i].size);
     for (uint32_t k = 0; k < r->nattention; k++)
       if (r->attention[k].dim.s && !strcmp(r->attention[k].dim.s, r->mesh[i].name.s))
         zb_text_add(out, " (%s)", zl_attention_ways[r->attention[k].way]);
@@ -28,6 +26,24 @@ static void add_recompute(const ZlRecipe *r, ZbText *out) {
     for (uint32_t k = 0; k < r->recompute[i].n; k++)
       zb_text_add(out, "%s%s", k ? "." : i ? ", " : "", r->recompute[i].part[k].s);
   if (!r->nrecompute) zb_text_add(out, "-");
+}
+
+/* "data 8, tensor 8, micro 2, ZeRO 3, recompute -" */
+static void add_recipe(const ZlRecipe *r, ZbText *out) {
+  add_mesh(r, out);
+  zb_text_add(out, ", micro %lld, ZeRO %s, recompute ", (long long)r->micro, zero_word(r));
+  add_recompute(r, out);
+}
+
+/* " params 1.2 GB, master 2.4 GB" */
+static void add_ledger(const ZpLedger *l, ZbText *out) {
+  const char *between = " ";
+  char bytes[24];
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) {
+    if (!l->bytes[i] || zp_ledger_info[i].memory != ZP_DEVICE) continue;
+    zb_text_add(out, "%s%s %s", between, zp_ledger_info[i].text, zb_bytes(bytes, l->bytes[i]));
+    between = ", ";
+  }
 }
 
 static const ZlNames *else_of(const ZlRecipe *r) {
@@ -73,58 +89,18 @@ static void add_row(const ZpSearch *s, const ZpFound *f, ZbText *out) {
 
 static void add_nearest(const ZpSearch *s, ZbText *out) {
   const ZpFound *f = s->nearest;
-  char a[24], b[24], c[24];
-  if (!s->meshes) {
+  char need[24], have[24], more[24];
+  if (!s->meshes)
     zb_text_add(out, "no mesh of %lld ranks divides the batch, the layers and the axes of the model\n",
                 (long long)s->ranks);
-    if (s->fewer) zb_text_add(out, "%lld ranks would do, the next smaller number", (long long)s->fewer);
-    if (s->samples)
-      zb_text_add(out, "%s%lld samples a step would do", s->fewer ? "; or " : "", (long long)s->samples);
-    zb_text_add(out, "%s", s->fewer || s->samples ? "\n" : "");
-    return;
-  }
-  if (s->refused) {
-    zb_text_add(out, "none can be planned: %s\n", s->refused);
-    return;
-  }
-  zb_text_add(out, "nothing fits into %s a device\n", zb_bytes(a, s->limit));
-  if (f) {
-    int most = 0;
-    for (int i = 0; i < ZP_LEDGER_LINES; i++)
-      if (zp_ledger_info[i].memory == ZP_DEVICE && f->ledger.bytes[i] > f->ledger.bytes[most]) most = i;
-    zb_text_add(out, "nearest comes ");
-    add_mesh(f->recipe, out);
-    zb_text_add(out, ", micro %lld, ZeRO %s, recompute ", (long long)f->recipe->micro, zero_word(f->recipe));
-    add_recompute(f->recipe, out);
-    zb_text_add(out, ": stage %u needs %s, %s too many; most of it is %s, %s\n", f->stage,
-                zb_bytes(a, f->bytes), zb_bytes(b, f->bytes > s->limit ? f->bytes - s->limit : 0),
-                zp_ledger_info[most].text, zb_bytes(c, f->ledger.bytes[most]));
-    for (int i = 0; i < ZP_LEDGER_LINES; i++)
-      if (f->ledger.bytes[i] && zp_ledger_info[i].memory == ZP_DEVICE)
-        zb_text_add(out, "  %-14s %s\n", zp_ledger_info[i].text, zb_bytes(a, f->ledger.bytes[i]));
-  }
-  if (s->fewest)
-    zb_text_add(out, "%lld of these devices would do: the fewest of twice as many, and half as many more\n",
-                (long long)s->fewest);
-  else zb_text_add(out, "more of these devices would not help\n");
-}
-
-static void add_known(const ZpSearch *s, const ZpKnown *k, ZbText *out) {
-  char time[24];
-  zb_text_add(out, "  %-38s ", k->name);
-  if (k->listed) {
-    zb_text_add(out, "is in the table\n");
-    return;
-  }
-  if (!k->fits || !s->nbest) {
-    zb_text_add(out, "%s\n", k->why ? k->why : "fits");
-    return;
-  }
-  zb_text_add(out, "%s (%+.1f %%): ", zb_seconds_text(time, k->best->seconds),
-              100 * (k->best->seconds / s->best[0].seconds - 1));
-  add_why(&s->best[0], k->best, out);
-  zb_text_add(out, "; ");
-  add_mesh(k->best->recipe, out);
+  else if (s->refused) zb_text_add(out, "none can be planned: %s\n", s->refused);
+  else zb_text_add(out, "nothing fits into %s a device\n", zb_bytes(have, s->limit));
+  if (!s->meshes || s->refused || !f) return;
+  zb_text_add(out, "nearest comes ");
+  add_recipe(f->recipe, out);
+  zb_text_add(out, ": stage %u needs %s, %s too many:", f->stage, zb_bytes(need, f->bytes),
+              zb_bytes(more, f->bytes > s->limit ? f->bytes - s->limit : 0));
+  add_ledger(&f->ledger, out);
   zb_text_add(out, "\n");
 }
 
@@ -136,8 +112,7 @@ void zp_show_search(const ZpSearch *s, ZbText *out) {
               s->limit_given ? " as the recipe says" : ": a 16th is left to drivers and libraries");
   zb_text_add(out,
               "%llu meshes, %llu recipes; %llu were weighed, of which %llu fit: the others are slower, or "
-              "larger than "
-              "the memory. %llu were planned and simulated\n\n",
+              "larger than the memory. %llu were planned and simulated\n\n",
               (unsigned long long)s->meshes, (unsigned long long)s->recipes, (unsigned long long)s->weighed,
               (unsigned long long)s->fit, (unsigned long long)s->simulated);
   if (s->nbest) {
@@ -147,8 +122,6 @@ void zp_show_search(const ZpSearch *s, ZbText *out) {
   } else {
     add_nearest(s, out);
   }
-  if (s->nknown) zb_text_add(out, "\nlayouts that people know, each at its best\n");
-  for (uint32_t i = 0; i < s->nknown; i++) add_known(s, &s->known[i], out);
 }
 
 /* ---- as JSON -------------------------------------------------------------------------------------------- */
@@ -171,7 +144,7 @@ static void put_found(ZbJson *j, const ZpFound *f) {
   const ZlRecipe *r = f->recipe;
   unsigned what = r->nshards ? r->shards[0].what : 0;
   zb_json_object(j, "mesh");
-  for (uint32_t i = 0; i < r->nmesh; i++) zb_json_int(j, r->mesh[i].name.s, size_of(r, i));
+  for (uint32_t i = 0; i < r->nmesh; i++) zb_json_int(j, r->mesh[i].name.s, r->mesh[i].size);
   zb_json_end(j);
   zb_json_int(j, "micro", r->micro);
   zb_json_int(j, "micro_batches", f->nmicro);
@@ -191,16 +164,6 @@ static void put_found(ZbJson *j, const ZpFound *f) {
   zb_json_number(j, "mfu", f->utilization);
   zb_json_object(j, "parts");
   for (int k = 0; k < ZP_T_PARTS; k++) zb_json_number(j, zp_part_word[k], f->part[k]);
-  zb_json_end(j);
-}
-
-static void put_known(ZbJson *j, const ZpKnown *k) {
-  zb_json_object(j, NULL);
-  zb_json_string(j, "name", k->name);
-  zb_json_bool(j, "fits", k->fits);
-  zb_json_bool(j, "listed", k->listed);
-  if (k->why) zb_json_string(j, "why", k->why);
-  if (k->best) put_found(j, k->best);
   zb_json_end(j);
 }
 
@@ -224,66 +187,17 @@ void zp_show_search_json(const ZpSearch *s, ZbText *out) {
     zb_json_end(j);
   }
   zb_json_end(j);
-  zb_json_list(j, "known");
-  for (uint32_t i = 0; i < s->nknown; i++) put_known(j, &s->known[i]);
-  zb_json_end(j);
   if (s->nearest) {
     zb_json_object(j, "nearest");
     put_found(j, s->nearest);
     zb_json_end(j);
   }
-  if (!s->nbest) {
-    zb_json_int(j, "fewest", s->fewest);
-    zb_json_int(j, "fewer", s->fewer);
-    zb_json_int(j, "samples", s->samples);
-    if (s->refused) zb_json_string(j, "refused", s->refused);
-  }
+  if (!s->nbest && s->refused) zb_json_string(j, "refused", s->refused);
   zb_json_end(j);
   zb_text_add(out, "\n");
 }
 
 /* ---- as a recipe ---------------------------------------------------------------------------------------- */
-/* "; without it 3.2 % slower (tensor +1 ms): data 64" */
-static void add_instead(const ZpSearch *s, const char *what, const ZpFound *f, ZbText *out) {
-  if (!f) return;
-  zb_text_add(out, "; %s %.1f %% slower (", what, 100 * (f->seconds / s->best[0].seconds - 1));
-  add_why(&s->best[0], f, out);
-  zb_text_add(out, "): ");
-  add_mesh(f->recipe, out);
-}
-
-static const ZlBind *bind_of(const ZlRecipe *r, const char *axis) {
-  for (uint32_t i = 0; i < r->nbinds; i++)
-    if (!strcmp(r->binds[i].axis.s, axis)) return &r->binds[i];
-  return NULL;
-}
-
-/* Adds what the mesh's dims of experts and of sequences are for, and the step without them. */
-static void add_choice(const ZpSearch *s, const ZpChoice *c, ZbText *out) {
-  const ZlRecipe *r = s->best[0].recipe;
-  long long size = 1;
-  const ZlSplit *split = NULL;
-  for (uint32_t i = 0; i < r->nmesh; i++)
-    if (!strcmp(r->mesh[i].name.s, c->dim)) size = (long long)size_of(r, i);
-  for (uint32_t i = 0; i < r->nsplits; i++)
-    if (!strcmp(r->splits[i].dim.s, c->dim)) split = &r->splits[i];
-  zb_text_add(out, "# %s: ", c->dim);
-  const ZlBind *seq = split && !c->experts ? bind_of(r, split->prods[0].axis[0].s) : NULL;
-  if (c->experts)
-    zb_text_add(out, "each of %lld ranks has a part of every layer's experts, whole; rows go to them", size);
-  else zb_text_add(out, "each of %lld ranks has a part of every sequence", size);
-  if (seq) zb_text_add(out, ", %lld of %lld", (long long)(seq->size / size), (long long)seq->size);
-  add_instead(s, "without it", c->less, out);
-  zb_text_add(out, ".\n");
-  if (c->experts || !r->nattention) return;
-  for (uint32_t i = 0; i < r->nattention; i++) {
-    if (!c->way || (r->attention[i].dim.s && strcmp(r->attention[i].dim.s, c->dim))) continue;
-    zb_text_add(out, "# attention %s: the least time", zl_attention_ways[r->attention[i].way]);
-    add_instead(s, "otherwise", c->way, out);
-    zb_text_add(out, ".\n");
-  }
-}
-
 static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   char a[24], b[24];
   zb_text_add(out,
@@ -299,31 +213,15 @@ static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   }
   zb_text_add(out, ".\n# The fullest rank, of stage %u, holds %s of %s:", f->stage, zb_bytes(a, f->bytes),
               zb_bytes(b, s->limit));
-  between = " ";
-  for (int i = 0; i < ZP_LEDGER_LINES; i++) {
-    if (!f->ledger.bytes[i] || zp_ledger_info[i].memory != ZP_DEVICE) continue;
-    zb_text_add(out, "%s%s %s", between, zp_ledger_info[i].text, zb_bytes(a, f->ledger.bytes[i]));
-    between = ", ";
-  }
+  add_ledger(&f->ledger, out);
   zb_text_add(out, ".\n");
   for (uint32_t i = 1; i < s->nbest && i < 4; i++) {
-    ZbText why = {0};
-    add_mesh(s->best[i].recipe, &why);
-    zb_text_add(&why, ", micro %lld, ZeRO %s, recompute ", (long long)s->best[i].recipe->micro,
-                zero_word(s->best[i].recipe));
-    add_recompute(s->best[i].recipe, &why);
-    zb_text_add(&why, ": ");
-    add_why(f, &s->best[i], &why);
-    zb_text_add(out, "# %.1f %% slower: %s.\n", 100 * (s->best[i].seconds / f->seconds - 1), why.s);
-    zb_text_free(&why);
+    zb_text_add(out, "# %.1f %% slower: ", 100 * (s->best[i].seconds / f->seconds - 1));
+    add_recipe(s->best[i].recipe, out);
+    zb_text_add(out, ": ");
+    add_why(f, &s->best[i], out);
+    zb_text_add(out, ".\n");
   }
-  for (uint32_t i = 0; i < s->nchoices; i++) add_choice(s, &s->choice[i], out);
-  for (uint32_t i = 0; i < f->recipe->nbinds; i++)
-    if (f->recipe->binds[i].number > 0 && !f->recipe->binds[i].size)
-      zb_text_add(out,
-                  "# %s: a round has room for %g times the average of an expert's rows; less saves memory, "
-                  "and takes more rounds.\n",
-                  f->recipe->binds[i].axis.s, f->recipe->binds[i].number);
   zb_text_add(out, "\n");
 }
 
@@ -332,7 +230,6 @@ static void write_as(const ZpSearch *s, uint32_t i, ZbText *out) {
   ZlRecipe r = *s->best[i].recipe;
   char name[24] = "best";
   if (i) snprintf(name, sizeof name, "best_%u", i + 1);
-  if (s->best[i].by_cost) r.stages.by_cost = true, r.stages.n = 0;
   r.name = name;
   r.model = s->graph->model;
   r.limit.memory = s->limit;

@@ -19,6 +19,16 @@ typedef struct {
   uint32_t n;
 } RecomputeSet;
 
+/* A schedule of so many ranks of pipe and micro-batches (zp_rehearse); by[1]: what a stage takes in is kept. */
+typedef struct {
+  int64_t nmicro;
+  ZpRehearsal by[2];
+} Rehearsed;
+typedef struct {
+  Rehearsed *at;
+  uint32_t n;
+} Rehearsals;
+
 typedef struct {
   ZbArena *a;
   const ZgGraph *g;
@@ -36,7 +46,8 @@ typedef struct {
   uint8_t way[3]; /* ZlAttentionWay: of attention over DIM_CONTEXT; free_way: to be found among them */
   uint32_t nways;
   bool free_way;
-  uint32_t items; /* what stages are cut between: iterations of the model's repeats */
+  uint32_t items;        /* what stages are cut between: iterations of the model's repeats */
+  Rehearsals *rehearsed; /* by ranks of pipe, up to `items` */
   /* Axes over `tensor`: one of products[k] for each k, as far as it divides; then the others. */
   ZlSplit split, split_product; /* kv, ffn ...; kv*grp, ffn ...; nprods 0: there is none */
   ZlNames otherwise;            /* data axes of what is carried: `else` */
@@ -123,6 +134,9 @@ const Layout *layout_of(Layouts *all, const Candidate *c); /* whatever its other
 bool layouts_begin(Layouts *all, int64_t ranks, ZlDiags *d);
 const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe);
 
+/* The recipe's schedule, rehearsed once; keeps: as in Rehearsed. Not valid after the next call. */
+const ZpRehearsal *rehearsal(const Space *x, int64_t pipe, int64_t nmicro, bool keeps);
+
 /* ---- bytes.c ------------------------------------------------------------------------------------------- */
 /* Bytes of the fullest stage; as if what depends on a micro-batch took `scale` times as much: 1. */
 uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s, double scale);
@@ -132,24 +146,16 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
 int64_t nmicro_of(const Space *x, const Candidate *c);
 
 /* ---- weigh.c ------------------------------------------------------------------------------------------- */
-/* Layouts that people know: these dims and no others, these levels of ZeRO. */
-typedef struct {
-  const char *name;
-  unsigned dims, may; /* bit per Dim: more than one rank of these, and of those if it is so */
-  uint8_t least, most;
-} Kind;
-extern const Kind kinds[];
-extern const uint32_t nkinds;
-
+enum { SETS_OF_DIMS = 1 << DIMS };
 typedef struct {
   uint64_t meshes, recipes, weighed, fit;
   const char *refused; /* why some layout cannot be planned */
-  Candidate *best;     /* by the formula, fastest first, at most `most` */
+  Candidate
+      *best; /* by the formula, fastest first, at most `most`; behind them the best of other sets of dims */
   uint32_t nbest, most;
-  Candidate *fastest, *smallest; /* per kind: of those that fit, and of all; ranks 0 (size[0] == 0): none */
-  Candidate nearest;             /* the one that needs least; size[0] == 0: none */
+  Candidate of_dims[SETS_OF_DIMS]; /* the fastest of each set; size[0] == 0: none */
+  Candidate nearest;               /* the one that needs least; size[0] == 0: none */
 } Weighed;
-/* only_memory: until the first that fits. */
-void weigh(const Space *x, Layouts *all, Weighed *w, bool only_memory);
+void weigh(const Space *x, Layouts *all, Weighed *w);
 
 #endif

@@ -137,55 +137,6 @@ const Layout *layout_of(Layouts *all, const Candidate *c) {
 }
 
 /* ---- stages -------------------------------------------------------------------------------------------- */
-typedef struct {
-  uint32_t first; /* of its instances */
-  double seconds; /* of all */
-} Item;
-
-/* As schedule/stages.c cuts: straight parts before the first iteration go with it, those after one with that. */
-static uint32_t items_of(const Space *x, const Layout *l, Item *items, uint32_t *segment_of) {
-  uint32_t n = 0, inst = 0;
-  bool open = false;
-  for (uint32_t s = 0; s < l->nsegments; s++)
-    for (uint32_t i = 0; i < x->g->segments[s].trip; i++, inst++) {
-      bool repeat = x->g->segments[s].repeat;
-      if (!n || (repeat && open)) {
-        items[n++] = (Item){.first = inst};
-        open = false;
-      }
-      items[n - 1].seconds += l->segment[s].forward + l->segment[s].backward;
-      open |= repeat;
-      segment_of[inst] = s;
-    }
-  return n;
-}
-
-/* Stages from the last, each as full as `most` allows: the first, which hold most micro-batches, get least.
- * False if there are too few. */
-static bool cut(const Item *item, uint32_t n, uint32_t stages, double most, int64_t *counts) {
-  uint32_t end = n;
-  for (uint32_t s = stages; s-- > 0;) {
-    double sum = 0;
-    uint32_t from = end;
-    while (from > s && (from == end || sum + item[from - 1].seconds <= most)) sum += item[--from].seconds;
-    if (sum > most * (1 + 1e-12)) return false;
-    counts[s] = end - from;
-    end = from;
-  }
-  return end == 0;
-}
-
-static void even(const Item *item, uint32_t n, uint32_t stages, int64_t *counts) {
-  double low = 0, high = 0;
-  for (uint32_t i = 0; i < n; i++) high += item[i].seconds;
-  high *= 1 + 1e-9; /* added up in another order */
-  for (int k = 0; k < 40; k++) {
-    double mid = (low + high) / 2;
-    *(cut(item, n, stages, mid, counts) ? &high : &low) = mid;
-  }
-  if (!cut(item, n, stages, high, counts)) ZB_BUG("%u items do not go into %u stages", n, stages);
-}
-
 static void fill_stage(const Layout *l, const uint32_t *segment_of, uint32_t first, uint32_t n, uint32_t s,
                        Stages *to) {
   bool inputs = false;
@@ -212,8 +163,14 @@ const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe) {
   uint32_t n = (uint32_t)pipe, ninst = 0;
   for (uint32_t s = 0; s < l->nsegments; s++) ninst += x->g->segments[s].trip;
   ZbArena *a = zb_arena_new();
-  Item *item = ZB_NEWN(a, Item, ninst);
-  uint32_t *segment_of = ZB_NEWN(a, uint32_t, ninst), nitems = items_of(x, l, item, segment_of);
+  double *seconds = ZB_NEWN(a, double, l->nsegments);
+  uint32_t *segment_of = ZB_NEWN(a, uint32_t, ninst);
+  for (uint32_t s = 0, inst = 0; s < l->nsegments; s++) {
+    seconds[s] = l->segment[s].forward + l->segment[s].backward;
+    for (uint32_t i = 0; i < x->g->segments[s].trip; i++) segment_of[inst++] = s;
+  }
+  ZpStageItem *item;
+  uint32_t nitems = zp_stage_items(x->g, a, seconds, &item);
   Stages *to = l->stages[pipe] = ZB_NEW(x->a, Stages);
   *to = (Stages){.count = ZB_NEWN(x->a, uint32_t, n * l->nsegments),
                  .first = ZB_NEWN(x->a, uint32_t, n),
@@ -227,7 +184,7 @@ const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe) {
                  .backward = ZB_NEWN(x->a, double, n),
                  .counting = ZB_NEWN(x->a, double, n)};
   if (x->base->stages.n && !x->free_stages) memcpy(to->items, x->base->stages.counts, n * sizeof *to->items);
-  else even(item, nitems, n, to->items);
+  else zp_cut_stages(item, nitems, n, NULL, true, to->items);
   uint32_t at = 0;
   for (uint32_t s = 0; s < n; s++) {
     uint32_t first = at < nitems ? item[at].first : ninst;
@@ -237,4 +194,17 @@ const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe) {
   }
   zb_arena_free(a);
   return to;
+}
+
+/* ---- schedules ----------------------------------------------------------------------------------------- */
+const ZpRehearsal *rehearsal(const Space *x, int64_t pipe, int64_t nmicro, bool keeps) {
+  Rehearsals *all = &x->rehearsed[pipe];
+  for (uint32_t i = 0; i < all->n; i++)
+    if (all->at[i].nmicro == nmicro) return &all->at[i].by[keeps];
+  const char *schedule =
+      zl_schedule(pipe > 1 ? x->base->schedule : (ZlName){0}); /* a single stage has none */
+  Rehearsed r = {.nmicro = nmicro};
+  for (int k = 0; k < 2; k++) r.by[k] = zp_rehearse(x->a, schedule, (uint32_t)pipe, (uint32_t)nmicro, k);
+  ZB_PUSH(x->a, all->at, all->n, r);
+  return &all->at[all->n - 1].by[keeps];
 }

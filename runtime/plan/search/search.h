@@ -6,13 +6,12 @@
  * bytes.c      bytes of a stage, line by line
  * closed.c     seconds of a step by a formula: to rank
  * weigh.c      all recipes of the space, the best of which are kept
- * search.c     the best of these planned and simulated; what is not among them, and why
+ * search.c     the best of these planned and simulated
  * found.c      the result as a table, as JSON, as a recipe with reasons
  *
- * Three sieves, each dearer and closer than the one before: bytes.c and closed.c look at every recipe that may
- * be among the best, in about a microsecond; the whole plan with its exact ledger is made of the best, and the
- * event loop plays it.
- * What is printed is the plan's and the loop's, never the formula's. */
+ * Two sieves: bytes.c and closed.c look at every recipe that may be among the best, in about a microsecond; then the
+ * best are planned, with their exact ledgers, and the event loop plays them. What is printed is the plan's and the
+ * loop's, never the formula's. */
 #ifndef ZUG_PLAN_SEARCH_H
 #define ZUG_PLAN_SEARCH_H
 
@@ -37,24 +36,7 @@ typedef struct {
   ZpLedger ledger; /* that rank's */
   int64_t nmicro;
   uint32_t live;
-  bool by_cost; /* the stages that it lists are those that `by cost` makes */
 } ZpFound;
-
-/* A layout that people know: the best recipe of its kind, or why there is none. */
-typedef struct {
-  const char *name;
-  const ZpFound *best; /* NULL: none could be planned */
-  bool fits, listed;   /* it needs more than the limit; it is among the best */
-  const char *why;     /* in words, unless it is listed */
-} ZpKnown;
-
-/* What the best does that another recipe does not, and the fastest that was played of those. */
-typedef struct {
-  const char *dim;     /* of the mesh: ranks share experts, or a sequence */
-  bool experts;        /* else a sequence */
-  const ZpFound *less; /* without the dim; NULL: none */
-  const ZpFound *way;  /* with it, but another way of attention */
-} ZpChoice;
 
 typedef struct {
   const ZgGraph *graph;
@@ -67,17 +49,8 @@ typedef struct {
   uint64_t simulated;
   ZpFound *best; /* fastest first */
   uint32_t nbest;
-  ZpChoice choice[2];
-  uint32_t nchoices;
-  ZpKnown *known;
-  uint32_t nknown;
-  /* If nothing fits: what comes nearest, and the fewest devices on which something does; 0: not found. */
-  const ZpFound *nearest;
-  int64_t fewest;
-  /* If there is no mesh of so many ranks at all: the next smaller number of which there is one, and so many
-   * samples that every rank has some; 0: there are none. */
-  int64_t fewer, samples;
-  const char *refused; /* if none of the recipes can be planned, why one of them cannot; else NULL */
+  const ZpFound *nearest; /* if nothing fits: what comes nearest */
+  const char *refused;    /* if none of the recipes can be planned, why one of them cannot; else NULL */
 } ZpSearch;
 
 /* `base` says what is common to all: binds, optimizer, precision, pads, and what of the rest is given. NULL,

@@ -337,6 +337,7 @@ bool space_make(Space *x, const ZpSearchOptions *o, ZlDiags *d) {
   for (uint32_t i = 0; i < r->nbinds; i++)
     if (!strcmp(r->binds[i].axis.s, "batch")) x->batch = r->binds[i].size;
   x->items = items_of(x->g);
+  x->rehearsed = ZB_NEWN(x->a, Rehearsals, x->items + 1);
   x->free_micro = r->open.micro.file >= 0;
   x->free_stages = r->open.stages.file >= 0;
   for (uint32_t i = 0; i < r->nshards; i++) x->free_shard |= r->shards[i].open;

@@ -11,34 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- layouts that people know --------------------------------------------------------------------------- */
-const Kind kinds[] = {
-    {"data", BIT(DATA), 0, 0, 0},
-    {"data, ZeRO-1", BIT(DATA), 0, 1, 1},
-    {"data, ZeRO-3 (FSDP)", BIT(DATA), 0, 3, 3},
-    {"data, ZeRO-3 within replicas (HSDP)", BIT(DATA) | BIT(REPLICA), 0, 3, 3},
-    {"data and tensor, ZeRO-0 or 1", BIT(DATA) | BIT(TENSOR), 0, 0, 1},
-    {"data and tensor, ZeRO-3", BIT(DATA) | BIT(TENSOR), 0, 3, 3},
-    {"data and pipe, ZeRO-0 or 1", BIT(DATA) | BIT(PIPE), 0, 0, 1},
-    {"data, tensor and pipe, ZeRO-0 or 1", BIT(DATA) | BIT(TENSOR) | BIT(PIPE), 0, 0, 1},
-    {"experts (and data), ZeRO-0 or 1", BIT(EP), BIT(DATA), 0, 1},
-    {"experts (and data), ZeRO-3", BIT(EP), BIT(DATA), 3, 3},
-    {"experts and pipe, ZeRO-0 or 1", BIT(EP) | BIT(PIPE), BIT(DATA), 0, 1},
-    {"context (and data), ZeRO-3", BIT(CONTEXT), BIT(DATA), 3, 3},
-    {"context and tensor, ZeRO-0 or 1", BIT(CONTEXT) | BIT(TENSOR), BIT(DATA), 0, 1},
-    {"context, tensor and pipe, ZeRO-0 or 1", BIT(CONTEXT) | BIT(TENSOR) | BIT(PIPE), BIT(DATA), 0, 1}};
-const uint32_t nkinds = sizeof kinds / sizeof *kinds;
-
-static bool has_dims(const Kind *k, const Candidate *c) {
-  for (int d = 0; d < DIMS; d++)
-    if (c->size[d] > 1 ? !((k->dims | k->may) >> d & 1) : k->dims >> d & 1) return false;
-  return true;
-}
-
-static bool is_of(const Kind *k, const Candidate *c) {
-  return has_dims(k, c) && c->zero >= k->least && c->zero <= k->most;
-}
-
 /* ---- the best ------------------------------------------------------------------------------------------- */
 /* Faster; of the same time, with less memory. */
 static bool before(const Candidate *a, const Candidate *b) {
@@ -50,6 +22,10 @@ enum { ALIKE = 2 };
 static bool same_mesh(const Candidate *a, const Candidate *b) {
   bool same = a->micro == b->micro && a->zero == b->zero && a->keep == b->keep && a->other == b->other;
   return same && a->way == b->way && !memcmp(a->size, b->size, sizeof a->size);
+}
+
+static void keep_faster(Candidate *best, const Candidate *c) {
+  if (!best->size[0] || before(c, best)) *best = *c;
 }
 
 static void drop(Weighed *w, uint32_t at) {
@@ -68,12 +44,28 @@ static void keep_best(Weighed *w, const Candidate *c) {
   w->best[at] = *c;
 }
 
-static void keep_known(Weighed *w, const Candidate *c, bool fits) {
-  for (uint32_t k = 0; k < nkinds; k++) {
-    if (!is_of(&kinds[k], c)) continue;
-    Candidate *fastest = &w->fastest[k], *smallest = &w->smallest[k];
-    if (fits && (!fastest->size[0] || before(c, fastest))) *fastest = *c;
-    if (!smallest->size[0] || c->bytes < smallest->bytes) *smallest = *c;
+/* ---- the best of each set of dims ------------------------------------------------------------------------ */
+/* The formula errs alike for recipes that are alike. So of each set of dims with more than one rank the fastest is
+ * simulated, too, unless the formula says that it takes so many times as long as the best. */
+#define ERRS 1.3
+
+static uint32_t dims_of(const Candidate *c) {
+  uint32_t set = 0;
+  for (int k = 0; k < DIMS; k++) set |= (uint32_t)(c->size[k] > 1) << k;
+  return set;
+}
+
+static bool far_from_best(const Weighed *w, double seconds) {
+  return w->nbest && seconds > ERRS * w->best[0].seconds;
+}
+
+/* Appends them, but those of which a recipe that is as fast is there. */
+static void add_of_dims(Weighed *w) {
+  for (uint32_t i = 0; i < SETS_OF_DIMS; i++) {
+    const Candidate *c = &w->of_dims[i];
+    bool there = !c->size[0] || far_from_best(w, c->seconds);
+    for (uint32_t k = 0; k < w->nbest; k++) there |= dims_of(&w->best[k]) == i && !before(c, &w->best[k]);
+    if (!there) w->best[w->nbest++] = *c;
   }
 }
 
@@ -82,12 +74,11 @@ typedef struct {
   const Space *x;
   Layouts *all;
   Weighed *w;
-  bool only_memory;
   const int64_t *size; /* what divides the ranks, ascending: no dim has another size */
   uint32_t nsizes;
 } Walk;
 
-/* What is done with each way to shard and to group: returns false to stop. */
+/* What is done with each way to shard and to group. */
 typedef void Each(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to);
 
 static void weigh_one(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to) {
@@ -99,15 +90,11 @@ static void weigh_one(Walk *k, Candidate c, const Layout *l, const Stages *s, vo
   bool fits = c.bytes <= x->limit;
   w->fit += fits;
   if (!w->nearest.size[0] || c.bytes < w->nearest.bytes) w->nearest = c;
-  if (k->only_memory) return;
-  if (fits) {
-    c.seconds = closed_seconds(x, &c, l, s);
-    if (!best->size[0] || before(&c, best)) *best = c;
-  }
-  keep_known(w, &c, fits);
+  if (!fits) return;
+  c.seconds = closed_seconds(x, &c, l, s);
+  keep_faster(best, &c);
+  keep_faster(&w->of_dims[dims_of(&c)], &c);
 }
-
-static bool done(const Walk *k) { return k->only_memory && k->w->fit; }
 
 /* ---- what is sharded, and how ranks are grouped ---------------------------------------------------------- */
 static bool allowed(const Space *x, Dim k, int64_t size) {
@@ -159,7 +146,6 @@ typedef struct {
   Candidate c;      /* its mesh and micro-batch, all ranks that take samples in data */
   double seconds;   /* nothing of it is faster */
   uint64_t recipes; /* that it has */
-  uint32_t kinds;   /* bits: of these it may have something that fits */
 } Family;
 
 static bool may_be_other(const Space *x, const Candidate *c, int other) {
@@ -184,7 +170,6 @@ static void bound_one(Walk *k, Candidate c, const Layout *l, const Stages *s, vo
   if (memory_of(k->x, &c, m, layout_stages(k->x, m, c.size[DIM_PIPE]), b->scale) > k->x->limit) return;
   double seconds = closed_seconds(k->x, &c, l, s);
   if (seconds < b->f->seconds) b->f->seconds = seconds;
-  for (uint32_t i = 0; i < nkinds; i++) b->f->kinds |= (uint32_t)is_of(&kinds[i], &c) << i;
 }
 
 /* Bytes that depend on a micro-batch grow with it, but for what is rounded up. */
@@ -219,8 +204,8 @@ static bool bound(Walk *k, Family *f) {
     }
     each_zero(k, fast, b.smallest, count_one, &b);
     bool none = hopeless(k, fast, &b);
-    if (first && (none || k->only_memory)) each_zero(k, small, b.smallest, weigh_one, NULL);
-    if (none || k->only_memory) continue;
+    if (first && none) each_zero(k, small, b.smallest, weigh_one, NULL);
+    if (none) continue;
     const Layout *l = layout_of(k->all, &fast);
     if (!l->refused) each_zero(k, fast, l, bound_one, &b);
   }
@@ -228,15 +213,11 @@ static bool bound(Walk *k, Family *f) {
   return f->seconds < INFINITY;
 }
 
-/* Whether none of it would be listed, nor be the fastest of a layout that people know. */
-static bool too_slow(const Walk *k, const Family *f) {
-  const Weighed *w = k->w;
+/* Whether none of it would be among the best, nor the best of its dims. */
+static bool too_slow(const Weighed *w, const Family *f) {
+  const Candidate *of_dims = &w->of_dims[dims_of(&f->c)];
   if (w->nbest < w->most || f->seconds < w->best[w->nbest - 1].seconds) return false;
-  for (uint32_t i = 0; i < nkinds; i++) {
-    const Candidate *fastest = &w->fastest[i];
-    if (f->kinds >> i & 1 && (!fastest->size[0] || f->seconds < fastest->seconds)) return false;
-  }
-  return true;
+  return of_dims->size[0] ? f->seconds >= of_dims->seconds : far_from_best(w, f->seconds);
 }
 
 /* What recomputes more than what fits is slower. */
@@ -280,7 +261,6 @@ static void add_families(Walk *k, Candidate c, Families *all) {
     if (each % c.micro || each / c.micro > 65535) continue;
     Family f = {.c = c};
     if (bound(k, &f)) ZB_PUSH(x->a, all->at, all->n, f);
-    if (done(k)) return;
   }
 }
 
@@ -306,14 +286,13 @@ static void each_mesh(Walk *k, Candidate c, Families *all) {
     if (!can_take_samples(k, data)) continue;
     k->w->meshes += c.way == 0 || c.way == x->way[0];
     add_families(k, c, all);
-    if (done(k)) return;
   }
 }
 
 static void each_way(Walk *k, Candidate c, Families *all) {
   const Space *x = k->x;
   bool some = c.size[DIM_CONTEXT] > 1;
-  for (uint32_t i = 0; i < (some ? x->nways : 1) && !done(k); i++) {
+  for (uint32_t i = 0; i < (some ? x->nways : 1); i++) {
     c.way = some ? x->way[i] : 0;
     each_mesh(k, c, all);
   }
@@ -352,8 +331,8 @@ static int64_t *divisors(ZbArena *a, int64_t n, uint32_t *count) {
   return at;
 }
 
-void weigh(const Space *x, Layouts *layouts, Weighed *w, bool only_memory) {
-  Walk k = {.x = x, .all = layouts, .w = w, .only_memory = only_memory};
+void weigh(const Space *x, Layouts *layouts, Weighed *w) {
+  Walk k = {.x = x, .all = layouts, .w = w};
   k.size = divisors(x->a, x->ranks, &k.nsizes);
   Families all = {0};
   int64_t node = x->c->nlevels ? x->c->levels[0].size : 1;
@@ -364,9 +343,9 @@ void weigh(const Space *x, Layouts *layouts, Weighed *w, bool only_memory) {
     Candidate c = ONE_RANK;
     c.size[DIM_TENSOR] = t;
     each_size(&k, c, &all);
-    if (done(&k)) return;
   }
   if (all.n) qsort(all.at, all.n, sizeof *all.at, sooner);
   for (uint32_t i = 0; i < all.n; i++)
-    if (!too_slow(&k, &all.at[i])) weigh_family(&k, &all.at[i]);
+    if (!too_slow(w, &all.at[i])) weigh_family(&k, &all.at[i]);
+  add_of_dims(w);
 }

@@ -9,7 +9,35 @@ static double products_peak(const ZlCluster *c, ZkElem elem) {
   return elem == ZK_F32 && c->flops_tf32 > 0 ? c->flops_tf32 : peak(c, elem);
 }
 
-double zp_stream_seconds(const ZlCluster *c, double bytes) { return bytes / c->stream + c->launch; }
+/* ---- bounds -------------------------------------------------------------------------------------------- */
+/* Shares of products' peak that attention reaches where a cluster does not say: those of an H100. */
+#define ATTENTION 0.33
+#define ATTENTION_GRAD 0.8
+/* Backward makes the scores again: five products where its FLOPs count four. */
+#define GRAD_PRODUCTS 1.25
+
+ZpPeaks zp_peaks(const ZlCluster *c, ZkElem elem) {
+  double attend = c->flops_bf16 * (c->attention > 0 ? c->attention : ATTENTION);
+  return (ZpPeaks){.flops = products_peak(c, elem),
+                   .bytes = c->hbm > 0 ? c->hbm : c->stream,
+                   .attend = attend,
+                   .attend_grad =
+                       attend * (c->attention_grad > 0 ? c->attention_grad : ATTENTION_GRAD) / GRAD_PRODUCTS};
+}
+
+double zp_bound(const ZpPeaks *p, int op, double flops, double bytes) {
+  bool grad = op == ZG_OP_ATTEND_GRAD || op == ZG_OP_ATTEND_BIAS_GRAD;
+  double own = op == ZG_OP_ATTEND ? p->attend : grad ? p->attend_grad : 0, rate = own > 0 ? own : p->flops;
+  return fmax(rate > 0 ? flops / rate : 0, p->bytes > 0 ? bytes / p->bytes : 0);
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------- */
+/* What products or attention reach at this rate. */
+static double kernel_seconds(const ZlCluster *c, double rate, double flops, double bytes) {
+  return zp_bound(&(ZpPeaks){.flops = rate, .bytes = c->stream}, ZG_OP_DOT, flops, bytes) + c->launch;
+}
+
+double zp_stream_seconds(const ZlCluster *c, double bytes) { return kernel_seconds(c, 0, 0, bytes); }
 
 /* Tiles that libraries have, and how fast each is per element: small ones read more for what they multiply. */
 static const struct {
@@ -37,16 +65,16 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
                           double bytes) {
   double rate = products_peak(c, elem) * c->products, fill;
   double flops = zp_product_flops(c->sms, m, n, k, batch, &fill);
-  return fmax((flops + c->tile_fill * fill) / rate, bytes / c->stream) + c->launch;
+  return kernel_seconds(c, rate, flops + c->tile_fill * fill, bytes);
 }
 
 /* FLOPs a second of attention forward. */
 static double attention_rate(const ZlCluster *c, ZkElem elem) { return peak(c, elem) * c->attention; }
 
-/* Backward makes the scores again: five products where its FLOPs count four. It is three kernels. */
+/* Backward is three kernels. */
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward) {
   double forward = flops / attention_rate(c, elem);
-  return backward ? 1.25 * forward / c->attention_grad + 3 * c->launch : forward + c->launch;
+  return backward ? GRAD_PRODUCTS * forward / c->attention_grad + 3 * c->launch : forward + c->launch;
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
@@ -57,7 +85,7 @@ static double elems(const ZkView *v) {
 }
 static double view_bytes(const ZkView *v) { return elems(v) * zk_mean_bytes((ZkElem)v->elem); }
 
-static double bytes_of_call(const ZkCall *k) {
+double zp_call_bytes(const ZkCall *k) {
   int added = k->op == ZG_OP_NORMALIZE_GRAD_SUMS ? k->nout - zk_sums(k) : 0; /* the first that is added to */
   double bytes = k->accumulate ? view_bytes(&k->out[added]) : 0;
   for (int i = 0; i < k->nin; i++) bytes += view_bytes(&k->in[i]);
@@ -90,7 +118,7 @@ static double product_seconds(const ZlCluster *c, const ZkCall *k) {
   }
   for (int i = 0; i < y->rank; i++)
     if (!has_axis(x, y->axis[i])) *(is_summed(k, y->axis[i]) ? &depth : &n) *= (double)y->size[i];
-  return zp_product_seconds(c, x->elem, m, n, depth, batch, bytes_of_call(k));
+  return zp_product_seconds(c, x->elem, m, n, depth, batch, zp_call_bytes(k));
 }
 
 /* A convolution is a product for each group, of windows gathered on the way: positions of y (and samples) on
@@ -113,7 +141,7 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
       else if (!positions && in[1]) to = in[0] ? &batch : &n;
       *to *= (double)view[v]->size[i];
     }
-  return zp_product_seconds(c, k->in[0].elem, m, n, depth, batch, bytes_of_call(k));
+  return zp_product_seconds(c, k->in[0].elem, m, n, depth, batch, zp_call_bytes(k));
 }
 
 /* Products as fast as attention's, unless the operands take longer. Backward makes the states again: three
@@ -121,16 +149,15 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
 static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   bool grad = k->op == ZG_OP_LINEAR_ATTEND_GRAD;
-  double products = n->flops * (grad ? 1.5 : 1) / attention_rate(c, (ZkElem)k->in[0].elem);
-  return fmax(products, bytes_of_call(k) / c->stream) + c->launch;
+  return kernel_seconds(c, attention_rate(c, (ZkElem)k->in[0].elem), n->flops * (grad ? 1.5 : 1),
+                        zp_call_bytes(k));
 }
 
 static bool grouped(int op) { return op == ZG_OP_GROUPED_DOT || op == ZG_OP_GROUPED_OUTER; }
 
 /* Of all rounds: rows fill their tiles but for each expert's last. */
 static double grouped_seconds(const ZlCluster *c, const ZpNode *n) {
-  double rate = peak(c, n->call.in[0].elem) * c->products;
-  return fmax(n->flops / rate, bytes_of_call(&n->call) / c->stream) + c->launch;
+  return kernel_seconds(c, peak(c, n->call.in[0].elem) * c->products, n->flops, zp_call_bytes(&n->call));
 }
 
 ZpTimePart zp_call_part(int op) {
@@ -151,6 +178,6 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
     if (zg_is_linear_attend(k->op)) return recurrence_seconds(c, n);
     /* Of the rank that has most: others wait. */
     return zp_attention_seconds(c, (ZkElem)k->in[0].elem, n->busiest, k->op == ZG_OP_ATTEND_GRAD);
-  default: return zp_stream_seconds(c, bytes_of_call(k));
+  default: return zp_stream_seconds(c, zp_call_bytes(k));
   }
 }

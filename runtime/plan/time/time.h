@@ -2,7 +2,7 @@
  * made from the plan's own calls and programs and a cluster's constants, which belong to devices and links,
  * never to models.
  *
- * kernel.c   a call: products in tiles and waves, attention, bytes for the rest
+ * kernel.c   a call: the least that it takes; products in tiles and waves, attention, bytes for the rest
  * link.c     a collective, a transfer: from its kind, its bytes and where its group lies
  * cost.c     an instruction: its calls and collectives in order; what of the cluster is needed and not there
  * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
@@ -21,7 +21,18 @@ typedef enum {
   ZP_T_PARTS
 } ZpTimePart;
 
-/* ---- kernel.c: seconds of one kernel on a cluster's device --------------------------------------------- */
+/* ---- kernel.c: seconds of one kernel, at the least and as predicted ------------------------------------ */
+/* What a device reaches at the most, a second; 0: not known. */
+typedef struct {
+  double flops, bytes;        /* of large products, of large copies */
+  double attend, attend_grad; /* FLOPs of attention, as plans count them; 0: as of products */
+} ZpPeaks;
+ZpPeaks zp_peaks(const ZlCluster *c,
+                 ZkElem elem); /* by what a cluster says of its device, for operands of this type */
+/* Returns the least that a call takes: the longer of its FLOPs and of its bytes at a device's peaks. What is not known
+ * takes no time. Every predicted time of a kernel is one, at the rates that such kernels reach, and its launch. */
+double zp_bound(const ZpPeaks *p, int op, double flops, double bytes);
+double zp_call_bytes(const ZkCall *k); /* that a call reads and writes: of a table those rows that it takes */
 /* batch products of m x k by k x n, both of type `elem`, that move `bytes` to and from memory. Whole tiles go
  * in whole waves over the multiprocessors, with the tile that is best; without `sms` there are no tiles. */
 double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,

@@ -19,8 +19,8 @@ size_t __real_zk_cuda_scratch(const ZkCall *call, int threads),
     __wrap_zk_cuda_scratch(const ZkCall *call, int threads);
 void __real_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call),
     __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
-bool __real_zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way),
-    __wrap_zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way);
+bool __real_zk_cuda_fallback(const ZkEnv *env, const ZkCall *call, ZkFallback *how),
+    __wrap_zk_cuda_fallback(const ZkEnv *env, const ZkCall *call, ZkFallback *how);
 void *__real_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
                           void (*drop)(void *)),
     *__wrap_zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make,
@@ -112,9 +112,9 @@ ZkCuda *__wrap_zk_cuda_new(int device, ZbErr *err) {
 }
 
 /* Whoever asks how a call is done may be the first. */
-bool __wrap_zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way) {
+bool __wrap_zk_cuda_fallback(const ZkEnv *env, const ZkCall *call, ZkFallback *how) {
   preparing++;
-  bool slow = __real_zk_cuda_way(env, call, way);
+  bool slow = __real_zk_cuda_fallback(env, call, how);
   preparing--;
   return slow;
 }

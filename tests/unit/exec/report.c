@@ -62,21 +62,21 @@ Test(report, where_time_went) {
   uint32_t timed_at[] = {0};
   ZxEngine e = {.a = a, .p = &plan, .timed = calls, .timed_at = timed_at};
   plan.arena = a;
-  zx_report_times(&e, &plan, &(ZxPeaks){.flops = 2e9, .bytes = 1e9}, 2, 9); /* nothing took any time */
+  zx_report_times(&e, &plan, &(ZpPeaks){.flops = 2e9, .bytes = 1e9}, 2, 9); /* nothing took any time */
   e.times[ZG_OP_DOT] = 1, e.work[ZG_OP_DOT] = (ZxWork){1e9, 2e8, 0.98, 0.5, 0.8};
   e.times[ZG_OP_SUM] = 2, e.work[ZG_OP_SUM] = (ZxWork){.bytes = 1e9};
   e.times[ZG_OP_EXP] = 0.009; /* too little to be shown */
   e.times[ZG_OP_COUNT] = 5.991,
   e.work[ZG_OP_COUNT] = (ZxWork){.bytes = 3e9, .bound = 5.8, .bound_by_flops = 2.5};
   e.times[ZG_OP_COUNT + 1] = 1;
-  zx_report_times(&e, &plan, &(ZxPeaks){.flops = 2e9, .bytes = 1e9}, 2, 9);
+  zx_report_times(&e, &plan, &(ZpPeaks){.flops = 2e9, .bytes = 1e9}, 2, 9);
   e.ntimed = 2;
   e.work[ZG_OP_DOT].bound = e.work[ZG_OP_COUNT].bound = 0; /* no peaks were measured */
   e.work[ZG_OP_DOT].predicted = 0;
   calls[0].work.bound = 0;
-  zx_report_times(&e, &plan, &(ZxPeaks){0}, 1, 2);
+  zx_report_times(&e, &plan, &(ZpPeaks){0}, 1, 2);
   calls[0].work = (ZxWork){.bytes = 2e8, .bound = 0.25};
-  zx_report_times(&e, &plan, &(ZxPeaks){0}, 1, 2);
+  zx_report_times(&e, &plan, &(ZpPeaks){0}, 1, 2);
   zb_arena_free(a);
   fflush(stdout);
   /* clang-format off */
@@ -121,7 +121,7 @@ Test(report, each_operation) {
   for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
     ZxEngine e = {.p = &plan};
     e.times[i] = 2;
-    zx_report_times(&e, &plan, &(ZxPeaks){0}, 1, 2);
+    zx_report_times(&e, &plan, &(ZpPeaks){0}, 1, 2);
   }
   fflush(stdout);
   text[fread(text, 1, sizeof text - 1, cr_get_redirected_stdout())] = 0;

@@ -8,6 +8,7 @@ tests_unit_test_plan_SOURCES = \
   tests/unit/plan/broken.h \
   tests/unit/plan/check.c \
   tests/unit/plan/check_memory.c \
+  tests/unit/plan/cut.c \
   tests/unit/plan/fake.c \
   tests/unit/plan/fake.h \
   tests/unit/plan/nodes.c \
@@ -18,6 +19,7 @@ tests_unit_test_plan_SOURCES = \
   tests/unit/plan/program.c \
   tests/unit/plan/published.c \
   tests/unit/plan/rate.c \
+  tests/unit/plan/rehearse.c \
   tests/unit/plan/time.c
 tests_unit_test_plan_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_LDADD = $(libs_plan) $(unit_libs)

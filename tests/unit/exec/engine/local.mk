@@ -27,7 +27,7 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/streams.c \
   tests/unit/exec/engine/traces.c \
   tests/unit/exec/engine/waits.c \
-  tests/unit/exec/engine/ways.c \
+  tests/unit/exec/engine/fallback.c \
   tests/unit/exec/engine/world.c \
   tests/unit/exec/engine/world.h \
   tests/unit/exec/engine/writer.c \

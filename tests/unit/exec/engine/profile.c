@@ -18,7 +18,7 @@ static const char text[] = "model W {\n"
                            "}\n";
 
 /* Two steps with batch 4, seq 16, in two micro-batches, after one that is not counted; and then a look. */
-static ZxPeaks peak;
+static ZpPeaks peak;
 static const ZlCluster *cluster; /* by which times are predicted; or NULL */
 static void two_steps(Player *p) {
   void (*look)(const ZxEngine *) = p->job->ctx;
@@ -35,7 +35,7 @@ static void two_steps(Player *p) {
   if (p->ok) look(p->e);
 }
 
-static void run(const char *model, const char *more, bool times, ZxPeaks of, void (*look)(const ZxEngine *)) {
+static void run(const char *model, const char *more, bool times, ZpPeaks of, void (*look)(const ZxEngine *)) {
   Model m = job_model(NULL, model, NULL);
   Job j =
       job_of(&m, "bind batch = 4 micro 2 optimizer adamw(lr = 0.001) ", more, &zx_device_cpu, (ZpOptions){0});
@@ -77,7 +77,7 @@ static void expect_work(const ZxEngine *e) {
   NEAR(w[ZG_OP_LOOKUP].bound, 1e-9 * w[ZG_OP_LOOKUP].bytes);
 }
 Test(profile, work_by_hand) {
-  run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_work);
+  run(text, "bind seq = 16", true, (ZpPeaks){.flops = 1e9, .bytes = 1e9}, expect_work);
 }
 
 /* A gradient that is larger than what it is summed from: read and written whole where it is added to. */
@@ -85,7 +85,7 @@ static void expect_whole(const ZxEngine *e) {
   double x = 4 * 2 * 8, w = 4 * 8 * 4, y = 4 * 2 * 4, s = 4 * 2; /* of two samples */
   NEAR(zx_engine_work(e)[ZG_OP_DOT].bytes, TIMES * ((x + w + y) + (y + s) + (x + y + 1.5 * w)));
 }
-Test(profile, large_gradient) { run(job_line, "", true, (ZxPeaks){0}, expect_whole); }
+Test(profile, large_gradient) { run(job_line, "", true, (ZpPeaks){0}, expect_whole); }
 
 /* Of a large table the rows that are asked for. */
 static void expect_rows(const ZxEngine *e) {
@@ -102,7 +102,7 @@ Test(profile, rows_of_a_table) {
                               "  y = lookup(e, tokens)\n"
                               "  loss dot[a](y, y) per known(tokens)\n"
                               "}\n";
-  run(large, "bind seq = 16", true, (ZxPeaks){0}, expect_rows);
+  run(large, "bind seq = 16", true, (ZpPeaks){0}, expect_rows);
 }
 
 /* What the lines of an operation come to. */
@@ -143,7 +143,7 @@ static void expect_calls(const ZxEngine *e) {
   cr_expect_eq(zx_engine_calls(e, few, 1), 1);
   cr_expect(few[0].op == c[0].op && few[0].loc == c[0].loc && few[1].op == behind.op);
 }
-Test(profile, calls) { run(text, "bind seq = 16", true, (ZxPeaks){0}, expect_calls); }
+Test(profile, calls) { run(text, "bind seq = 16", true, (ZpPeaks){0}, expect_calls); }
 
 /* What calls take at the least is what their op does. */
 static void expect_bounds(const ZxEngine *e) {
@@ -161,7 +161,7 @@ static void expect_bounds(const ZxEngine *e) {
   cr_expect(by_flops && by_bytes);
 }
 Test(profile, bounds_of_calls) { /* some are bounded by the one, some by the other */
-  run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e8, .bytes = 1e9}, expect_bounds);
+  run(text, "bind seq = 16", true, (ZpPeaks){.flops = 1e8, .bytes = 1e9}, expect_bounds);
 }
 
 /* Where one of the peaks is not known there are no bounds. */
@@ -170,8 +170,8 @@ static void expect_no_bounds(const ZxEngine *e) {
     cr_expect(zx_engine_work(e)[i].bound == 0 && zx_engine_work(e)[i].bound_by_flops == 0);
 }
 Test(profile, one_peak) {
-  run(text, "bind seq = 16", true, (ZxPeaks){.flops = 1e9}, expect_no_bounds);
-  run(text, "bind seq = 16", true, (ZxPeaks){.bytes = 1e9}, expect_no_bounds);
+  run(text, "bind seq = 16", true, (ZpPeaks){.flops = 1e9}, expect_no_bounds);
+  run(text, "bind seq = 16", true, (ZpPeaks){.bytes = 1e9}, expect_no_bounds);
 }
 
 /* What is predicted of calls is what is predicted of their op. */
@@ -200,7 +200,7 @@ static const ZlCluster *small(ZbArena *a) {
 Test(profile, predictions_of_calls) {
   ZbArena *a = zb_arena_new();
   cluster = small(a);
-  run(text, "bind seq = 16", true, (ZxPeaks){0}, expect_predictions);
+  run(text, "bind seq = 16", true, (ZpPeaks){0}, expect_predictions);
   zb_arena_free(a);
 }
 
@@ -250,7 +250,7 @@ static void expect_merged(const ZxEngine *e) {
 Test(profile, calls_of_a_block) {
   ZbArena *a = zb_arena_new();
   cluster = small(a);
-  run(twice, "bind seq = 16", true, (ZxPeaks){.flops = 1e8, .bytes = 1e9}, expect_merged);
+  run(twice, "bind seq = 16", true, (ZpPeaks){.flops = 1e8, .bytes = 1e9}, expect_merged);
   zb_arena_free(a);
 }
 
@@ -272,7 +272,7 @@ static void expect_rates(const ZxEngine *e) {
   cr_expect(w[ZG_OP_ATTEND].flops > 0 && w[ZG_OP_ATTEND_GRAD].flops > w[ZG_OP_ATTEND].flops);
 }
 Test(profile, rates_of_attention) {
-  ZxPeaks p = {.flops = 1e6, .bytes = 1e15};
+  ZpPeaks p = {.flops = 1e6, .bytes = 1e15};
   forward = backward = 1e6;
   run(attends, "bind seq = 16", true, p, expect_rates);
   p.attend = forward = 5e5;
@@ -292,7 +292,7 @@ static const char cuts[] = "model C {\n"
 static void expect_part(const ZxEngine *e) {
   NEAR(zx_engine_work(e)[ZG_OP_SLICE].bytes, 4 * TIMES * (4 * 2));
 }
-Test(profile, parts) { run(cuts, "", true, (ZxPeaks){0}, expect_part); }
+Test(profile, parts) { run(cuts, "", true, (ZpPeaks){0}, expect_part); }
 
 /* A round has room for so many rows, and there are no more rounds than the rows take. */
 static const char experts[] = "model X {\n"
@@ -320,7 +320,7 @@ Test(profile, rounds) { /* 2 samples of 4 places with two choices are 16 rows, a
   static const int wanted[] = {4, 2, 2, 1, 1};
   for (int i = 0; i < 5; i++) {
     rounds = wanted[i];
-    run(experts, slots[i], true, (ZxPeaks){0}, expect_rounds);
+    run(experts, slots[i], true, (ZpPeaks){0}, expect_rounds);
   }
 }
 
@@ -357,7 +357,7 @@ Test(profile, sent_in_rounds) {
     Job j = job_named(&m, recipes[i], &zx_device_cpu, (ZpOptions){0});
     j.o.times = true;
     j.ctx = (void *)(uintptr_t)expect_sent;
-    peak = (ZxPeaks){.flops = 1e9, .bytes = 1e9};
+    peak = (ZpPeaks){.flops = 1e9, .bytes = 1e9};
     job_play(&j, two_steps);
     job_close(&j);
   }
@@ -383,7 +383,7 @@ Test(profile, states) {
   static const double bytes[] = {16, 4 * (1 + 4.0 / 256), 8 + 4 * (1 + 4.0 / 256), 0, 16, 2};
   for (int i = 0; i < 6; i++) {
     more = bytes[i];
-    run(many, by[i], true, (ZxPeaks){0}, expect_update);
+    run(many, by[i], true, (ZpPeaks){0}, expect_update);
   }
 }
 
@@ -397,7 +397,7 @@ static void expect_muon(const ZxEngine *e) {
   NEAR(w[ZG_OP_COUNT].bytes, 2 * 4 * 32 * (1 + 4 + 2 + 3.0));
 }
 Test(profile, muon) {
-  run(job_line, "optimizer muon(lr = 0.02) for w", true, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_muon);
+  run(job_line, "optimizer muon(lr = 0.02) for w", true, (ZpPeaks){.flops = 1e9, .bytes = 1e9}, expect_muon);
 }
 
 /* Without `times` nothing is counted, and calls have no entries. */
@@ -409,7 +409,7 @@ static void expect_nothing(const ZxEngine *e) {
     cr_expect(zx_engine_work(e)[i].bytes == 0 && zx_engine_work(e)[i].flops == 0);
 }
 Test(profile, not_asked_for) {
-  run(text, "bind seq = 16", false, (ZxPeaks){.flops = 1e9, .bytes = 1e9}, expect_nothing);
-  run(job_line, "optimizer muon(lr = 0.02) for w", false, (ZxPeaks){.flops = 1e9, .bytes = 1e9},
+  run(text, "bind seq = 16", false, (ZpPeaks){.flops = 1e9, .bytes = 1e9}, expect_nothing);
+  run(job_line, "optimizer muon(lr = 0.02) for w", false, (ZpPeaks){.flops = 1e9, .bytes = 1e9},
       expect_nothing);
 }

@@ -364,7 +364,7 @@ static void run_long(const ZkEnv *env, const ZkCall *c) {
 }
 static void step_with_times(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
-  zx_engine_count_anew(p->e, &(ZxPeaks){0});
+  zx_engine_count_anew(p->e, &(ZpPeaks){0});
   job_steps(p, 1, 1);
   cr_expect_geq(zx_engine_times(p->e)[ZG_OP_DOT], 6 * 1e-3 * WORK_MS); /* of two micro-batches */
 }

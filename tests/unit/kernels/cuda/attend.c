@@ -53,14 +53,14 @@ static ZkCall gradient_call(int64_t s, int64_t d, ZkElem elem, int64_t stride) {
   return c;
 }
 
-static ZkWay way_of(const ZkCall *c, struct cudnnContext *dnn, int arch) {
+static ZkFallback fallback_of(const ZkCall *c, struct cudnnContext *dnn, int arch) {
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};
-  ZkWay way = {.what = ""};
+  ZkFallback how = {.what = ""};
   cu->dnn = dnn, cu->arch = arch;
-  if (!zk_cuda_way(&env, c, &way)) way.what = "";
+  if (!zk_cuda_fallback(&env, c, &how)) how.what = "";
   zk_cuda_free(cu);
-  return way;
+  return how;
 }
 
 Test(attend_mma, which) {
@@ -74,9 +74,9 @@ Test(attend_mma, which) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (!breadth_tries(i, 5)) continue;
     ZkCall c = gradient_call(200, known[i].d, known[i].elem, known[i].stride);
-    ZkWay way = way_of(&c, NULL, 90);
-    cr_expect(way.scalar == !known[i].tensor && strstr(way.why, "no cuDNN"), "%zu: %s: %s", i, way.what,
-              way.why);
+    ZkFallback how = fallback_of(&c, NULL, 90);
+    cr_expect(how.scalar == !known[i].tensor && strstr(how.why, "no cuDNN"), "%zu: %s: %s", i, how.what,
+              how.why);
   }
 }
 
@@ -187,18 +187,18 @@ Test(attend_cudnn, fails_in_a_step) {
 }
 
 /* Why it is not cuDNN that computes a call; nothing where it does. */
-Test(attend_cudnn, ways) {
+Test(attend_cudnn, fallbacks) {
   ZkCall c = gradient_call(128, 64, ZK_BF16, 64);
-  cr_expect(!*way_of(&c, fake_dnn_handle(), 90).what);
-  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 100).why, "after Hopper"));
+  cr_expect(!*fallback_of(&c, fake_dnn_handle(), 90).what);
+  cr_expect(strstr(fallback_of(&c, fake_dnn_handle(), 100).why, "after Hopper"));
   fake_dnn.version = 91000;
-  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "9.10.0"));
+  cr_expect(strstr(fallback_of(&c, fake_dnn_handle(), 90).why, "9.10.0"));
   fake_dnn.version = 0, fake_dnn.refuses = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
-  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "no plan"));
+  cr_expect(strstr(fallback_of(&c, fake_dnn_handle(), 90).why, "no plan"));
   fake_dnn.refuses = 0, c.opt[1] = 7;
-  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "window"));
+  cr_expect(strstr(fallback_of(&c, fake_dnn_handle(), 90).why, "window"));
   c = gradient_call(128, 64, ZK_F32, 64);
-  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "f32"));
+  cr_expect(strstr(fallback_of(&c, fake_dnn_handle(), 90).why, "f32"));
 }
 
 /* How many pieces a gradient of so many heads takes. Of 16 positions and 8 features a head has 32 KiB for ds, or

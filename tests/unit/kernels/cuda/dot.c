@@ -218,9 +218,9 @@ Test(dot_lt, choices) {
   cr_assert(fake_lt.last == 2, "%d", fake_lt.last);
   list[0].usable = false, zk_cuda_choices(cu[1], list, 1), list[0].usable = false;
   zk_cuda_choose(cu[1], list, 1);
-  ZkWay way;
-  cr_assert(zk_cuda_way(&env[1], &other, &way) && strstr(way.why, "another rank"), "%s", way.why);
-  cr_assert(!zk_cuda_way(&env[1], &c, &way) && fake_lt.misuses == 0);
+  ZkFallback how;
+  cr_assert(zk_cuda_fallback(&env[1], &other, &how) && strstr(how.why, "another rank"), "%s", how.why);
+  cr_assert(!zk_cuda_fallback(&env[1], &c, &how) && fake_lt.misuses == 0);
   zk_cuda_free(cu[0]), zk_cuda_free(cu[1]);
 }
 #endif

@@ -51,7 +51,7 @@ Test(dot_trial, adds) {
   ZkEnv env;
   ZkCuda *cu = context(&env);
   ZkCall set = product(false), add = product(true);
-  ZkWay way;
+  ZkFallback how;
   fake_lt.adds_not = 1 << 2; /* the fastest */
   zk_cuda_prepare(&env, &set), zk_cuda_prepare(&env, &add);
   run(&env, &set);
@@ -61,8 +61,8 @@ Test(dot_trial, adds) {
   zk_cuda_free(cu), cu = context(&env);
   fake_lt.adds_not = ~0u;
   zk_cuda_prepare(&env, &set), zk_cuda_prepare(&env, &add);
-  cr_assert(!zk_cuda_way(&env, &set, &way));
-  cr_assert(zk_cuda_way(&env, &add, &way) && way.scalar, "and nobody was told");
+  cr_assert(!zk_cuda_fallback(&env, &set, &how));
+  cr_assert(zk_cuda_fallback(&env, &add, &how) && how.scalar, "and nobody was told");
   int64_t before = fake_lt.products;
   run(&env, &add);
   cr_assert(fake_lt.products == before && zk_cuda_late(cu) == NULL && fake_lt.misuses == 0);
@@ -127,7 +127,7 @@ Test(dot_trial, refused_late) {
   ZkEnv env;
   ZkCuda *cu = context(&env);
   ZkCall call = product(true);
-  ZkWay way;
+  ZkFallback how;
   zk_cuda_prepare(&env, &call);
   run(&env, &call);
   cr_assert(zk_cuda_late(cu) == NULL);
@@ -136,7 +136,7 @@ Test(dot_trial, refused_late) {
   const char *late = zk_cuda_late(cu);
   cr_assert(late && strstr(late, "`dot` f32[24 24], f32[24 24] -> f32[24 24]: cuBLASLt refused it in a step"),
             "%s", late);
-  cr_assert(zk_cuda_late(cu) == NULL && zk_cuda_way(&env, &call, &way) && way.scalar);
+  cr_assert(zk_cuda_late(cu) == NULL && zk_cuda_fallback(&env, &call, &how) && how.scalar);
   zk_cuda_free(cu), cu = context(&env);
   fake_lt.refuses_from = 0;
   zk_cuda_prepare(&env, &call);
@@ -154,11 +154,11 @@ Test(dot_trial, refused_late) {
 static void ask(const ZkCall *call, void *arg) {
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};
-  ZkWay way;
+  ZkFallback how;
   int64_t *said = arg;
   fake_lt_open(cu);
   zk_cuda_prepare(&env, call);
-  if (zk_cuda_way(&env, call, &way) && strstr(way.why, "to try it takes ")) ++*said;
+  if (zk_cuda_fallback(&env, call, &how) && strstr(how.why, "to try it takes ")) ++*said;
   zk_cuda_free(cu);
 }
 
@@ -166,13 +166,13 @@ Test(dot_trial, memory) {
   ZkEnv env;
   ZkCuda *cu = context(&env);
   ZkCall call = product(false);
-  ZkWay way;
+  ZkFallback how;
   int64_t said = 0, calls = 0;
   fake_lt.memory = 30000; /* the operands, two results and two caches are 17 kB */
   zk_cuda_prepare(&env, &call);
-  cr_assert(fake_lt.most_taken == 0 && zk_cuda_way(&env, &call, &way) && !way.scalar);
-  cr_assert(strstr(way.what, "first algorithm") && strstr(way.why, "30.0 kB") && strstr(way.why, "half"),
-            "%s: %s", way.what, way.why);
+  cr_assert(fake_lt.most_taken == 0 && zk_cuda_fallback(&env, &call, &how) && !how.scalar);
+  cr_assert(strstr(how.what, "first algorithm") && strstr(how.why, "30.0 kB") && strstr(how.why, "half"),
+            "%s: %s", how.what, how.why);
   run(&env, &call);
   cr_assert_eq(fake_lt.last, 0);
   zk_cuda_free(cu);

@@ -204,11 +204,11 @@ static int said;
 static void ask(const ZkCall *call, void *arg) {
   ZkCuda *cu = zk_cuda_new(0, NULL);
   ZkEnv env = {.device = cu};
-  ZkWay way;
+  ZkFallback how;
   const char *text = arg;
   fake_lt_open(cu);
   zk_cuda_prepare(&env, call);
-  if (zk_cuda_way(&env, call, &way) && strstr(way.why, text)) said++;
+  if (zk_cuda_fallback(&env, call, &how) && strstr(how.why, text)) said++;
   zk_cuda_free(cu);
 }
 
