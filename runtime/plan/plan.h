@@ -68,14 +68,14 @@ typedef struct {
   double rate, decay;
   const ZgUpdate *update;
 } ZpGroup;
-/* What has axis `classes` is computed in chunks of `rows`: these are parted, in a graph that is the plan's own,
- * into `up`, which lies and is split as they are, and the axes numbered behind it. ZG_NO_AXIS, all three: it is
- * not. */
+/* Values with axis `classes` are computed in chunks of `rows`. The plan's own graph parts these rows into
+ * `up`, which lies and is split as they are, and the axes numbered behind it. ZG_NO_AXIS, all three: no
+ * chunks. */
 typedef struct {
   uint16_t classes, rows, up;
 } ZpChunk;
 
-/* What the recipe and the caller ask for, resolved against the graph. */
+/* The request: recipe and options, resolved against the graph. */
 /* clang-format off */
 typedef struct {
   const ZlRecipe *recipe;    /* for messages: its name and places */
@@ -114,7 +114,7 @@ typedef struct {
   ZpDims num_partial[ZG_MAX_LOSSES], den_partial[ZG_MAX_LOSSES];
   uint64_t room;             /* most bytes of scratch that a call may take (ZkCall), because of the memory limit; 0: any */
 } ZpLayout;
-/* What ranks run, and where everything lies. */
+/* The result: the programs of ranks, and the place of everything. */
 typedef struct {
   ZpSegment *segments;       /* one per graph segment */
   ZpBucket *buckets; uint32_t nbuckets;
@@ -124,7 +124,7 @@ typedef struct {
   ZpVirtualStage *vstages; uint32_t nvstages; /* by number: in the order of the model */
   ZpStage *stages; uint32_t nstages;
 } ZpPrograms;
-/* What tables and messages say about a plan; nothing that runs depends on it. */
+/* Notes for tables and messages; nothing that runs depends on them. */
 typedef struct {
   double model_flops;        /* per step, whole mesh; forward + backward, without recompute */
   double params, trained;    /* elements; of those not frozen */
@@ -179,8 +179,8 @@ typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
   const ZlCluster *cluster; /* or NULL */
-  /* Whether the device does this fused or batched call (kernels.h) as one; views are filled but for pointers.
-   * NULL: none. A pure function: every rank, and zplan, must hear the same. */
+  /* Returns whether the device does this fused or batched call (kernels.h) as one; views are filled except
+   * for pointers. NULL: it has none. A pure function: every rank, and zplan, must get the same answer. */
   bool (*supports)(const ZkCall *call);
   /* The device's memory is not the host's: what goes there and comes back passes through pinned memory.
    * What it does is queued on streams, so collectives of local programs go beside its calls
@@ -242,7 +242,7 @@ ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);
 ZkElem zp_precision_elem(const char *word);
 /* The parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
-/* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
+/* Returns whether backward of the segment needs its bucket number `k`: to add to a gradient, or to read. */
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);
 /* Fills the program of every stage from virtual stages, instances, held buckets and the schedule. */
 void zp_program(ZpPlan *p);
@@ -297,7 +297,7 @@ typedef struct {
 ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *n);
 /* How large axis `i` of a slice is over such a group. */
 int64_t zp_gathered_size(const ZpPlan *p, const ZpBucket *k, const ZpSlice *s, int i);
-/* What the update of such a matrix is multiplied by, beside the rate: of the sizes without padding. */
+/* Returns the factor of such a matrix's update, besides the learning rate, from its sizes without padding. */
 double zp_muon_scale(const ZpOptimizer *o, const ZpSlice *s);
 /* Bytes of an UPDATE buffer, and of the scratch of an ORTHOGONALIZE. FLOPs of the rank with most to do. */
 uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k);

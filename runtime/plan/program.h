@@ -73,8 +73,8 @@ typedef enum {
   ZP_B_BOUNDARY, /* ping-pong of carried values and cotangents between instances: index 0, 1 */
   ZP_B_SCRATCH,  /* temporaries of the running instruction */
   ZP_B_SCALARS,  /* index: ZP_SCALARS_* */
-  /* Of the host's memory, where the device has its own. No instruction has them as operands: what passes
-   * through is copied by LOAD, and at the beginning and end of a step. */
+  /* The host's memory, if the device has its own. No instruction has these as operands: LOAD copies through
+   * them, and so do the beginning and end of a step. */
   ZP_B_PINNED_INPUTS,  /* of one micro-batch each, used in turn */
   ZP_B_PINNED_SCALARS, /* index: ZP_PINNED_* */
   ZP_B_SNAPSHOT,       /* what a rank writes into a checkpoint, as it was after a step */
@@ -82,7 +82,7 @@ typedef enum {
 } ZpBufKind;
 /* Returns whether virtual stages have rings of such buffers. */
 static inline bool zp_is_of_vstage(int kind) { return kind <= ZP_B_SEND_GRAD; }
-/* Whether a held bucket has one of it, which lasts from step to step. */
+/* Returns whether each held bucket has one, which lasts from step to step. */
 static inline bool zp_is_stored(int kind) { return kind >= ZP_B_PARAM && kind <= ZP_B_STATE; }
 enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS };    /* loss denominators; what REDUCE_STEP adds up */
 enum { ZP_PINNED_STEP_STATE, ZP_PINNED_SUMS }; /* what a step brings to the device; what it brings back */

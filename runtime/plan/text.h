@@ -12,7 +12,7 @@ void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out);
 void zp_segment_text(const ZpPlan *p, uint32_t segment, ZbText *out);
 void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out);
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out);
-/* What the field calls a bucket's storage: stage 0, 1, 2 or 3 of ZeRO. */
+/* Returns the ZeRO stage that a bucket's storage amounts to: 0, 1, 2 or 3. */
 int zp_zero_stage(const ZpBucket *k);
 /* "gpt2.zug:12": a node's `loc`. */
 const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
@@ -21,7 +21,7 @@ const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
 ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis);
 const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive);
 ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d);
-/* What the recipe says of attention over a dim, or NULL. */
+/* Returns the recipe's `attention` for a dim, or NULL. */
 const ZlAttention *zp_attention(const ZpPlan *p, const ZpDim *d);
 
 /* ---- output/ ------------------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ typedef struct {
   uint64_t bytes; /* of a node: as zp_node_bytes has them; of rows of experts, those of the round */
   double begin, end;
 } ZpSpan;
-/* What a trace file begins and ends with; between them the events of each rank, and between ranks a comma. */
+/* The beginning and end of a trace file; between them lie the events of each rank, separated by commas. */
 extern const char zp_trace_head[], zp_trace_tail[];
 bool zp_is_trace(const uint8_t *begin, size_t n); /* whether a file that begins so is one; 16 bytes suffice */
 /* The events of one rank, with a comma and a newline between them. Times are `clock` later than the spans

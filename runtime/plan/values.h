@@ -43,7 +43,7 @@ typedef struct {
   uint64_t bytes;
   ZpLoc at;
   uint32_t param; /* made by PARAM: which; else ZP_NONE */
-  /* Of a batched GEMM: it is a group of so many values, alike and contiguous; else 0. */
+  /* values of a batched GEMM's group, which are alike and contiguous; else 0 */
   uint8_t nmembers;
   uint32_t member[ZP_MAX_GROUP]; /* these; type, axis and size are those of each */
 } ZpValue;
@@ -147,12 +147,14 @@ uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n); /* that a rank send
 /* How many chunks a rank has, and the number of its chunk c. */
 int zp_ring_chunks(const ZpMesh *m, const ZpNode *n);
 int64_t zp_ring_chunk(int chunks, int64_t ranks, int64_t rank, int c);
-/* Whether the mask lets queries of chunk `q` see any of the keys of chunk `k`, of `length` positions each. */
+/* Returns whether the mask lets queries of chunk `q` see any of the keys of chunk `k`, of `length` positions
+ * each. */
 bool zp_ring_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k);
 /* A shift along an axis that ranks share, each of which has a part of it (shift over `dims`). */
 static inline bool zp_is_halo(const ZpNode *n) { return n->dims && n->call.op == ZG_OP_SHIFT; }
-/* What a shift over ranks moves: elements of a rank's part along the axis, to the rank `hop` farther on (back,
- * if that is negative), where they lie at `to`. Two parts at most, besides what stays on the rank. */
+/* The transfer of a shift over ranks: elements of a rank's part along the axis go to the rank `hop` places
+ * farther on (back, if negative), where they lie at `to`. At most two parts, besides what stays on the
+ * rank. */
 typedef struct {
   struct {
     int64_t hop, from, to, count; /* count 0: nothing */
@@ -161,17 +163,19 @@ typedef struct {
 } ZpHalo;
 ZpHalo zp_halo(const ZpNode *n);         /* of its views */
 uint64_t zp_halo_bytes(const ZpNode *n); /* that a rank sends */
-/* Whether the node moves data between ranks. */
+/* Returns whether the node moves data between ranks. */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
 }
-/* Whether it begins and, later, ends. Others need compute, or the host, in between. */
+/* Returns whether the collective can begin now and end later. Others need compute, or the host, in
+ * between. */
 static inline bool zp_begins(const ZpNode *n) {
   uint16_t op = n->call.op;
   return n->dims && (op == ZG_OP_ALL_REDUCE || op == ZG_OP_ALL_GATHER || op == ZG_OP_REDUCE_SCATTER ||
                      op == ZG_OP_ALL_TO_ALL);
 }
-/* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`): not in rounds. */
+/* Returns whether compute can go on while it is under way, if the plan says so (ZpNode's `until`): not in
+ * rounds. */
 static inline bool zp_is_async(const ZpNode *n) { return zp_begins(n) && !n->rounds; }
 #define ZP_MOST_ASYNC 8 /* of a list, at the same time */
 /* Elements of an axis that follow each other where they are and where they go. */
@@ -182,10 +186,10 @@ typedef struct {
 /* ---- zigzag.c: of `length` elements that a member of a group along `dims` has of `axis`, where they lie among
  * those of all members. Returns how many pieces these are, in their order. */
 int zp_pieces(const ZpMesh *m, ZpDims dims, uint16_t axis, int64_t member, int64_t length, ZpPiece *piece);
-/* Of local axis `axis` of a value on `rank`: where its elements lie in all of the axis. */
+/* Finds where the elements of local axis `axis` of a value on `rank` lie in the whole axis. */
 int zp_view_pieces(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size,
                    ZpPiece *piece);
-/* Whether some of the dims split the axis zigzag. */
+/* Returns whether some of the dims split the axis zigzag. */
 bool zp_is_zigzag(const ZpMesh *m, ZpDims dims, uint16_t axis);
 /* Global start of local axis `axis` of a value on `rank` (batch: within the micro-batch's samples); of two
  * pieces, of the first. */
@@ -201,15 +205,15 @@ typedef struct { /* one parameter inside a bucket */
   int64_t valid[ZG_MAX_AXES];                    /* global without padding: what a checkpoint holds */
   ZpState state[ZP_MAX_DIMS];
   uint32_t group; /* of p->asked.groups; of a frozen one 0 */
-  /* Of what Muon updates, by axis: what it is of a matrix. Else all ZP_EACH. */
+  /* per axis: its role in Muon's matrices; all ZP_EACH if another optimizer updates it */
   uint8_t role[ZG_MAX_AXES];
 } ZpSlice;
-/* Of a parameter as a matrix: axes that number the matrices, those of what comes out of the product with it
- * (its rows, one axis behind the other), and those that the product sums over (its columns). */
+/* The role of an axis if a parameter is seen as matrices: numbers the matrices; is one of the product's
+ * results (rows, one axis behind the other); is summed over by the product (columns). */
 typedef enum { ZP_EACH, ZP_ROWS, ZP_COLS } ZpRole;
 
-/* What `shard ... over` says of the recipe's parameters. A bucket is cut over those of the dims along which
- * it would be copied otherwise. */
+/* The recipe's `shard ... over`. A bucket is cut over those of the dims along which it would be copied
+ * otherwise. */
 typedef struct {
   ZpDims over;
   unsigned what;  /* ZL_SHARD_*: states, states and gradients, or those and parameters; 0: nothing */
@@ -241,7 +245,7 @@ typedef struct {
   bool frozen;               /* its parameters are not trained: no gradient, no master, no states */
   ZpDims matrices;           /* Muon's: dims over which updates are gathered, as they cut matrices */
   ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
-  /* What follows from that: what a step does with it. */
+  /* What a step does with it, which follows from the fields above. */
   bool gathers;              /* its parameters are a shard: they are gathered before use, */
   bool keeps;                /* and only once a step */
   ZpScatter scatters;
@@ -249,12 +253,12 @@ typedef struct {
   ZpDims reduces;            /* dims over which the accumulator is all-reduced at the step's end */
 } ZpBucket;
 /* clang-format on */
-/* Whether the gradient of a micro-batch is staged, and its accumulator is a shard; else backward adds to an
- * accumulator that is full. */
+/* Returns whether a micro-batch's gradient is staged, and its accumulator is a shard; else backward adds to a
+ * full accumulator. */
 static inline bool zp_stages_grads(const ZpBucket *k) { return k->scatters == ZP_SCATTER_EACH_MICROBATCH; }
 
-/* Whether a position of what is carried in and out of a segment has a cotangent: whether a gradient of a
- * trained parameter is made from it. One for each position. */
+/* Per position of the tuples carried in and out of a segment: whether it has a cotangent, because a gradient
+ * of a trained parameter is made from it. */
 typedef struct {
   bool *in, *out;
 } ZpCotangents;

@@ -285,7 +285,8 @@ static bool report(ZbArena *a, const Options *o, const ZpPlan *p, const ZpPlan *
 }
 
 /* ---- search ---- */
-/* Whether the sizes are those of the model's data axes; else says which is not, or is not there. */
+/* Returns whether the sizes are given for exactly the model's data axes; else reports which is wrong or
+ * missing. */
 static bool binds_all(const Options *o, const ZgGraph *g) {
   ZbText have = {0};
   const char *wrong = zp_search_lacks(g, o->bind, o->nbind);
@@ -304,7 +305,7 @@ static bool binds_all(const Options *o, const ZgGraph *g) {
   return !wrong;
 }
 
-/* What is searched without a recipe: all. */
+/* Returns a recipe that leaves everything to the search. */
 static const ZlRecipe *all_open(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g,
                                 const ZlCluster *c) {
   ZbText t = {0};
@@ -364,7 +365,7 @@ static void show(const ZpPlan *p, ZbText *out) {
   zp_show_schedule(p, out);
 }
 
-/* What commands print of a plan alone. */
+/* The commands that only print a plan. */
 static const struct {
   void (*text)(const ZpPlan *, ZbText *), (*json)(const ZpPlan *, ZbText *);
 } prints[SEARCH + 1] = {[SHOW] = {show, zp_show_json},

@@ -133,7 +133,7 @@ static void check_pads(ZpBuild *b) {
 }
 
 /* ---- mesh ---------------------------------------------------------------------------------------------- */
-/* Of what the recipe says the model may lack, it lacks this. */
+/* Returns whether the model lacks the axis, as the recipe allows. */
 static bool lacks(const ZpBuild *b, const ZlSplit *s, const ZlName *axis, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     if (zl_is_named(s->maybe, axis[i].s) && zg_axis_find(b->p->graph, axis[i].s) == ZG_NONE) return true;

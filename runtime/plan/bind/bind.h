@@ -1,4 +1,4 @@
-/* What binding a recipe to a graph decides, and what of that the passes behind it ask for.
+/* Binding a recipe to a graph: the decisions, and those of them that later passes ask for.
  *
  * bind.c   names, sizes, the mesh, directives
  * batch.c  the global batch: micro-batches of so many samples on so many ranks

@@ -8,7 +8,7 @@
 
 static uint64_t lines(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-/* Of how many shards bucket k is. */
+/* Returns the number of shards that bucket k is cut into. */
 static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
   uint64_t n = 1;
   for (int d = 0; d < p->layout.mesh.ndims; d++)
@@ -20,7 +20,7 @@ static bool has_master(const ZpPlan *p, const ZpBucket *k) {
   return k->elem != ZK_F32 && !p->asked.forward_only && !k->frozen;
 }
 
-/* What is frozen has no states; what is not has those of its optimizer, and an average. */
+/* Returns the bytes of states: none of a frozen bucket; else those of its optimizer, and an average. */
 static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
   if (k->frozen || p->asked.forward_only) return 0;
   return (uint64_t)p->asked.optimizers[k->optimizer].states + (p->asked.average != 0);
@@ -36,7 +36,7 @@ static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes(ZK_F32, k->elems / (zp_stages_grads(k) ? shards(p, k) : 1)));
 }
-/* The two states of AdamW may be in formats with blocks. */
+/* Returns the optimizer if its states are in formats with blocks: AdamW's two may be; else NULL. */
 static const ZpOptimizer *block_states(const ZpPlan *p, const ZpBucket *k) {
   const ZpOptimizer *o = k->frozen || !p->asked.ngroups ? NULL : &p->asked.optimizers[k->optimizer];
   return o && o->kind == ZP_ADAMW && o->state_elem[0] != ZK_F32 ? o : NULL;
@@ -49,8 +49,8 @@ static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes((ZkElem)o->state_elem[0], n) + zk_bytes((ZkElem)o->state_elem[1], n) + average);
 }
 
-/* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
- * checkpoint, where ranks that own the same divide them evenly. */
+/* Adds up, for each bucket that no earlier stage holds, the values and states that a rank writes into a
+ * checkpoint, which ranks that own the same elements divide evenly. */
 static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t bytes = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
@@ -87,7 +87,7 @@ static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
   return cut;
 }
 
-/* What is gathered of an update: every part of every one of the ranks that have a part of a matrix. */
+/* Returns the bytes of a gathered update: every part that ranks have of a matrix. */
 uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
   uint64_t bytes = zk_bytes(ZK_F32, k->elems);
   for (int d = 0; d < p->layout.mesh.ndims; d++)
@@ -95,15 +95,16 @@ uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
   return bytes;
 }
 
-/* The recipe says in which formats parameters are read and gradients summed; a state's measure is f32. */
+/* Checks that the recipe says in which formats parameters are read and gradients summed; a state's measure is
+ * f32. */
 static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
   bool measure = !k->frozen && p->asked.noptimizers && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
   return k->elem == zp_precision_elem(p->asked.recipe->precision.compute) &&
          k->reduce == (measure ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce));
 }
 
-/* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
- * follows from that. The other proofs take it from the bucket, once this has compared it. */
+/* Checks that a bucket is cut along the dims that would otherwise hold copies, as the recipe says, and that
+ * its other fields follow from that. The other proofs then rely on the bucket. */
 static bool storage_fits(const Check *c, const ZpBucket *k) {
   const ZpZero *z = &c->p->asked.zero;
   ZpDims cut = k->replicas & z->over;
@@ -118,7 +119,7 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
   return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
 }
 
-/* Elements of a line in f32, or of the longest block of its formats. */
+/* Returns the elements of a line in f32, or of the longest block of its formats. */
 static uint64_t line_of(const ZpPlan *p, const ZpBucket *k) {
   const ZpOptimizer *o = block_states(p, k);
   uint64_t line = LINE / 4, block = zk_elem_info[k->elem].block;
@@ -168,8 +169,8 @@ static bool is_first(const ZpPlan *p, const ZpStage *st, uint32_t i) {
   return false;
 }
 
-/* Returns the bytes that go from virtual stage v to the next, forward or back; 0 if there is none. Between neighbours
- * of one stage nothing is sent. */
+/* Returns the bytes that go from virtual stage v to the next, forward or back; 0 if there is none. Between
+ * neighbours of one stage nothing is sent. */
 static uint64_t bytes_after(const Check *c, uint32_t v, bool back, bool sent) {
   const ZpPrograms *g = &c->p->programs;
   if (v + 1 >= g->nvstages || (sent && g->vstages[v].stage == g->vstages[v + 1].stage)) return 0;
@@ -190,7 +191,7 @@ static uint64_t boundary_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
-/* Of a matrix r x c as it is and as it will be, and two of its smaller side. */
+/* Returns the scratch for a matrix r x c, its result, and two matrices of its smaller side. */
 static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
@@ -241,14 +242,14 @@ static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
-/* Of the engine's two blocks: the sums of a step, and denominators with their reciprocals and what a step
- * brings. Both fit into 64 bytes where there is one loss. */
+/* Returns the bytes of the engine's larger block of scalars: the sums of a step, or denominators with their
+ * reciprocals and the step's own numbers. With one loss both fit into 64 bytes. */
 static uint64_t scalars_bytes(const ZpPlan *p) {
   uint64_t more = zg_losses(p->graph) - 1;
   return lines(64 + more * 3 * sizeof(double));
 }
 
-/* Of all that Muon updates here: they pass through the same ones. */
+/* Returns the bytes for the largest update by Muon: all updates pass through the same buffers. */
 static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
@@ -289,7 +290,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   return UINT64_MAX;
 }
 
-/* What lies inside a slot: inputs, then instance by instance what it saves. */
+/* Checks the inside of a slot: inputs, then the saved values of one instance after the other. */
 static bool blocks_fit(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->programs.stages[s];
   for (uint32_t k = 0; k < st->nvstages; k++) {

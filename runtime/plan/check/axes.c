@@ -10,7 +10,7 @@ static const ZgType *type_of(const Local *l, const ZpNode *n, int i) {
   return &l->s->values[i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]].type;
 }
 
-/* The type by its axes: which float it is, precision says. */
+/* Returns the type with its axes alone: precision decides which float it is. */
 static ZgType axes_of(const ZgType *t) {
   ZgType x = *t;
   if (x.elem == ZG_REAL || x.elem == ZG_BF16 || x.elem == ZG_F16) x.elem = ZG_F32;
@@ -54,7 +54,7 @@ static bool have_axes(const Local *l, const ZpNode *n, const Has *h) {
   return true;
 }
 
-/* The operation of a graph whose axes it has; else itself. */
+/* Returns the operation of a graph whose axes it has; else itself. */
 static ZgOp like(ZgOp op) {
   switch (op) {
   case ZG_OP_DOT_BIAS_GRAD: return ZG_OP_DOT;

@@ -5,7 +5,8 @@
 
 static bool is_trained(const ZpPlan *p, int64_t param) { return !p->asked.frozen || !p->asked.frozen[param]; }
 
-/* The cotangents that backward of the segment takes in and makes something wanted of. True: new ones. */
+/* Adds the cotangents that backward of the segment takes in and makes something wanted from. Returns whether
+ * there are new ones. */
 static bool ask(Check *c, uint32_t index) {
   const ZgSegment *s = &c->p->graph->segments[index];
   ZpCotangents *x = &c->cotangents[index];

@@ -154,8 +154,8 @@ static bool parts_owned(const Check *c) {
   return true;
 }
 
-/* Checks that virtual stages are where the schedule places them, and that a stage's instances are those of its virtual
- * stages, one after the other. */
+/* Checks that virtual stages are where the schedule places them, and that a stage's instances are those of
+ * its virtual stages, one after the other. */
 static bool vstages_placed(const Check *c) {
   const ZpPlan *p = c->p;
   uint32_t n, P = p->programs.nstages, *end = ZB_NEWN(c->a, uint32_t, P), *has = ZB_NEWN(c->a, uint32_t, P);
@@ -283,7 +283,7 @@ static bool buckets_owned(const Check *c) {
   return bucket_copies(c, at);
 }
 
-/* A bucket on several stages is tied on all of them; its norm counts on one. */
+/* Checks that a bucket on several stages is tied on all of them; its norm counts on one. */
 static bool bucket_copies(const Check *c, uint32_t *at) {
   const ZpPlan *p = c->p;
   uint32_t n = at[p->programs.nbuckets], *holders = ZB_NEWN(c->a, uint32_t, n),
@@ -439,7 +439,8 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
   return true;
 }
 
-/* A full gradient can go to its owners by one reduce-scatter if each of these ranks has a part of the sum. */
+/* Returns whether one reduce-scatter can take a full gradient to its owners: each of these ranks has a part
+ * of the sum. */
 static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
   ZpDims sums = b->shard & b->partial;
   return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums,

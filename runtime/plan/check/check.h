@@ -59,7 +59,7 @@ bool zp_check_arena(const Check *c, uint32_t stage);
 bool zp_check_beside(const Check *c);
 /* Derives which carried values have cotangents, into c->cotangents; whether the plan says the same. */
 bool zp_check_cotangents(Check *c);
-/* Whether BWD of this instance needs denominators of losses. */
+/* Returns whether BWD of this instance needs denominators of losses. */
 static inline bool zp_needs_denominator(const ZpPlan *p, const ZpInst *i) {
   return p->programs.segments[i->segment].has_loss && p->programs.segments[i->segment].list[ZP_COUNT].n;
 }

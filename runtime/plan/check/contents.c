@@ -71,7 +71,7 @@ static bool before(const Mem *m, uint32_t a, uint32_t b) {
   return m->done[a].at[m->st->prog.instrs[b].queue] <= m->c->pos[m->c->base[m->s] + b];
 }
 
-/* Of a plan that only goes forward, what REDUCE_STEP reads says all of it. */
+/* The operands of REDUCE_STEP are enough in a plan that only goes forward. */
 static bool step_in_order(const Mem *m) {
   const ZpProgram *g = &m->st->prog;
   uint32_t norm = ZP_NONE, step = ZP_NONE;
@@ -107,7 +107,8 @@ static bool passing(const Mem *m,
   }
 }
 
-/* What a buffer holds has been read; `by` is about to overwrite it, or ZP_NONE: the step ends. */
+/* Checks that the contents of a buffer have been read before `by` overwrites it; ZP_NONE: before the step
+ * ends. */
 static bool used_up(const Mem *m, uint32_t buf, uint32_t by) {
   const Cell *x = &m->cells[buf];
   if (x->writer == ZP_NONE || x->read || x->tag >> 56 == ZP_TAG_NOTHING || !passing(m, buf)) return true;

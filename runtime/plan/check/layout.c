@@ -19,7 +19,7 @@ static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
 }
 
 /* ---- carried tuples ------------------------------------------------------------------------------------ */
-/* The axis along which dim d cuts values of this type, as the recipe's lists say; ZP_NONE: none. */
+/* Returns the axis along which dim d cuts values of this type, as the recipe's lists say; ZP_NONE: none. */
 static uint32_t cut_axis(const ZpPlan *p, const ZgType *t, int d) {
   for (uint32_t i = 0; d != p->layout.mesh.pipe && i < p->layout.mesh.dim[d].naxes; i++)
     for (int a = 0; a < t->naxes; a++)
@@ -27,7 +27,7 @@ static uint32_t cut_axis(const ZpPlan *p, const ZgType *t, int d) {
   return ZP_NONE;
 }
 
-/* Bytes of a rank's part of a carried value. */
+/* Returns the bytes of a rank's part of a carried value. */
 static uint64_t part_bytes(const ZpPlan *p, const ZgType *t) {
   uint64_t n = 1;
   for (int a = 0; a < t->naxes; a++) n *= (uint64_t)p->layout.axis_size[t->axis[a]];
@@ -121,7 +121,8 @@ static bool block_fits(const Local *l, const ZpValue *v) {
 }
 
 /* ---- values -------------------------------------------------------------------------------------------- */
-/* A parameter has the format of its bucket (arena.c), a gradient is f32; all else has that of its type. */
+/* Returns the format in which a value must be stored: a parameter has its bucket's (arena.c), a gradient f32,
+ * all else that of its type. */
 static uint8_t stored_elem(const Local *l, const ZpValue *v) {
   if (v->at.space == ZP_AT_GRAD) return ZK_F32;
   bool param = v->at.space == ZP_AT_PARAM && v->at.index < l->s->nbuckets;
@@ -249,8 +250,8 @@ static bool goes_along_a_part(const Local *l, const ZpNode *n) {
   return part;
 }
 
-/* Which operands and results of attend or a gradient of it have all keys, where both sequences are one:
- * around a ring only documents do. */
+/* Returns whether operand or result i of attend or its gradient has all keys, if both sequences are one:
+ * around a ring only documents have. */
 static bool has_keys(const ZpNode *n, int i) {
   const ZkCall *c = &n->call;
   int first = zg_attend_first(c->op), result = i - c->nin;
@@ -283,8 +284,9 @@ static const char *attends_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
-/* Of rows and what tokens have of them, or (`place`) the tokens' numbers: along the collective's dims tokens
- * are split and rows are by expert; along another they are split alike, or not, or as slots are. */
+/* Checks the split of rows against the split of their tokens, or (`place`) of the tokens' numbers: along the
+ * collective's dims tokens are split and rows are by expert; along the others both are split alike, or
+ * neither, or as slots are. */
 static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, const ZpValue *rows,
                         bool place) {
   const ZpPlan *p = l->c->p;
@@ -342,20 +344,21 @@ uint64_t zp_kernel_scratch(const Local *l, const ZkCall *call) {
   return p->asked.scratch ? lines(p->asked.scratch(call, p->asked.threads)) : 0;
 }
 
-/* Whether some query of chunk `q` sees a key of chunk `k`, of `length` positions: that of the nearest pair. */
+/* Returns whether some query of chunk `q` sees a key of chunk `k`, of `length` positions: that of the nearest
+ * pair. */
 static bool chunk_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k) {
   int64_t far = q - k, least = far > 0 ? (far - 1) * length + 1 : far < 0 ? (-far - 1) * length + 1 : 0;
   return !(n->call.opt[0] == 1 && far < 0) && (!n->call.opt[1] || least < n->call.opt[1]);
 }
 
-/* Whether the ring has chunk c of the rank t before at some step. */
+/* Returns whether the ring has chunk c of the rank t before at some step. */
 static bool comes(const ZpNode *n, int64_t t, int c) {
   bool met = false;
   for (uint32_t i = 0; i < n->nsteps; i++) met |= n->steps[i] == t && n->chunks[i] >> c & 1;
   return met;
 }
 
-/* Whether any of the node's dims splits its axis zigzag. */
+/* Returns whether any of the node's dims splits its axis zigzag. */
 static bool is_zigzag(const Local *l, const ZpNode *n) {
   bool is = false;
   for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
@@ -363,7 +366,8 @@ static bool is_zigzag(const Local *l, const ZpNode *n) {
   return is;
 }
 
-/* The rank's chunks, as ranks of a zigzag sequence have them: from both of its ends. */
+/* Returns whether the ring leaves out a step that has pairs. Ranks of a zigzag sequence have two chunks, one
+ * from each end. */
 static bool leaves_out(const Local *l, const ZpNode *n, int64_t ranks, int64_t length) {
   int own = is_zigzag(l, n) ? 2 : 1;
   for (int64_t q = 0; q < own * ranks; q++)
@@ -446,7 +450,7 @@ static const char *sums_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
-/* Every rank numbers the choices that it has. */
+/* Returns whether a rank would number choices that it does not have. */
 static bool places_wrong(const Local *l, const ZpNode *n) {
   bool wrong = false;
   for (int d = 0; n->call.op == ZG_OP_SLOTS && d < l->c->p->layout.mesh.ndims; d++) {
@@ -507,7 +511,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   return wrong ? wrong : sums_wrong(l, n);
 }
 
-/* An output is taken out in the layout of its type: no part of it is a sum yet. */
+/* Returns what is wrong with an output, or NULL: it is taken out in the layout of its type, and complete. */
 static const char *output_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   if (!p->asked.outputs || n->sink >= p->graph->noutputs || n->call.nin != 1 || n->call.nout != 0 || n->dims)
@@ -522,8 +526,8 @@ static const char *output_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
-/* The engine takes it as one f32, of which ranks have parts exactly along the dims that are reduced in the
- * end. */
+/* Returns what is wrong with a sink, or NULL: it is one f32, partial exactly along the dims that are reduced
+ * in the end. */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   if (n->call.op == ZG_OP_OUTPUT) return output_wrong(l, n);
@@ -540,8 +544,8 @@ const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
-/* Whether a collective's blocks along `axis` lie one behind the other in the whole tensor, in the order of
- * the part's. */
+/* Returns whether a collective's blocks along `axis` lie one behind the other in the whole tensor, in the
+ * order of the part's. */
 static bool in_blocks(const ZpValue *whole, const ZpValue *part, uint16_t axis) {
   for (int a = 0; a < whole->type.naxes; a++)
     if (whole->axis[a] != part->axis[a]) return false;
@@ -561,8 +565,8 @@ static const char *packing_wrong(const Local *l, const ZpNode *n, const ZpValue 
   return n->packs && n->scratch_bytes < need ? "has not the scratch to pack" : NULL;
 }
 
-/* What the collective makes of what ranks have: along its dims from one state to another, along the others
- * nothing. */
+/* Returns what is wrong with a collective's states, or NULL: it changes those along its dims, and no
+ * others. */
 static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState *in, const ZpState *out) {
   static const struct {
     uint16_t op;
@@ -585,8 +589,9 @@ static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState 
   return NULL;
 }
 
-/* A shift along an axis that all of the collective's dims, and no others, split, in order, and which moves no
- * values but along it. What leaves a rank are the elements that its neighbours want, at most all that it has. */
+/* Returns what is wrong with a halo, or NULL: all of its dims, and no others, split the axis, in order;
+ * values move along this axis alone; a rank sends the elements that its neighbours want, at most all that it
+ * has. */
 static const char *halo_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   if (n->call.nin != 1 || n->call.nout != 1 || n->axis != n->call.ax[0]) return "is no shift over ranks";
@@ -671,7 +676,7 @@ static bool axes_fit(const Check *c) {
   return true;
 }
 
-/* All of a bucket is updated by one optimizer. */
+/* Checks that all of a bucket is updated by one optimizer. */
 static bool groups_fit(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
   for (uint32_t i = 0; i < k->nslices && !k->frozen && p->asked.noptimizers; i++) {
@@ -684,7 +689,7 @@ static bool groups_fit(const Check *c, const ZpBucket *k) {
   return true;
 }
 
-/* What Muon updates is the matrices that the plan says, and nothing else has any. */
+/* Checks that Muon updates the matrices of the plan, and nothing else. */
 static bool roles_fit(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
   bool muon = !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_MUON;
@@ -695,7 +700,7 @@ static bool roles_fit(const Check *c, const ZpBucket *k) {
   return true;
 }
 
-/* A bucket is of frozen parameters or of trained ones. */
+/* Checks that a bucket has only frozen parameters, or only trained ones. */
 static bool frozen_fits(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
   for (uint32_t i = 0; i < k->nslices; i++)
@@ -705,7 +710,7 @@ static bool frozen_fits(const Check *c, const ZpBucket *k) {
   return true;
 }
 
-/* Every parameter is one slice, with the sizes that the mesh leaves of it. */
+/* Checks that every parameter is one slice, with the sizes that the mesh leaves of it. */
 static bool params_fit(const Check *c) {
   const ZpPlan *p = c->p;
   uint32_t *found = ZB_NEWN(c->a, uint32_t, p->graph->nparams), n = 0;

@@ -13,26 +13,27 @@ typedef struct {
   uint64_t temp;                  /* bytes of the list's temporaries */
 } Local;
 
-/* A value of the input block is an input that the model's segment reads, as the data is laid there. */
+/* Checks that a value of the input block is an input that the model's segment reads, as the data is laid
+ * there. */
 bool zp_input_fits(const Local *l, const ZpValue *v);
-/* An operand that is an input: does the model, too, select by it here? */
+/* Checks an operand that is an input: the model, too, selects by it here. */
 bool zp_selects_as_the_model(const Local *l, const ZpNode *n, int operand);
-/* The plan's list of inputs: each has a place of its own, of its type. */
+/* Checks the plan's list of inputs: each has a place of its own, of its type. */
 bool zp_inputs_fit(const Check *c);
-/* What the plan says of inputs, parameters, micro-batches and the optimizer is what graph and recipe say. */
+/* Checks the plan's inputs, parameters, micro-batches and optimizer against graph and recipe. */
 bool zp_check_facts(const Check *c);
 /* Tuples have the bytes of their types. */
 bool zp_tuples_fit(const Local *l);
-/* Where position k of a carried tuple begins, of those that it has; NULL: it has all. */
+/* Returns where position k of a carried tuple begins, of those that it has; NULL: it has all. */
 uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, const bool *has);
 /* Value v has the sizes that the mesh leaves of its axes and lies inside its block; a group, behind each
  * other, its parts. */
 bool zp_value_fits(const Local *l, uint32_t v);
 bool zp_group_fits(const Local *l, uint32_t v);
 bool zp_view_fits(const Local *l, uint32_t v, const ZkView *view);
-/* The slice of its bucket that a parameter or gradient is; of one that fits. */
+/* Returns the slice of the bucket that a parameter or gradient lies in, if it fits. */
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v);
-/* Bytes of scratch that the device's kernel says the call takes; of a plan for no device none. */
+/* Returns the bytes of scratch that the device's kernel says the call takes; of a plan for no device none. */
 uint64_t zp_kernel_scratch(const Local *l, const ZkCall *call);
 /* NULL, or what is wrong with the axes that a call names: whoever trusts them asks this first. */
 const char *zp_axes_wrong(const Local *l, const ZpNode *n);

@@ -1,5 +1,4 @@
-/* What an instruction must read and write, derived from the plan alone; nothing may be missing, nothing may
- * be added. */
+/* Derives the operands of each instruction from the plan alone. None may be missing, none added. */
 #include "runtime/plan/check/check.h"
 
 typedef struct {
@@ -48,7 +47,8 @@ static uint32_t phase_after(const Wants *w, uint32_t held, ZpInstrOp op) {
   return n + (w->st->held[held].tied != ZP_NONE);
 }
 
-/* Whether backward of a segment needs its bucket k: its gradient, or, of what is frozen, what it reads. */
+/* Returns whether backward of a segment needs its bucket k: its gradient, or, of what is frozen, what it
+ * reads. */
 static bool used_back(const Wants *w, const ZpSegment *g, uint32_t k) {
   const ZpList *l = &g->list[ZP_BWD];
   bool used = !w->p->programs.buckets[g->buckets[k]].frozen;
@@ -60,7 +60,8 @@ static bool used_back(const Wants *w, const ZpSegment *g, uint32_t k) {
   return used;
 }
 
-/* Whether forward of the segment reads what is made of denominators: those of all ranks must be there. */
+/* Returns whether forward of the segment reads what is made of denominators: those of all ranks must be
+ * there. */
 static bool forward_divides(const ZpSegment *g) {
   const ZpList *l = &g->list[ZP_FWD];
   bool found = false;
@@ -88,8 +89,8 @@ static void want_within(Wants *w, bool backward, uint32_t i, uint32_t mode, uint
        zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
 }
 
-/* Wants the tuple that virtual stage v takes in, forward. Its maker writes it where it is sent from, or, for a virtual
- * stage of the same ranks, where that receives. */
+/* Wants the tuple that virtual stage v takes in, forward. Its maker writes it where it is sent from, or, for
+ * a virtual stage of the same ranks, where that receives. */
 static void want_between(Wants *w, bool backward, uint32_t v, uint32_t mode, uint32_t mb) {
   if (!v || v == w->p->programs.nvstages) return;
   const ZpVirtualStage *later = vstage(w, v), *earlier = vstage(w, v - 1);
@@ -103,7 +104,8 @@ static void want_between(Wants *w, bool backward, uint32_t v, uint32_t mode, uin
   want(w, kind, pool, mode, zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
 }
 
-/* Returns whether this backward is the first of its virtual stage and micro-batch that adds to a held bucket. */
+/* Returns whether this backward is the first of its virtual stage and micro-batch that adds to a held
+ * bucket. */
 static bool comes_first(const Wants *w, const ZpInstr *in, uint32_t held) {
   return w->c->last_user[w->s][vstage(w, in->vstage)->index * w->st->nheld + held] == in->inst;
 }

@@ -157,7 +157,7 @@ static void fill_net(Net *t, uint32_t *nout) {
   }
 }
 
-/* A member of `node` that waits for something in a node still blocked; that thing into *from. */
+/* Returns a member of `node` that waits for something in a node that is still blocked: *from. */
 static uint32_t blocked_member(const Net *t, uint32_t node, uint32_t *from) {
   for (uint32_t id = node; id != ZP_NONE; id = t->next[id]) {
     uint32_t s;
@@ -197,7 +197,8 @@ static bool report_cycle(const Net *t, uint32_t node) {
   return false;
 }
 
-/* All stages go on in their lists; one that has come to a member of a pair waits there for the others. */
+/* Checks that all stages go on in their lists; one that has come to a member of a pair waits there for the
+ * others. */
 static bool lists_end(const Check *c, const Pair *pairs) {
   uint32_t stages = c->p->programs.nstages, *at = ZB_NEWN(c->a, uint32_t, stages);
   uint32_t *here = ZB_NEWN(c->a, uint32_t, c->base[stages]); /* members of a pair that were come to */

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* What lies in one place: spans without common bytes, by where they begin. */
+/* The spans of one place, which share no bytes, in the order of their offsets. */
 typedef struct {
   uint64_t from, to;
   uint32_t value;
@@ -71,7 +71,7 @@ static bool lie_alike(const ZpValue *x, const ZpValue *y) {
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
-/* The first span that ends behind `at`. */
+/* Returns the first span that ends behind `at`. */
 static uint32_t span_at(const Memory *m, uint64_t at) {
   uint32_t lo = 0, hi = m->n;
   while (lo < hi) {
@@ -110,7 +110,7 @@ static bool holds(const Walk *w, uint32_t v) {
 /* ---- collectives beside calls -------------------------------------------------------------------------- */
 static bool within(const Walk *w, uint32_t v, const ZpValue *x) { return overlap(value(w, v), x); }
 
-/* Whether somebody may write x: it is nothing of a collective that is under way. */
+/* Returns whether x may be written: no collective that is under way uses it. */
 static bool is_free(const Walk *w, const ZpValue *x) {
   for (uint32_t k = 0; k < w->nopen; k++) {
     const ZpNode *n = w->open[k];
@@ -125,7 +125,7 @@ static bool is_free(const Walk *w, const ZpValue *x) {
   return true;
 }
 
-/* Whether compute goes on behind node n while it is under way. */
+/* Returns whether compute goes on behind node n while it is under way. */
 static bool goes_on(const Walk *w, const ZpNode *n) { return zp_is_async(n) && n->until > w->at + 1; }
 
 /* Until when it may be under way. Those that wait for others of their group in between let nobody go on. */
@@ -226,7 +226,7 @@ static bool makes_all(const ZpNode *n) {
          n->call.op == ZG_OP_CONV_GRAD || n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_NORMALIZE_GRAD_SUMS;
 }
 
-/* Of a call that accumulates: whether result j is added to. Of normalize_grad_sums, those that lack axes. */
+/* Returns whether an accumulating call adds to result j; normalize_grad_sums adds to those that lack axes. */
 static bool accumulates(const Walk *w, int j) {
   const ZpNode *n = w->n;
   bool sum = value(w, n->out[j])->type.naxes < value(w, n->out[0])->type.naxes;
@@ -278,8 +278,8 @@ static bool writes(Walk *w, int j) {
   return true;
 }
 
-/* A gradient of which nothing is there yet may be written instead of added to; the engine then clears
- * nothing. */
+/* Checks that a call that writes a gradient instead of adding to it is the first to do so; the engine then
+ * clears nothing. */
 static bool begins(Walk *w) {
   const ZpNode *n = w->n;
   const ZpBucket *first = NULL;
@@ -306,8 +306,8 @@ static bool begins(Walk *w) {
 }
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
-/* Whether a call has what its kernel takes, as engines make it: where nothing is there yet it writes, and
- * in later rounds it adds. Of collectives their shapes say it. */
+/* Checks that a call has the operands and scratch that its kernel takes, as the engine makes it: it writes
+ * where nothing is there yet, and adds in later rounds. Shapes say it of collectives. */
 static bool kernel_fits(const Walk *w) {
   const ZpNode *n = w->n;
   ZkCall call = n->call;
@@ -321,8 +321,8 @@ static bool kernel_fits(const Walk *w) {
   return fits;
 }
 
-/* Whether ranks along some dim make the same gradient of attention, which a device may add up in any order: then
- * all must get the same bits. */
+/* Returns whether ranks along some dim make the same gradient of attention, which a device may add up in any
+ * order: then all must get the same bits. */
 static bool drifts(const Walk *w) {
   const ZpNode *n = w->n;
   const ZpMesh *m = &w->l.c->p->layout.mesh;
@@ -374,7 +374,7 @@ static bool form(const Walk *w) {
   return true;
 }
 
-/* A batched call: all of the node's values are groups of one size, but for the operand that is shared. */
+/* Checks that all values of a batched call are groups of one size, except for the shared operand. */
 static bool group_sizes(const Walk *w) {
   const ZpNode *n = w->n;
   uint8_t size = n->call.nout ? value(w, n->out[0])->nmembers : 0;
@@ -410,7 +410,7 @@ static bool node(Walk *w) {
 }
 
 /* ---- lists --------------------------------------------------------------------------------------------- */
-/* All that leaves the instance is there. */
+/* Checks that all that leaves the instance is there. */
 static bool leaves_all(Walk *w, uint8_t place, const ZgType *types, uint32_t n, const bool *has) {
   const Memory *m = &w->memory[place];
   uint32_t found = 0, want = 0;
@@ -421,7 +421,8 @@ static bool leaves_all(Walk *w, uint8_t place, const ZgType *types, uint32_t n, 
   return found == want || fail(w, "makes %u of %u values that it carries", found, want);
 }
 
-/* Every gradient that the graph makes is added to that of its parameter, and none to a frozen one's. */
+/* Checks that every gradient that the graph makes is added to that of its parameter, and none to a frozen
+ * one's. */
 static bool adds_all(Walk *w) {
   const ZgSegment *g = w->l.gs;
   w->n = NULL;
@@ -435,15 +436,15 @@ static bool adds_all(Walk *w) {
   return true;
 }
 
-/* Whether a list has to take that out: denominators where they are counted, all else in forward; outputs if
- * they are wanted. */
+/* Returns whether a list has to take that out: denominators where they are counted, all else in forward;
+ * outputs if they are wanted. */
 static bool is_taken_out(const Walk *w, ZgOp op) {
   if (w->phase == ZP_COUNT) return op == ZG_OP_LOSS_DEN;
   if (w->phase == ZP_BWD) return false;
   return op == ZG_OP_LOSS_NUM || op == ZG_OP_AUX || (op == ZG_OP_OUTPUT && w->l.c->p->asked.outputs);
 }
 
-/* Of each loss and output of the graph's segment its own number is taken out, once. */
+/* Checks that each loss and output of the graph's segment is taken out once, under its own number. */
 static bool takes_out_all(Walk *w) {
   const ZgSegment *g = w->l.gs;
   uint32_t want = 0, found = 0;
@@ -476,7 +477,8 @@ static void forget_rows(Walk *w) {
   }
 }
 
-/* The node of the list whose places a region's rows have: it has counted the ends that its `round` reads. */
+/* Returns the node that gives a region's rows their places: it counts the ends that the region's `round`
+ * reads. */
 static const ZpNode *slots_of(const Walk *w, const ZpNode *first) {
   const ZpNode *n = first;
   while (n-- > w->nodes)
@@ -495,8 +497,8 @@ static bool same_rounds(const Walk *w, const ZpNode *first, const ZpNode *slots)
   return true;
 }
 
-/* Which rows there are in a round, and in how many, only those ranks know that share them: others may not be
- * waited for, and what is added up must be linear in the rows. */
+/* Checks a node inside a region. Only the ranks that share rows know which are in a round, and how many
+ * rounds there are: no other rank may be waited for, and what is added up must be linear in the rows. */
 static bool in_round(Walk *w, const ZpNode *first, const ZpNode *slots) {
   const ZpNode *n = w->n;
   ZgOp op = n->call.op;
@@ -521,7 +523,7 @@ static bool in_round(Walk *w, const ZpNode *first, const ZpNode *slots) {
   return zg_op_info[n->call.op].kind != ZG_SINK || fail(w, "is taken out in every round");
 }
 
-/* A region twice: what the second round reads and adds to must have outlived the first. */
+/* Plays a region twice: what the second round reads and adds to must have outlived the first. */
 static bool region(Walk *w, const ZpNode *first, const ZpNode *end) {
   const ZpNode *slots = slots_of(w, first);
   for (int round = 0; round < 2; round++) {

@@ -1,4 +1,4 @@
-/* What batch_gemms.c asks of those who place values and make calls. */
+/* The groups of GEMMs that batch_gemms.c asks for when values are placed and calls are made. */
 #ifndef ZUG_PLAN_BATCH_GEMMS_H
 #define ZUG_PLAN_BATCH_GEMMS_H
 

@@ -60,7 +60,8 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   return s;
 }
 
-/* What states are updated by is summed in f32, whatever the recipe says of gradients. */
+/* Returns the format in which gradients are summed. Updates of states are summed in f32, whatever the recipe
+ * says. */
 static ZkElem reduce_elem(const ZpPlan *p, const ZpBucket *k) {
   bool state = p->asked.noptimizers && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
   return state ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce);

@@ -67,7 +67,7 @@ static bool check_amount(ZpBuild *b) {
   return false;
 }
 
-/* What the recipe says of attention over a dim that splits the sequence of none. */
+/* Reports an `attention` of the recipe over a dim that splits no sequence. */
 static void check_attended(ZpBuild *b) {
   const ZlRecipe *r = b->p->asked.recipe;
   for (uint32_t i = 0; i < r->nattention; i++) {

@@ -38,8 +38,8 @@
 /* Recurrences along a split sequence go over chunks of it: p->graph, p->layout.lies and what is there of each
  * axis. */
 void zp_cut_sequences(ZpBuild *b);
-/* Of a node's FLOPs the part that is the model's: of recurrences in chunks, that of their own tokens
- * alone. */
+/* Returns the share of a node's FLOPs that the model needs: a recurrence in chunks does more than its own
+ * tokens need. */
 double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n);
 /* Local programs of all segments: values, nodes; nothing placed. False with reports. */
 bool zp_shard(ZpBuild *b);
@@ -58,7 +58,7 @@ void zp_place_inputs(ZpPlan *p);
 /* ---- cotangents.c -------------------------------------------------------------------------------------- */
 /* Fills p->layout.cotangents. */
 void zp_find_cotangents(ZpPlan *p);
-/* Of a sink of backward: whether what it takes is wanted. */
+/* Returns whether the cotangent that a sink of backward takes is wanted. */
 bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n);
 
 /* ---- remat.c ------------------------------------------------------------------------------------------- */
@@ -112,14 +112,14 @@ static inline int zp_output_of(const ZpNode *n, uint32_t value) {
     if (n->out[k] == value) return k;
   return -1;
 }
-/* Whether the value is an input of the node. */
+/* Returns whether the value is an input of the node. */
 static inline bool zp_reads(const ZpNode *n, uint32_t value) {
   for (int k = 0; k < n->call.nin; k++)
     if (n->in[k] == value) return true;
   return false;
 }
-/* Whether they have the same axes, of the same sizes on a rank: of two values of one type, one may be split
- * where the other is a part of a sum. Their memory orders need not be the same. */
+/* Returns whether they have the same axes with the same local sizes: one of two values of a type may be split
+ * where the other is partial. Their memory orders may differ. */
 static inline bool zp_same_space(const ZpValue *x, const ZpValue *y) {
   const ZgType *a = &x->type, *b = &y->type;
   bool same = a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);

@@ -48,7 +48,7 @@ static void put_kind(ZbText *t, bool node, const char *name, const char *end) {
   if (node) zb_text_add(t, " in forward or backward");
 }
 
-/* What is left of a line. */
+/* The rest of a line. */
 typedef struct {
   const char *at, *end;
 } Rest;

@@ -1,8 +1,7 @@
-/* What ranks send each other in one step, and why: added up from what they play, the instruction lists and
- * the collectives among the nodes that FWD, BWD and COUNT run, those between dispatch and combine in each
- * round. Nothing is worked out here a second time, so
- * what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves
- * exactly these. */
+/* Adds up what ranks send each other in one step, and why, from what they play: the instruction lists, and
+ * the collectives among the nodes that FWD, BWD and COUNT run, those between dispatch and combine once per
+ * round. So what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine
+ * moves exactly these. */
 #include "runtime/plan/output/tables.h"
 #include "runtime/plan/text.h"
 
@@ -129,7 +128,7 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
 }
 
 /* ---- nodes: of each segment as often as it is run ------------------------------------------------------ */
-/* How often at most, where tokens say it. */
+/* Returns how often at most, where tokens say it. */
 static const char *most_text(ZbArena *a, uint64_t runs, ZpRounds n) {
   if (n.most == n.even) return "";
   return zb_printf(a, "; %llu times if tokens choose one rank's experts",
@@ -253,7 +252,7 @@ static void put_sums(const ZpPlan *p, ZpSents t, ZbText *out) {
   }
 }
 
-/* Whether tokens say how often something is sent. */
+/* Returns whether tokens say how often something is sent. */
 static bool any_in_rounds(ZpSents t) {
   bool any = false;
   for (uint32_t i = 0; i < t.n; i++) any |= t.rows[i].most > t.rows[i].count;

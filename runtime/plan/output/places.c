@@ -25,7 +25,7 @@ typedef struct {
   double **sent; /* by level and rank */
 } Places;
 
-/* The lowest level within one member of which both are; the outermost if they are within none. */
+/* Returns the lowest level within one member of which both are; the outermost if they are within none. */
 static uint32_t level_of(const ZlCluster *c, int64_t x, int64_t y) {
   int64_t size = 1;
   for (uint32_t l = 0; l < c->nlevels; l++) {
@@ -35,7 +35,7 @@ static uint32_t level_of(const ZlCluster *c, int64_t x, int64_t y) {
   return c->nlevels - 1;
 }
 
-/* The rank `by` further in rank's group along `dims`, in a circle. */
+/* Returns the rank `by` further in rank's group along `dims`, in a circle. */
 static int64_t further(const ZpMesh *m, int64_t rank, ZpDims dims, int64_t by) {
   int64_t i = (zp_group_index(m, rank, dims) + by) % zp_group_size(m, dims), stride = 1;
   for (int d = m->ndims; d-- > 0; stride *= m->dim[d].size) {

@@ -145,7 +145,7 @@ uint64_t zp_stashed_moves(const ZpPlan *p, uint32_t stage) {
   return bytes * (uint64_t)p->asked.nmicro;
 }
 
-/* What backward would make again if there were less memory; the best are named. */
+/* Stashed values, which backward would recompute with less memory; only the best are named. */
 #define NAMED 6
 static void show_kept(const ZpPlan *p, ZbText *out) {
   uint32_t most = 0;

@@ -26,7 +26,7 @@ typedef struct {
   uint64_t span;
 } ZpTimeline;
 ZpTimeline zp_timeline(const ZpPlan *p);
-/* The part of its time that a stage does nothing, by the schedule alone. */
+/* Returns the part of its time that a stage does nothing, by the schedule alone. */
 double zp_idle(const ZpTimeline *t);
 /* Returns the cost of a stage as a share of the mean; 0 if nothing costs. */
 double zp_stage_cost(const ZpPlan *p, uint32_t stage);
@@ -69,7 +69,8 @@ typedef struct {
 } ZpSents;
 ZpSents zp_sents(const ZpPlan *p, ZbArena *a);
 const char *zp_sent_op(uint32_t op); /* "all_gather", "send" */
-/* Bytes that a rank sends for it, as rings do it, which is as little as can be if all ranks send alike. */
+/* Returns the bytes that a rank sends for it, as rings do it, which is as little as can be if all ranks send
+ * alike. */
 double zp_sent_bytes(const ZpSent *r);
 /* All that a rank of a stage sends, and of it by each op. */
 double zp_sent_of_stage(ZpSents t, uint32_t stage, double by[ZP_SEND + 1]);

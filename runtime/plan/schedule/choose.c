@@ -117,7 +117,7 @@ void zp_drop_recompute(ZpBuild *b) {
 }
 
 /* ---- what is stashed ----------------------------------------------------------------------------------- */
-/* Bytes that one forward and one backward of an instance read and write. */
+/* Returns the bytes that one forward and one backward of an instance read and write. */
 static uint64_t moved(const ZpSegment *s) {
   uint64_t bytes = 0;
   for (int phase = ZP_FWD; phase <= ZP_BWD; phase++)

@@ -36,8 +36,8 @@ static void add_rings(ZpBuilder *g, uint32_t v) {
 
 #define MOST_PINNED ((uint64_t)256 << 20) /* of inputs; one block there must be */
 
-/* What passes between the host and a device with memory of its own: the inputs of as many micro-batches as
- * have room, and scalars. */
+/* Adds the host's buffers for a device with memory of its own: the inputs of as many micro-batches as there
+ * are slots, and scalars. */
 static void add_pinned(ZpBuilder *g) {
   uint64_t bytes = zb_round_up(zp_input_bytes(g->p, g->st), 64), n = (uint64_t)g->p->asked.nmicro;
   if (!g->p->asked.pins) return;
@@ -221,7 +221,7 @@ static void add_count(ZpBuilder *g) {
 }
 
 /* ---- the end of the step ------------------------------------------------------------------------------- */
-/* What the world adds up: after this rank's norm, or where there is none after its last forward. */
+/* Adds the sum over all ranks: after this rank's norm, or without one after its last forward. */
 static void add_sums(ZpBuilder *g, uint64_t norm, uint64_t step, uint32_t pair) {
   uint32_t last = g->last_work, before = 0; /* the phase of the sums that it reads */
   if (!g->p->asked.forward_only) {
@@ -480,7 +480,8 @@ static uint32_t held_of(const ZpStage *st, uint32_t tied) {
   ZB_BUG("tied bucket %u is not held where it should be", tied);
 }
 
-/* What stages reduce together happens when the last of them is ready. Returns the next free pair number. */
+/* Returns what stages reduce together happens when the last of them is ready. Returns the next free pair
+ * number. */
 static uint32_t add_tied(ZpPlan *p, ZpBuilder *g, uint32_t pair, uint64_t *norm) {
   for (uint32_t i = 0; i < p->programs.ntied; i++, pair++) {
     const ZpTied *tied = &p->programs.tied[i];
@@ -508,7 +509,8 @@ ZpDims zp_count_dims(const ZpPlan *p) {
 
 uint32_t zp_step_sums(const ZpPlan *p) { return 2 * zg_losses(p->graph) + 2; }
 
-/* Of the larger one: denominators, as many seeds and one more, and what a step brings (ZkStepState). */
+/* Returns the bytes of the larger block: denominators, as many seeds and one more, and the step's own numbers
+ * (ZkStepState). */
 uint64_t zp_scalars_bytes(const ZpPlan *p) { return zb_round_up(64 + 24 * (zg_losses(p->graph) - 1), 64); }
 
 void zp_program(ZpPlan *p) {

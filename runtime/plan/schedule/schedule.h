@@ -1,4 +1,4 @@
-/* What the files of this room pass to each other; nobody outside reads it.
+/* The interface between the files of this room; nobody outside includes it.
  *
  * cut.c       where the model may be cut, and the cuts that leave the busiest rank least to do (program.h)
  * stages.c    segment instances to virtual stages, and these to the stages that own them
@@ -54,7 +54,7 @@ uint32_t zp_sink(const ZpPlan *p, int kind, uint32_t v);
 /* Returns whether an instance of the stage has losses whose denominators are counted; how many of a virtual stage have. */
 bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst);
 uint32_t zp_count_insts(const ZpPlan *p, const ZpVirtualStage *v);
-/* Whether forward of an instance divides by them, too: where it makes gradients of logits. */
+/* Returns whether forward of an instance divides by them, too: where it makes gradients of logits. */
 bool zp_divides_forward(const ZpPlan *p, const ZpStage *st, uint32_t inst);
 
 /* An instruction in the making. Listed by (when, rank, need, number of the draft), an order in which nothing

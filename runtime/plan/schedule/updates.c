@@ -39,8 +39,8 @@ static void update(ZpBuilder *g, uint32_t h, uint64_t time) {
 }
 
 /* ---- Muon ---- */
-/* An instruction of the collective queue, behind the last of the compute queue: one contents of the update
- * into another. */
+/* Returns an instruction of the collective queue, behind the last of the compute queue: one contents of the
+ * update into another. */
 static uint32_t exchange(ZpBuilder *g, ZpInstrOp op, uint32_t held, uint64_t time, ZgOp coll,
                          uint32_t before) {
   const ZpBucket *b = bucket_of(g, held);

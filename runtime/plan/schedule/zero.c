@@ -76,13 +76,13 @@ static uint32_t gather(ZpBuilder *g, uint32_t held, uint32_t after_pos, uint32_t
   return id;
 }
 
-/* How many buffers iterations take in turn: that of the one in use, and those of as many ahead as the recipe
- * says. */
+/* Returns how many buffers iterations take in turn: that of the one in use, and those of as many ahead as the
+ * recipe says. */
 static uint32_t buffers_for(const ZpBuilder *g, uint32_t nheld) {
   return nheld <= g->p->asked.zero.ahead ? nheld : g->p->asked.zero.ahead + 1;
 }
 
-/* The buffer that was used longest ago. */
+/* Returns the buffer that was used longest ago. */
 static uint32_t oldest(const Resident *r, uint32_t n) {
   uint32_t k = 0;
   for (uint32_t i = 1; i < n; i++)

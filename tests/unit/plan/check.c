@@ -400,6 +400,29 @@ Test(check, bytes_of_collectives) {
   }
 }
 
+/* ---- virtual stages ------------------------------------------------------------------------------------ */
+Test(check, virtual_stages_are_placed) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4});
+  p->programs.vstages[0].stage = 1;
+  rejects(p, "virtual stage 0 is not on stage 0 as its number 0");
+  p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4});
+  p->programs.nvstages = 1;
+  rejects(p, "the plan has 1 virtual stages, but schedule 1f1b has 2");
+  p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4});
+  p->programs.vstages[1].ninsts--;
+  rejects(p, "stage 1 has parts of the model that are in no virtual stage");
+  p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4});
+  p->programs.vstages[1].carry_bytes = 64;
+  rejects(p, "virtual stage 1 does not take in what layer.2 does");
+}
+
+/* Gradients are added up in one order in every schedule. */
+Test(check, backwards_in_order) {
+  ZpPlan *p = good((Fake){.schedule = "gpipe", .stages = 1, .nmicro = 2, .layers = 2});
+  move_instr(p, 0, fake_find(p, 0, ZP_I_BWD, 1, 3), fake_find(p, 0, ZP_I_BWD, 0, 3));
+  rejects(p, "stage 0 BWD(part 2, mb 1) runs before the backward of an earlier micro-batch");
+}
+
 /* ---- 5 pairs ------------------------------------------------------------------------------------------- */
 Test(check, receive_dropped) {
   ZpPlan *p = good(rich);
