@@ -106,7 +106,8 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
 }
 
 /* As in another plan, or as they are. */
-static void as_in(const ZpPlan *p, const ZpPrograms *like, const Item *items, uint32_t nitems, int64_t *counts) {
+static void as_in(const ZpPlan *p, const ZpPrograms *like, const Item *items, uint32_t nitems,
+                  int64_t *counts) {
   uint32_t item = 0, end = 0;
   for (uint32_t v = 0; v < p->programs.nvstages; v++) {
     uint32_t first = item;
