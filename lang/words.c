@@ -14,7 +14,7 @@ static const ZlSchedule schedule_info[] = {
 };
 const char *const zl_attention_ways[] = {"auto", "gather", "heads", "ring", NULL};
 const char *const zl_orders[] = {"", "contiguous", "zigzag"};
-const char *const zl_schedules_later[] = {"interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", NULL};
+const char *const zl_schedules_later[] = {"zb-h1", "zb-h2", "zb-v", "dualpipe", NULL};
 
 const ZlSchedule *zl_schedule_info(const char *name) {
   int i = zl_word_index(name, zl_schedules, sizeof schedule_info / sizeof *schedule_info);

@@ -4,7 +4,8 @@
  *
  * Rank 0 of 3 with 4 micro-batches, one character per unit of time; a backward takes two:
  *   gpipe  0123......00112233   every forward first: 4 micro-batches are held at once
- *   1f1b   012....00311.22.33   a backward as soon as it can run: ranks 0, 1, 2 hold 3, 2, 1 */
+ *   1f1b   012....00311.22.33   a backward as soon as it can run: ranks 0, 1, 2 hold 3, 2, 1
+ *   interleaved                 1f1b with two virtual stages: half of the time that ranks wait at begin and end */
 #include "runtime/plan/plan.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ const ZpItemInfo zp_item_info[ZP_ITEM_KINDS] = {[ZP_FORWARD] = {"forward", "F", 
 /* A rank, and its order in the making. */
 typedef struct {
   uint32_t ranks, nmicro, rank;
-  uint32_t *vstage; /* by index: numbers of the rank's virtual stages */
+  uint32_t *vstage, nvstages; /* by index: numbers of the rank's virtual stages */
   ZpOrder order;
 } Rank;
 
@@ -40,6 +41,20 @@ static void one_f_one_b(Rank *r) {
   }
 }
 
+/* Narayanan et al. 2021: 1f1b over several virtual stages, each for as many micro-batches in turn as there are ranks.
+ * Made for a multiple of that; micro-batches that are not there are left out, and nothing waits for them. */
+static void interleaved(Rank *r) {
+  uint32_t n = r->nvstages, turn = r->ranks * n, all = (r->nmicro + r->ranks - 1) / r->ranks * turn;
+  uint32_t ahead = 2 * (r->ranks - r->rank - 1) + (n - 1) * r->ranks;
+  for (uint32_t f = 0, b = 0; b < all;) {
+    bool forward = f < all && f <= b + ahead;
+    uint32_t k = forward ? f++ : b++, index = k % turn / r->ranks, mb = k / turn * r->ranks + k % r->ranks;
+    if (mb >= r->nmicro) continue;
+    if (forward) put(r, ZP_FORWARD, index, mb);
+    else put(r, ZP_BACKWARD, n - 1 - index, mb);
+  }
+}
+
 /* In the order of zl_schedules. */
 static void (*const fill[])(Rank *) = {
 #define S(word, function, placement, vstages, halves) function,
@@ -51,7 +66,7 @@ ZpOrder zp_order(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t nmic
   ZB_ASSERT(s && rank < ranks);
   uint32_t n, most = (s->halves ? 3 : 2) * s->vstages * nmicro;
   const ZpVirtualStage *v = zp_place_vstages(a, schedule, ranks, &n);
-  Rank r = {ranks, nmicro, rank, ZB_NEWN(a, uint32_t, s->vstages), {0}};
+  Rank r = {ranks, nmicro, rank, ZB_NEWN(a, uint32_t, s->vstages), s->vstages, {0}};
   for (uint32_t i = 0; i < n; i++)
     if (v[i].stage == rank) r.vstage[v[i].index] = i;
   r.order.item = ZB_NEWN(a, ZpScheduleItem, most);

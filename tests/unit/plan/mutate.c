@@ -232,3 +232,26 @@ Test(mutate, frozen_ends) {
   mutate((Fake){.stages = 2, .nmicro = 2, .layers = 3, .tied = true, .frozen = 3});
 }
 Test(mutate, one_stage) { mutate((Fake){.stages = 1, .nmicro = 2, .layers = 3, .counts = true}); }
+Test(mutate, interleaved) {
+  mutate(
+      (Fake){.schedule = "interleaved", .stages = 2, .nmicro = 2, .layers = 4, .tied = true, .counts = true});
+}
+Test(mutate, interleaved_zero3) {
+  mutate((Fake){.schedule = "interleaved",
+                .stages = 2,
+                .nmicro = 2,
+                .layers = 4,
+                .level = 3,
+                .shared = true,
+                .saves_carry = true});
+}
+/* One rank hands its tuples on to itself. */
+Test(mutate, interleaved_alone) {
+  mutate((Fake){.schedule = "interleaved",
+                .stages = 1,
+                .nmicro = 3,
+                .layers = 2,
+                .level = 2,
+                .tied = true,
+                .saves_carry = true});
+}

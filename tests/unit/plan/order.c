@@ -57,6 +57,9 @@ Test(order, golden) {
   golden("1f1b", 3, 4, 2, "F0 B0 F1 B1 F2 B2 F3 B3");
   golden("1f1b", 4, 2, 0, "F0 F1 B0 B1");
   golden("gpipe", 3, 3, 1, "F0 F1 F2 B0 B1 B2");
+  golden("interleaved", 2, 4, 0, "F0 F1 F0 F1 F2 B0 F3 B1 F2 B0 F3 B1 B2 B3 B2 B3");
+  golden("interleaved", 2, 4, 1, "F0 F1 F0 B0 F1 B1 F2 B0 F3 B1 F2 B2 F3 B3 B2 B3");
+  golden("interleaved", 2, 3, 0, "F0 F1 F0 F1 F2 B0 B1 F2 B0 B1 B2 B2");
 }
 
 /* Virtual stages are owned by one rank each, which does each micro-batch forward and backward, in this order, and
@@ -95,7 +98,7 @@ static double idle(const char *schedule, uint32_t P, uint32_t M) {
   /* The first forward goes from rank to rank. */
   for (uint32_t s = 0; s < P; s++) cr_assert_eq(order[s].start[0], s);
   zb_arena_free(a);
-  return 1 - 3.0 * M / (double)span;
+  return 1 - 3.0 * M * p->programs.nvstages / P / (double)span;
 }
 
 /* Both leave P - 1 gaps of one forward and one backward: (P - 1) / (M + P - 1). */
@@ -108,4 +111,9 @@ Test(order, idle) {
     }
   }
   cr_assert_float_eq(idle("1f1b", 16, 128), 15.0 / 143, 1e-12);
+  /* With two virtual stages the gaps are half as long, where micro-batches are a multiple of the ranks. */
+  for (uint32_t P = 1; P <= 8; P++)
+    for (uint32_t M = P; M <= 4 * P; M += P)
+      cr_assert_float_eq(idle("interleaved", P, M), (double)(P - 1) / (2 * M + P - 1), 1e-12, "P=%u M=%u", P,
+                         M);
 }

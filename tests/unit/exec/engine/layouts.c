@@ -79,6 +79,19 @@ Test(layouts, gpt2) {
         NAMES("", "mesh pipe = 3 stages over pipe = [1, 1, 1] micro 2"));
 }
 
+/* Ranks with two virtual stages; one rank hands tuples on to itself, and of two each has both neighbours in the other. */
+Test(layouts, interleaved) {
+#define INTERLEAVED "stages over pipe by cost schedule interleaved "
+  alike(
+      &(Alike){"examples/gpt2.zug", NULL, "-D layers=5 -D heads=2 -D width=8 -D context=8 -D words=12",
+               .saves = true, .tolerance = 1e-5, .base = SGD},
+      NAMES(
+          "", "mesh pipe = 1 micro 2 " INTERLEAVED, "mesh pipe = 2 micro 1 " INTERLEAVED,
+          "mesh pipe = 2 micro 1 recompute Layer " INTERLEAVED,
+          "mesh pipe = 2, data = 2 split batch over data micro 1 shard grads, states over data " INTERLEAVED,
+          "mesh pipe = 2, data = 2 split batch over data micro 1 " ZERO3 INTERLEAVED));
+}
+
 /* ... with tables that are not tied to the output, and layers of other kinds. */
 Test(layouts, llama3) {
   alike(&(Alike){"examples/llama3.zug", NULL,
