@@ -32,9 +32,9 @@ int64_t zp_coord(const ZpMesh *m, int64_t rank, int dim);
 /* Rank's index within, and size of, its group along `dims`; row-major in mesh order. */
 int64_t zp_group_index(const ZpMesh *m, int64_t rank, ZpDims dims);
 int64_t zp_group_size(const ZpMesh *m, ZpDims dims);
-/* The member of its group that has this index. */
+/* Returns the member of its group that has this index. */
 int64_t zp_group_member(const ZpMesh *m, int64_t rank, ZpDims dims, int64_t index);
-/* A number that is equal for two ranks exactly if they are in the same group along `dims`. */
+/* Returns a number that is equal for two ranks exactly if they are in the same group along `dims`. */
 int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims);
 bool zp_dim_splits(const ZpDim *d, uint32_t axis); /* whether it may: it lists the axis */
 static inline bool zp_dim_zigzags(const ZpDim *d, uint32_t axis) {

@@ -157,7 +157,8 @@ const ZpVirtualStage *zp_vstage_of(const ZpPlan *p, const ZpStage *st, uint32_t 
 /* Returns the bytes of data inputs per micro-batch, if some virtual stage of the stage reads them, else 0. */
 uint64_t zp_input_bytes(const ZpPlan *p, const ZpStage *st);
 
-/* The stage whose ranks have the largest arena, the first of several; NULL: there are no stages yet. */
+/* Returns the stage whose ranks have the largest arena, the first of several; NULL: there are no stages
+ * yet. */
 static inline const ZpStage *zp_fullest(const ZpPlan *p) {
   const ZpStage *most = p->programs.nstages ? &p->programs.stages[0] : NULL;
   for (uint32_t s = 1; s < p->programs.nstages; s++)
@@ -170,7 +171,7 @@ static inline const ZpStage *zp_fullest(const ZpPlan *p) {
 ZpDims zp_count_dims(const ZpPlan *p);
 uint32_t zp_step_sums(const ZpPlan *p);
 uint64_t zp_scalars_bytes(const ZpPlan *p);
-/* Where the cotangent of a loss lies among the seeds. */
+/* Returns where the cotangent of a loss lies among the seeds. */
 static inline uint32_t zp_seed_index(bool aux, uint32_t loss) { return aux ? 1 : loss ? 1 + loss : 0; }
 
 typedef struct {
@@ -227,7 +228,7 @@ uint64_t zp_order_clock(const ZpPlan *p, ZbArena *a, ZpOrder *order);
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->asked.zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
-/* How many states are kept of each element of a bucket: those of its optimizer, then the average. */
+/* Returns how many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
 /* Returns whether its parameters are stored in their own format alone, without an f32 master. */
 static inline bool zp_lacks_master(const ZpPlan *p, const ZpBucket *k) {
@@ -240,20 +241,20 @@ int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
 ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);
 /* Returns the format that a word of the recipe's `precision` names; f32 for NULL, and for tf32. */
 ZkElem zp_precision_elem(const char *word);
-/* The parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
+/* Returns the parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
 /* Returns whether backward of the segment needs its bucket number `k`: to add to a gradient, or to read. */
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);
 /* Fills the program of every stage from virtual stages, instances, held buckets and the schedule. */
 void zp_program(ZpPlan *p);
-/* Bytes that a rank stores for one held bucket of a template, each a multiple of 64. The PARAM buffer holds
- * parameters, then master (if there is one). */
+/* Returns the bytes that a rank stores for one held bucket of a template, each a multiple of 64. The PARAM
+ * buffer holds parameters, then master (if there is one). */
 uint64_t zp_param_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t bucket);
-/* Elements of a bucket that a rank speaks for: its part of those that it owns alike with replicas. What a
- * rank keeps of the host's memory for checkpoints: the values and states of these, f32. */
+/* Returns the elements of a bucket that a rank speaks for: its part of those that it owns alike with
+ * replicas. What a rank keeps of the host's memory for checkpoints: the values and states of these, f32. */
 uint64_t zp_spoken_elems(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st);
 /* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
@@ -279,8 +280,8 @@ bool zp_adds_to(const ZpSegment *s, const ZpNode *n, int i);
 double zp_moved_bytes(const ZpSegment *s, const ZpNode *n, bool adds);
 
 /* ---- chunk.c ------------------------------------------------------------------------------------------- */
-/* The axis of the largest logits that the stage keeps of a micro-batch, and their bytes; NULL: it keeps none
- * that are more than a third of its activations, or the recipe has chunks. */
+/* Returns the axis of the largest logits that the stage keeps of a micro-batch, and their bytes; NULL: it
+ * keeps none that are more than a third of its activations, or the recipe has chunks. */
 const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *bytes);
 
 /* ---- muon.c -------------------------------------------------------------------------------------------- */
@@ -295,11 +296,12 @@ typedef struct {
   uint32_t owner;     /* who orthogonalises it: of the group along the bucket's `matrices` */
 } ZpMatrix;
 ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *n);
-/* How large axis `i` of a slice is over such a group. */
+/* Returns how large axis `i` of a slice is over such a group. */
 int64_t zp_gathered_size(const ZpPlan *p, const ZpBucket *k, const ZpSlice *s, int i);
 /* Returns the factor of such a matrix's update, besides the learning rate, from its sizes without padding. */
 double zp_muon_scale(const ZpOptimizer *o, const ZpSlice *s);
-/* Bytes of an UPDATE buffer, and of the scratch of an ORTHOGONALIZE. FLOPs of the rank with most to do. */
+/* Returns the bytes of an UPDATE buffer, and of the scratch of an ORTHOGONALIZE. FLOPs of the rank with most
+ * to do. */
 uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k);
 uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k);
 double zp_matrix_flops(const ZpOptimizer *o, const ZpMatrix *m);

@@ -43,7 +43,7 @@ typedef struct {
   ZpQueue queue;
 } ZpInstrInfo;
 extern const ZpInstrInfo zp_instr_info[ZP_INSTRS];
-/* The list of its segment that an instruction runs; ZP_PHASES: it runs none. */
+/* Returns the list of its segment that an instruction runs; ZP_PHASES: it runs none. */
 static inline ZpPhase zp_phase(ZpInstrOp op) {
   return op == ZP_I_COUNT ? ZP_COUNT : op == ZP_I_FWD ? ZP_FWD : op == ZP_I_BWD ? ZP_BWD : ZP_PHASES;
 }
@@ -199,8 +199,8 @@ typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } Z
 /* clang-format on */
 
 /* ---- cut.c --------------------------------------------------------------------------------------------- */
-/* What must stay on one stage: an iteration of an outermost repeat, with the straight parts after it; the first item
- * also has those before it. */
+/* The unit of cutting, which stays on one stage: an iteration of an outermost repeat, with the straight parts
+ * after it; the first item also has those before it. */
 typedef struct {
   uint32_t first; /* instance, in the order in which the model has them */
   double cost;
@@ -247,7 +247,7 @@ uint32_t zp_order_live(const ZpOrder *o);
 typedef struct {
   uint32_t slots, recv_act, send_act, recv_grad, send_grad;
 } ZpRings;
-/* What a schedule comes to on stages that are all alike. */
+/* The result of playing a schedule on equal stages. */
 typedef struct {
   double bubble;    /* in which a stage waits for others: as many times what a micro-batch takes, both ways */
   double transfers; /* that the step waits for, one after the other */

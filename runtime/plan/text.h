@@ -16,7 +16,7 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
 int zp_zero_stage(const ZpBucket *k);
 /* "gpt2.zug:12": a node's `loc`. */
 const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
-/* Where the recipe says how large an axis is; its `split ... over` a mesh dim of the recipe, or NULL; where
+/* Returns where the recipe gives the size of an axis; its `split ... over` for a mesh dim, or NULL; where
  * that is. */
 ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis);
 const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive);
@@ -29,7 +29,8 @@ const char *zp_compute_text(const ZpPlan *p);        /* "bf16", "tf32", "f32" */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
-/* The segment of that name (zp_segment_text), or ZP_NONE with those that there are; its calls, in order. */
+/* Returns the segment of that name (zp_segment_text), or ZP_NONE with those that there are; its calls, in
+ * order. */
 uint32_t zp_segment_named(const ZpPlan *p, const char *name, ZbErr *err);
 void zp_show_calls(const ZpPlan *p, uint32_t segment, ZbText *out);
 /* Every collective and transfer: count, bytes, dims, tensor, cause. */
@@ -41,7 +42,7 @@ void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);
 void zp_show_calls_json(const ZpPlan *p, uint32_t segment, ZbText *out);
 void zp_explain_json(const ZpPlan *p, ZbText *out);
-/* Bytes of an instruction that moves something: not of a collective of one rank. Else 0. */
+/* Returns the bytes of an instruction that moves something: not of a collective of one rank. Else 0. */
 uint64_t zp_instr_bytes(const ZpPlan *p, const ZpInstr *in);
 
 /* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */

@@ -144,7 +144,7 @@ static inline bool zp_is_ring(const ZpNode *n) {
 }
 ZpRing zp_ring(const ZpSegment *s, const ZpNode *n);
 uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n); /* that a rank sends */
-/* How many chunks a rank has, and the number of its chunk c. */
+/* Returns how many chunks a rank has, and the number of its chunk c. */
 int zp_ring_chunks(const ZpMesh *m, const ZpNode *n);
 int64_t zp_ring_chunk(int chunks, int64_t ranks, int64_t rank, int c);
 /* Returns whether the mask lets queries of chunk `q` see any of the keys of chunk `k`, of `length` positions
@@ -245,7 +245,7 @@ typedef struct {
   bool frozen;               /* its parameters are not trained: no gradient, no master, no states */
   ZpDims matrices;           /* Muon's: dims over which updates are gathered, as they cut matrices */
   ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
-  /* What a step does with it, which follows from the fields above. */
+  /* Consequences of the fields above for a step: */
   bool gathers;              /* its parameters are a shard: they are gathered before use, */
   bool keeps;                /* and only once a step */
   ZpScatter scatters;

@@ -126,6 +126,12 @@ grep -rnE '\b(getenv|setenv|putenv)\(' $rooms --include='*.c' | grep -vE '^runti
 grep -rnE '(^|[^a-z_.])exit\(' $rooms --include='*.c' | grep -vE '(main|z[a-z]+)\.c:' &&
   { echo "^ libraries return, they do not exit"; broken=1; }
 
+# Words that were replaced stay so. Comments of a plan say who does what: they begin with the subject, or with the verb.
+for word in $(sed -n '/^[^#]/s/ .*//p' tests/words.txt); do
+  grep -rnw --include='*.[chly]' --include='*.def' -e "$word" $rooms && { echo "^ $(grep "^$word " tests/words.txt | sed 's/ /: use /')"; broken=1; }
+done
+grep -rnE --include='*.[ch]' '/\*+ ?(Of|What|Whether|Whose) ' runtime/plan && { echo "^ begin with the subject, or the verb"; broken=1; }
+
 # What ARCHITECTURE.md and CONTRIBUTING.md name is there.
 for name in $(grep -ohE '`[a-z_/]+\.(c|h|y|def|sh)`' ARCHITECTURE.md CONTRIBUTING.md | tr -d '`' | sort -u); do
   [ -e "$name" ] || [ -n "$(find runtime -path "*/$name")" ] || { echo "^ $name is named, and not there"; broken=1; }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Which mesh dimension of the recipe that is; zl_recipe has seen to it that there is one. */
+/* Returns which mesh dimension of the recipe that is; zl_recipe has seen to it that there is one. */
 static uint32_t find_mesh(ZpBuild *b, const char *name) {
   const ZlRecipe *r = b->p->asked.recipe;
   for (uint32_t i = 0; i < r->nmesh; i++)

@@ -40,7 +40,7 @@ typedef struct {
   ZpDims *grad_partial; /* per parameter: dims along which its gradient may stay partial within a step */
 } ZpBuild;
 
-/* Bytes that a rank may take by the recipe and the cluster; 0: no limit is known. */
+/* Returns the bytes that a rank may take by the recipe and the cluster; 0: no limit is known. */
 uint64_t zp_limit(const ZpBuild *b);
 
 /* Warns of f32 that spreads to products or what a repeat carries, where the recipe computes in bf16. */
@@ -52,8 +52,8 @@ bool zp_bind(ZpBuild *b);
 void zp_bind_batch(ZpBuild *b);
 /* Fills ZpDim.zigzag, and p->notes.order. */
 void zp_bind_zigzag(ZpBuild *b);
-/* The first axis of dim d's list that splits an attend, if keys were queries: one of samples or heads, or the
- * queries' own; ZG_NONE without one. */
+/* Returns the first axis of dim d's list that splits an attend, if keys were queries: one of samples or
+ * heads, or the queries' own; ZG_NONE without one. */
 uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, const ZgType *out, int d,
                           uint16_t query);
 /* Sizes the slots' axes of p->layout.experts, and adds them, last, to the dims that split them. */
@@ -68,8 +68,8 @@ void zp_bind_groups(ZpBuild *b);
 void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o);
 /* Axes by where their sizes come from: what a directive can name. */
 typedef enum { ZP_AXIS_OF_DATA, ZP_AXIS_OF_MODEL, ZP_AXIS_ANY } ZpAxisKind;
-/* The axis of that name. If there is none, ZG_NONE: the report says which of the kind there are, and the help
- * names one of these. */
+/* Returns the axis of that name. If there is none, ZG_NONE: the report says which of the kind there are, and
+ * the help names one of these. */
 uint32_t zp_find_axis(ZpBuild *b, ZlName name, ZpAxisKind kind);
 /* "its axes are `a`, `b`": at most so many. */
 void zp_note_names(ZlDiag *e, const char *what, const char *const *names, uint32_t n);

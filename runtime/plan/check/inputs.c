@@ -28,7 +28,7 @@ bool zp_input_fits(const Local *l, const ZpValue *v) {
   return false;
 }
 
-/* What an index selects: rows of a table, or the target among classes. */
+/* The objects that an index selects: rows of a table, or the target among classes. */
 typedef enum { OTHER, ROWS, TARGET } Selects;
 static Selects selects(uint16_t op) {
   switch (op) {

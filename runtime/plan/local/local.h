@@ -71,7 +71,8 @@ typedef struct {
   uint32_t nstashable; /* as in ZpSegment */
 } ZpRemat;
 ZpRemat zp_remat(const ZpBuild *b, uint32_t index);
-/* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
+/* Returns the sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has
+ * none. */
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
 
 /* ---- shard.c ------------------------------------------------------------------------------------------- */
@@ -81,8 +82,8 @@ bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool
                       const ZgSegment *count, ZpDims *partial);
 
 /* ---- buckets.c ----------------------------------------------------------------------------------------- */
-/* Where a parameter (ZP_AT_PARAM) or its gradient (ZP_AT_GRAD) lies, as the segment that uses it counts
- * buckets. */
+/* Returns where a parameter (ZP_AT_PARAM) or its gradient (ZP_AT_GRAD) lies, as the segment that uses it
+ * counts buckets. */
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place);
 
 /* ---- values.c ------------------------------------------------------------------------------------------ */
@@ -101,12 +102,12 @@ ZkElem zp_param_elem(const ZpPlan *p, uint32_t param);
 void zp_give_elem(ZpValue *v, ZkElem elem);
 /* Axes of a parameter in the order in which it was declared, slowest first, and their local sizes. */
 void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size);
-/* A value as a kernel sees it, without pointer; all those of a node's call. */
+/* Returns a value as a kernel sees it, without pointer; all those of a node's call. */
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n);
 
 /* ---- questions of those who fuse and place ------------------------------------------------------------- */
-/* Which output of the node the value is, or -1. */
+/* Returns which output of the node the value is, or -1. */
 static inline int zp_output_of(const ZpNode *n, uint32_t value) {
   for (int k = 0; k < n->call.nout; k++)
     if (n->out[k] == value) return k;

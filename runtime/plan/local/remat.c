@@ -154,7 +154,8 @@ static uint32_t narrowest(Remat *r, uint32_t v) {
 }
 
 /* ---- parts that `recompute` names --------------------------------------------------------------------- */
-/* The whole part that is recomputed with a region: the outermost around it that is; ZG_NONE: it is not. */
+/* Returns the whole part that is recomputed with a region: the outermost around it that is; ZG_NONE: it is
+ * not. */
 static uint32_t part_of(const Remat *r, uint32_t region) {
   const ZgRegion *all = r->b->p->graph->regions;
   if (!recomputes(r, region)) return ZG_NONE;
@@ -278,7 +279,8 @@ static double find_entering(Remat *r, bool *enters) {
   return bytes;
 }
 
-/* Bytes of what all parts of the segment make with kernels of their own, but for the largest part. */
+/* Returns the bytes of what all parts of the segment make with kernels of their own, but for the largest
+ * part. */
 static double bytes_of_others(Remat *r) {
   const ZgSegment *s = r->s;
   double *part = ZB_NEWN(r->arena, double, r->b->p->graph->nregions + 1), sum = 0, most = 0;
@@ -328,7 +330,7 @@ static uint64_t mix(uint64_t h, uint64_t x) {
   return h ^ h >> 29;
 }
 
-/* A hash of what a node is, by itself: of parameters and random numbers not which. */
+/* Returns a hash of what a node is, by itself: of parameters and random numbers not which. */
 static uint64_t hash_node(const Remat *r, uint32_t i) {
   const ZgNode *n = &r->s->nodes[i];
   bool named = n->op == ZG_OP_PARAM || n->op == ZG_OP_PARAM_GRAD || n->op == ZG_OP_RANDOM;
@@ -411,7 +413,7 @@ static uint32_t append(Remat *r, const ZgNode *n, const uint32_t *in, bool recom
   return m.out;
 }
 
-/* The backward pass's version of forward value v. */
+/* Returns the backward pass's version of forward value v. */
 static uint32_t resolve(Remat *r, uint32_t v) {
   const ZgNode *n = maker(r->s, v);
   if (is_source(n) || r->decided[v] == SAVE) return r->forward[v];

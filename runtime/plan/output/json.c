@@ -219,7 +219,7 @@ void zp_json_show(ZbJson *j, const ZpPlan *p) {
   if (t.a) put_schedule(j, p, &t);
   put_stages(j, p, t.a ? &t : NULL);
   put_kept(j, p);
-  zb_json_count(j, "beside_bytes", p->notes.async_bytes);
+  zb_json_count(j, "async_bytes", p->notes.async_bytes);
   zb_json_count(j, "scratch_room", p->layout.room);
   put_buckets(j, p);
   put_groups(j, p);

@@ -14,7 +14,7 @@ static uint32_t held(const BucketNeeds *k, const uint32_t *count) {
   return 0;
 }
 
-/* Of so many iterations, those that are gathered at a time. */
+/* Returns how many of n iterations are gathered at a time. */
 static uint64_t at_once(const Space *x, uint64_t n) {
   uint64_t most = (uint64_t)x->base->prefetch + 1;
   return n < most ? n : most;

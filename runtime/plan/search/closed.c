@@ -1,5 +1,6 @@
-/* Seconds of a step by a formula, to rank recipes: the slowest stage's micro-batches, what the schedule leaves idle by its
- * rehearsal, gathers and scatters beside computation, and what is left at the end of a step. */
+/* Seconds of a step by a formula, to rank recipes: the slowest stage's micro-batches, what the schedule
+ * leaves idle by its rehearsal, gathers and scatters beside computation, and what is left at the end of a
+ * step. */
 #include "runtime/plan/search/internal.h"
 
 #include <math.h>
@@ -24,7 +25,8 @@ static void find_strides(Step *t) {
   for (uint32_t i = t->x->norder; i-- > 0; stride *= t->c->size[order[i]]) t->stride[order[i]] = stride;
 }
 
-/* Of the ranks along these dims: as many members of a level as along each of them together. */
+/* Returns the place of the ranks along these dims: as many members of a level as along each of them
+ * together. */
 static ZpPlace place_of(const Step *t, unsigned dims) {
   const ZlCluster *c = t->x->c;
   ZpPlace at = {.n = 1};
@@ -50,7 +52,7 @@ static double over(const Step *t, int op, double bytes, unsigned dims) {
 }
 
 /* ---- buckets --------------------------------------------------------------------------------------------- */
-/* The part of a transfer by which computation beside it takes longer. */
+/* Returns the part of a transfer by which computation beside it takes longer. */
 static double lost(const ZlCluster *c) { return c->steal / (1 + c->steal); }
 
 typedef struct {
@@ -61,7 +63,7 @@ typedef struct {
   double optimizer;
 } Moves;
 
-/* What is done with one bucket, in seconds. */
+/* The seconds of one bucket's communication and update. */
 typedef struct {
   double gather, scatter, reduce, publish, optimizer;
   bool cut, staged;

@@ -23,7 +23,7 @@ static uint32_t experts_of(const ZgGraph *g, ZbArena *a, uint16_t *to) {
   return n;
 }
 
-/* The positions that attend to each other, if the recipe says how many there are and they are of one
+/* Returns the positions that attend to each other, if the recipe says how many there are and they are of one
  * sequence: an axis of data. ZG_NO_AXIS: there is none. */
 static uint16_t sequence_of(const ZgGraph *g) {
   uint16_t found = ZG_NO_AXIS;
@@ -83,7 +83,7 @@ static Dim kind_of(const Space *x, const char *dim) {
   if (s && splits_sequence(x, s)) return DIM_CONTEXT;
   if (s && !splits_samples(x, s)) return DIM_TENSOR;
   if (shard_over(x->base, dim)) return DIM_DATA;
-  /* Of several dims that split the batch alike, the last is the one whose ranks are nearest. */
+  /* The last of several dims that split the batch has the nearest ranks. */
   for (uint32_t i = x->base->nmesh; i-- > 0;) {
     const char *other = x->base->mesh[i].name.s;
     const ZlSplit *t = space_split(x->base, other);
@@ -94,7 +94,8 @@ static Dim kind_of(const Space *x, const char *dim) {
   return DIM_DATA;
 }
 
-/* Ways in which attention is tried over a sequence that is split: what the recipe says, or all if it is open. */
+/* Ways in which attention is tried over a sequence that is split: what the recipe says, or all if it is
+ * open. */
 static void find_ways(Space *x) {
   const ZlAttention *said = NULL;
   for (uint32_t i = 0; i < x->base->nattention; i++) {
@@ -192,7 +193,7 @@ const char *zp_search_lacks(const ZgGraph *g, const ZpSize *bind, uint32_t nbind
   return lacks;
 }
 
-/* Of `axis` a dim that splits it and shards, all open. */
+/* Adds an open dim that splits `axis` and shards. */
 static void add_dim(const char *axes, const char *dim, ZbText *t) {
   zb_text_add(t, "split %s over %s shard ? over %s ", axes, dim, dim);
 }

@@ -1,12 +1,12 @@
-/* What the files of this room pass to each other; nobody outside reads it. */
+/* The interface between the files of this room; nobody outside includes it. */
 #ifndef ZUG_PLAN_SEARCH_INTERNAL_H
 #define ZUG_PLAN_SEARCH_INTERNAL_H
 
 #include "runtime/plan/search/search.h"
 
 /* ---- dims.c -------------------------------------------------------------------------------------------- */
-/* What a mesh dim does. A new kind of parallelism is one more of these: it has a size, splits something and
- * has its place in the mesh. */
+/* The purpose of a mesh dim. A new kind of parallelism is one more of these: it has a size, splits something
+ * and has its place in the mesh. */
 typedef enum { DIM_PIPE, DIM_REPLICA, DIM_DATA, DIM_EP, DIM_CONTEXT, DIM_TENSOR, DIMS } Dim;
 #define BIT(NAME) (1u << DIM_##NAME)
 #define ONE_RANK                                                                                             \
@@ -19,7 +19,8 @@ typedef struct {
   uint32_t n;
 } RecomputeSet;
 
-/* A schedule of so many ranks of pipe and micro-batches (zp_rehearse); by[1]: what a stage takes in is kept. */
+/* A schedule of so many ranks of pipe and micro-batches (zp_rehearse); by[1]: what a stage takes in is
+ * kept. */
 typedef struct {
   int64_t nmicro;
   ZpRehearsal by[2];
@@ -67,18 +68,19 @@ typedef struct {
   uint64_t bytes;
 } Candidate;
 
-/* What a recipe's dims do; false with reports. Its split over one, or NULL. */
+/* Finds the purposes of a recipe's dims; returns false with reports. Returns its split over one, or NULL. */
 bool space_dims(Space *x, ZlDiags *d);
 const ZlSplit *space_split(const ZlRecipe *r, const char *dim);
 /* Size of an axis, padded; 0: it has none. */
 int64_t space_axis(const Space *x, const char *name);
-/* Whether the axes that DIM_EP or DIM_CONTEXT splits divide over so many ranks, and it is worth while. */
+/* Returns whether the axes that DIM_EP or DIM_CONTEXT splits divide over so many ranks, and it is worth
+ * while. */
 bool space_divides_over(const Space *x, Dim k, int64_t by);
 
 /* ---- space.c ------------------------------------------------------------------------------------------- */
 /* False with reports. */
 bool space_make(Space *x, const ZpSearchOptions *o, ZlDiags *d);
-/* The recipe of a candidate; stages: items of each, or NULL for `by cost`. */
+/* Returns the recipe of a candidate; stages: items of each, or NULL for `by cost`. */
 const ZlRecipe *space_recipe(const Space *x, const Candidate *c, const int64_t *stages, ZbArena *a);
 /* The same with a batch of one micro-batch. */
 const ZlRecipe *space_probe(const Space *x, const Candidate *c, ZbArena *a);
@@ -87,11 +89,11 @@ void space_order(const Space *x, const Candidate *c, Dim order[DIMS]);
 /* Ranks that share what is alike along these dims (bits); ranks that have samples of their own. */
 int64_t space_shards(const Space *x, const Candidate *c, unsigned dims);
 int64_t space_samples(const Candidate *c);
-/* Why so many ranks of `tensor` cannot split the model's axes; NULL: they can. */
+/* Returns why so many ranks of `tensor` cannot split the model's axes; NULL: they can. */
 const char *space_indivisible(const Space *x, int64_t tensor);
 
 /* ---- measure.c ----------------------------------------------------------------------------------------- */
-/* Of a segment, per micro-batch: what does not depend on pipe, data and ZeRO. */
+/* Measures of a segment, per micro-batch, that do not depend on pipe, data and ZeRO. */
 typedef struct {
   double count, forward, backward; /* seconds */
   uint64_t saved, carry, dcarry, carry_out, dcarry_out, temp;
@@ -134,11 +136,12 @@ const Layout *layout_of(Layouts *all, const Candidate *c); /* whatever its other
 bool layouts_begin(Layouts *all, int64_t ranks, ZlDiags *d);
 const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe);
 
-/* The recipe's schedule, rehearsed once; keeps: as in Rehearsed. Not valid after the next call. */
+/* Returns the recipe's schedule, rehearsed once; keeps: as in Rehearsed. Not valid after the next call. */
 const ZpRehearsal *rehearsal(const Space *x, int64_t pipe, int64_t nmicro, bool keeps);
 
 /* ---- bytes.c ------------------------------------------------------------------------------------------- */
-/* Bytes of the fullest stage; as if what depends on a micro-batch took `scale` times as much: 1. */
+/* Returns the bytes of the fullest stage; as if what depends on a micro-batch took `scale` times as much:
+ * 1. */
 uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s, double scale);
 
 /* ---- closed.c ------------------------------------------------------------------------------------------ */

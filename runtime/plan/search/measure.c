@@ -1,5 +1,6 @@
-/* Local programs depend on how tensors are split (over tensor, ep and context), on the samples of a micro-batch
- * and on what is recomputed; not on pipe, data and ZeRO. So each is made once, measured, and asked by all recipes that share it. */
+/* Local programs depend on how tensors are split (over tensor, ep and context), on the samples of a micro-
+ * batch and on what is recomputed; not on pipe, data and ZeRO. So each is made once, measured, and asked by
+ * all recipes that share it. */
 #include "runtime/plan/search/internal.h"
 
 #include <string.h>
@@ -88,7 +89,8 @@ static void fill(const Space *x, const ZpPlan *p, Layout *l) {
   l->input_bytes = u->at + zb_round_up(p->programs.segments[u->value_segment].values[u->value].bytes, 64);
 }
 
-/* The plan of one micro-batch. Two ranks of data, where there may be any: buckets are as with more. */
+/* Returns the plan of one micro-batch. Two ranks of data, where there may be any: buckets are as with
+ * more. */
 static const ZpPlan *plan_of(const Space *x, const Candidate *like, ZbArena *a, ZlDiags *d) {
   Candidate c = *like;
   c.size[DIM_PIPE] = c.size[DIM_REPLICA] = 1;

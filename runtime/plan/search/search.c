@@ -41,12 +41,12 @@ static const ZlRecipe *with_micro_batches(const ZlRecipe *r, int64_t n, int64_t 
 }
 
 /* As it will be written, with the limit, up to which values are kept; or, if it needs more, without. */
-static const ZpPlan *plan_within(const Space *x, const ZlRecipe *r, ZbArena *a, const ZpPlan *keeps_as) {
+static const ZpPlan *plan_within(const Space *x, const ZlRecipe *r, ZbArena *a, const ZpPlan *lowers_as) {
   ZlRecipe *limited = ZB_NEW(a, ZlRecipe);
   ZpOptions o = *x->plan;
   *limited = *r;
   limited->limit.memory = x->limit;
-  o.lowers_as = keeps_as;
+  o.lowers_as = lowers_as;
   const ZpPlan *p = zp_plan_unproved(a, x->g, limited, zl_diags_new(a, zl_sources_new(a)), &o);
   return p ? p : zp_plan_unproved(a, x->g, r, zl_diags_new(a, zl_sources_new(a)), x->plan);
 }
@@ -129,7 +129,7 @@ static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t k
   if (s->nbest && !whole(x, &s->best[0], true)) ZB_BUG("the best recipe cannot be planned");
 }
 
-/* What is wrong with the plan of a candidate that was weighed; NULL: nothing. */
+/* Returns what is wrong with the plan of a candidate that was weighed; NULL: nothing. */
 static const char *why_unplanned(const Space *x, Layouts *all, const Candidate *c) {
   ZbArena *a = zb_arena_new();
   ZlDiags *d = zl_diags_new(a, zl_sources_new(a));

@@ -1,17 +1,14 @@
 /* plan/search: the fastest recipes of a model on a cluster. Pure, as the plan is.
  *
- * dims.c       what is searched: mesh dims by what they do
- * space.c      axes, blocks to recompute; the recipe that says what a candidate is
- * measure.c    what local programs need and take, made once for all recipes that share them
- * bytes.c      bytes of a stage, line by line
- * closed.c     seconds of a step by a formula: to rank
- * weigh.c      all recipes of the space, the best of which are kept
- * search.c     the best of these planned and simulated
- * found.c      the result as a table, as JSON, as a recipe with reasons
+ * * dims.c what is searched: mesh dims by what they do space.c axes, blocks to recompute; the recipe that
+ * says what a candidate is measure.c what local programs need and take, made once for all recipes that share
+ * them bytes.c bytes of a stage, line by line closed.c seconds of a step by a formula: to rank weigh.c all
+ * recipes of the space, the best of which are kept search.c the best of these planned and simulated found.c
+ * the result as a table, as JSON, as a recipe with reasons
  *
- * Two sieves: bytes.c and closed.c look at every recipe that may be among the best, in about a microsecond; then the
- * best are planned, with their exact ledgers, and the event loop plays them. What is printed is the plan's and the
- * loop's, never the formula's. */
+ * * Two sieves: bytes.c and closed.c look at every recipe that may be among the best, in about a microsecond;
+ * then the best are planned, with their exact ledgers, and the event loop plays them. What is printed is the
+ * plan's and the loop's, never the formula's. */
 #ifndef ZUG_PLAN_SEARCH_H
 #define ZUG_PLAN_SEARCH_H
 
@@ -63,10 +60,11 @@ typedef struct {
   const char *axis;
   int64_t size;
 } ZpSize;
-/* The text of a recipe that leaves everything open, for those who have none. What does not change a step's time
- * is as it often is. bind: sizes of data axes by their names, of which the samples and `seq` may be some. */
+/* The text of a recipe that leaves everything open, for those who have none. What does not change a step's
+ * time is as it often is. bind: sizes of data axes by their names, of which the samples and `seq` may be
+ * some. */
 void zp_search_open(const ZgGraph *g, const ZlCluster *c, const ZpSize *bind, uint32_t nbind, ZbText *out);
-/* A data axis of which no size is given, or NULL. */
+/* Returns a data axis of which no size is given, or NULL. */
 const char *zp_search_lacks(const ZgGraph *g, const ZpSize *bind, uint32_t nbind);
 
 /* ---- found.c ------------------------------------------------------------------------------------------- */

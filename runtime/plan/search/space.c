@@ -1,5 +1,5 @@
-/* What is searched: which axes of the model can be split, which blocks are worth recomputing. What a recipe
- * gives stays as it is; `?` is chosen here or by the search. */
+/* The space of the search: axes of the model that can be split, blocks that are worth recomputing. A recipe's
+ * own choices stay as they are; `?` is chosen here or by the search. */
 #include "runtime/plan/search/internal.h"
 
 #include <string.h>
@@ -69,8 +69,8 @@ static bool share_param(const ZgGraph *g, uint16_t a, uint16_t b) {
   return false;
 }
 
-/* Of axes that parameters share, that comes first which sends least; another may follow it in a product.
- * Those that save no arithmetic, or of which values would be gathered whole, are not split. */
+/* Orders the axes that parameters share: first the one that sends least; another may follow it in a product.
+ * Axes that save no arithmetic, or whose values would be gathered whole, are not split. */
 static void choose_axes(Space *x) {
   const ZgGraph *g = x->g;
   Trial *t = ZB_NEWN(x->a, Trial, g->naxes + 1), whole = {0};
@@ -174,7 +174,7 @@ static bool in_repeat(const ZgGraph *g, uint32_t region) {
     if (g->regions[region].kind == ZG_REGION_REPEAT) return true;
   return false;
 }
-/* The block around it, or ZG_NONE if that is the repeat, or the model. */
+/* Returns the block around it, or ZG_NONE if that is the repeat, or the model. */
 static uint32_t block_around(const ZgGraph *g, uint32_t region) {
   uint32_t r = g->regions[region].parent;
   return r != ZG_NONE && g->regions[r].kind == ZG_REGION_BLOCK ? r : ZG_NONE;
@@ -401,7 +401,7 @@ static void add_shards(const Space *x, const Candidate *c, ZbArena *a, ZlRecipe 
   }
 }
 
-/* What the recipe says of attention over dims that the mesh has; where it is open, what the candidate has. */
+/* Adds the recipe's attention over dims that the mesh has; where it is open, the candidate's. */
 static void add_attention(const Space *x, const Candidate *c, ZbArena *a, ZlRecipe *r) {
   for (uint32_t i = 0; i < x->base->nattention; i++) {
     ZlAttention w = x->base->attention[i];

@@ -1,10 +1,11 @@
 /* All recipes of a space: what fits by the ledger's formula, ranked by the formula of time.
  *
- * What a recipe weighs depends on its local programs, and making one of these takes as long as weighing some
- * hundred recipes. So recipes are taken by families: those of one mesh and one size of micro-batch, which
- * differ in what is recomputed and in what is sharded. Nothing is faster than the family's without any
- * recomputation, whether that fits or not, and nothing takes less than what most recomputation leaves. Families come
- * in the order of that least time, and those at the end that cannot be among the best are only counted. */
+ * * What a recipe weighs depends on its local programs, and making one of these takes as long as weighing
+ * some hundred recipes. So recipes are taken by families: those of one mesh and one size of micro-batch,
+ * which differ in what is recomputed and in what is sharded. Nothing is faster than the family's without any
+ * recomputation, whether that fits or not, and nothing takes less than what most recomputation leaves.
+ * Families come in the order of that least time, and those at the end that cannot be among the best are only
+ * counted. */
 #include "runtime/plan/search/internal.h"
 
 #include <math.h>
@@ -45,8 +46,8 @@ static void keep_best(Weighed *w, const Candidate *c) {
 }
 
 /* ---- the best of each set of dims ------------------------------------------------------------------------ */
-/* The formula errs alike for recipes that are alike. So of each set of dims with more than one rank the fastest is
- * simulated, too, unless the formula says that it takes so many times as long as the best. */
+/* The formula errs alike for recipes that are alike. So of each set of dims with more than one rank the
+ * fastest is simulated, too, unless the formula says that it takes so many times as long as the best. */
 #define ERRS 1.3
 
 static uint32_t dims_of(const Candidate *c) {
@@ -78,7 +79,7 @@ typedef struct {
   uint32_t nsizes;
 } Walk;
 
-/* What is done with each way to shard and to group. */
+/* Called for each way to shard and to group. */
 typedef void Each(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to);
 
 static void weigh_one(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to) {
@@ -101,7 +102,7 @@ static bool allowed(const Space *x, Dim k, int64_t size) {
   return x->given[k] > 0 ? x->given[k] == size : size == 1 || x->given[k] == 0;
 }
 
-/* What the recipe shards. */
+/* Gives the candidate what the recipe shards. */
 static void give_zero(const Space *x, Candidate *c) {
   c->zero = 0;
   for (uint32_t i = 0; i < x->base->nshards; i++) {
@@ -175,7 +176,7 @@ static void bound_one(Walk *k, Candidate c, const Layout *l, const Stages *s, vo
 /* Bytes that depend on a micro-batch grow with it, but for what is rounded up. */
 #define GROWS 0.9
 
-/* Whether nothing of it fits, if all is sharded that can be. */
+/* Returns whether no recipe fits even if everything is sharded that can be. */
 static bool hopeless(const Walk *k, Candidate c, const Bound *b) {
   c.zero = 3;
   if (!k->x->free_shard) give_zero(k->x, &c);
@@ -184,8 +185,8 @@ static bool hopeless(const Walk *k, Candidate c, const Bound *b) {
   return memory_of(k->x, &c, b->smallest, s, b->scale) > k->x->limit;
 }
 
-/* Whether the family has any recipe that may fit, and how fast that would be. What does not fit is weighed all
- * the same where it may come nearest: with one sample. */
+/* Returns whether the family has any recipe that may fit, and how fast that would be. What does not fit is
+ * weighed all the same where it may come nearest: with one sample. */
 static bool bound(Walk *k, Family *f) {
   const Space *x = k->x;
   bool first = f->c.micro == 1 || !x->free_micro;
@@ -213,14 +214,14 @@ static bool bound(Walk *k, Family *f) {
   return f->seconds < INFINITY;
 }
 
-/* Whether none of it would be among the best, nor the best of its dims. */
+/* Returns whether no recipe of the family would be among the best, nor the best of its dims. */
 static bool too_slow(const Weighed *w, const Family *f) {
   const Candidate *of_dims = &w->of_dims[dims_of(&f->c)];
   if (w->nbest < w->most || f->seconds < w->best[w->nbest - 1].seconds) return false;
   return of_dims->size[0] ? f->seconds >= of_dims->seconds : far_from_best(w, f->seconds);
 }
 
-/* What recomputes more than what fits is slower. */
+/* Returns whether a smaller set fits: recomputing more than that is slower. */
 static bool needless(const Space *x, const bool *fits, uint32_t set) {
   uint32_t blocks = x->sets[set].blocks;
   for (uint32_t i = 0; i < set; i++)
@@ -264,7 +265,7 @@ static void add_families(Walk *k, Candidate c, Families *all) {
   }
 }
 
-/* Whether the recipe has dims over which so many ranks take samples. */
+/* Returns whether the recipe has dims over which so many ranks take samples. */
 static bool can_take_samples(const Walk *k, int64_t ways) {
   for (uint32_t i = 0; i < k->nsizes; i++) {
     int64_t data = k->size[i];
@@ -320,7 +321,7 @@ static int sooner(const void *a, const void *b) {
   return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
 }
 
-/* What divides n, ascending. */
+/* Returns what divides n, ascending. */
 static int64_t *divisors(ZbArena *a, int64_t n, uint32_t *count) {
   int64_t *at = NULL, root = 1;
   *count = 0;

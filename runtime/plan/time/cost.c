@@ -1,4 +1,5 @@
-/* What an instruction takes: its calls and collectives, one after the other, as the engine does them. */
+/* Adds up the time of an instruction: its calls and collectives, one after the other, as the engine does
+ * them. */
 #include "runtime/plan/time/internal.h"
 
 #include <math.h>
@@ -15,13 +16,13 @@ Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a) {
                 .place = ZB_NEWN(a, ZpPlace *, (p->programs.nstages ? p->programs.nstages : 1) * sets)};
 }
 
-/* What is asked next is of this list. */
+/* Makes this list the current one. */
 static void begin_list(Cost *x, const ZpSegment *s, const ZpList *l) {
   x->segment = s;
   x->list = l;
 }
 
-/* How often it is played: what is between dispatch and combine if experts are chosen alike. */
+/* Returns how often it is played: what is between dispatch and combine if experts are chosen alike. */
 static double times(const Cost *x, const ZpNode *n) {
   return (double)zp_rounds(x->p, x->segment, x->list, (uint32_t)(n - x->list->nodes)).even;
 }
@@ -34,7 +35,7 @@ static double call_seconds(const Cost *x, const ZpNode *n) {
 }
 
 /* ---- where groups lie ---------------------------------------------------------------------------------- */
-/* Of the stage's first rank, which stands for the others. */
+/* Returns the stage's first rank, which stands for the others. */
 static int64_t rank_of(const ZpPlan *p, uint32_t stage) {
   return p->layout.mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->layout.mesh, 0, stage);
 }
@@ -70,7 +71,7 @@ static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
 }
 
 /* ---- a list -------------------------------------------------------------------------------------------- */
-/* Of a collective whose blocks are packed or unpacked. */
+/* Returns the seconds in which a collective's blocks are packed and unpacked. */
 static double packing(const Cost *x, const ZpSegment *s, const ZpNode *n) {
   double bytes = 2 * (double)zp_node_bytes(s, n);
   return n->packs && !zp_is_halo(n) ? zp_stream_seconds(x->c, bytes) : 0;
@@ -181,7 +182,8 @@ Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) 
   return in_order(x, stage, s, &s->list[phase]);
 }
 
-/* The pass goes on until it waits; calls are slowed by what moves meanwhile. */
+/* Returns the seconds of a pass, which goes on until it waits; its calls are slowed by transfers under
+ * way. */
 double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase) {
   ZbArena *scratch = zb_arena_new();
   Cost x = zp_cost_new(p, c, false, scratch);
@@ -233,12 +235,13 @@ static Pieces one_piece(Cost *x, ZpTimePart part, double seconds) {
   return all;
 }
 
-/* Elements of a held bucket that this rank updates. */
+/* Returns the elements of a held bucket that this rank updates. */
 static double owned(const ZpPlan *p, const ZpBucket *k) {
   return (double)k->elems / (double)zp_group_size(&p->layout.mesh, k->shard);
 }
 
-/* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
+/* Returns the bytes that an update moves: it reads the gradient, reads and writes states and f32 weights, and
+ * writes their copy in bf16. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
   int n = zp_states(p, k);
   double states = 0, rounded = k->elem == ZK_F32 ? 0 : zk_mean_bytes((ZkElem)k->elem);

@@ -1,4 +1,4 @@
-/* What the files of this room pass to each other; nobody outside reads it. */
+/* The interface between the files of this room; nobody outside includes it. */
 #ifndef ZUG_PLAN_TIME_INTERNAL_H
 #define ZUG_PLAN_TIME_INTERNAL_H
 
@@ -13,7 +13,7 @@ ZpTimePart zp_call_part(int op);                             /* PRODUCTS, ATTENT
 /* Most are over before the next begins. One that goes beside others begins when the one before it of its kind
  * is complete, and one waits until it is. */
 typedef enum { PIECE_ALONE, PIECE_BESIDE, PIECE_WAITS } PieceKind;
-/* What an instruction does without a break: compute, or one collective. */
+/* A piece of an instruction without a break: compute, or one collective. */
 typedef struct {
   double seconds, part[ZP_T_PARTS]; /* alone; of a collective only TENSOR */
   uint32_t level;                   /* a collective: of the links that it takes; ZP_NONE: it computes */
@@ -43,7 +43,8 @@ typedef struct {
 } Cost;
 
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a);
-/* Of an instruction of the compute queue, of any of a list; the list's are made once a stage. */
+/* Returns the pieces of an instruction of the compute queue, or of a list; a list's are made once per
+ * stage. */
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase);
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in); /* none that runs a list */
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in);     /* P2P, COLL */

@@ -32,20 +32,21 @@ double zp_bound(const ZpPeaks *p, int op, double flops, double bytes) {
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
-/* What products or attention reach at this rate. */
+/* Returns the seconds of products or attention at this rate. */
 static double kernel_seconds(const ZlCluster *c, double rate, double flops, double bytes) {
   return zp_bound(&(ZpPeaks){.flops = rate, .bytes = c->stream}, ZG_OP_DOT, flops, bytes) + c->launch;
 }
 
 double zp_stream_seconds(const ZlCluster *c, double bytes) { return kernel_seconds(c, 0, 0, bytes); }
 
-/* Tiles that libraries have, and how fast each is per element: small ones read more for what they multiply. */
+/* Tiles that libraries have, and how fast each is per element: small ones read more for what they
+ * multiply. */
 static const struct {
   int m, n;
   double speed;
 } tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, .95}, {256, 64, .9}, {128, 64, .82}, {64, 64, .65}};
 
-/* Elements of the result that one multiprocessor makes, in units of the fastest tile's. */
+/* Returns the elements of the result that one multiprocessor makes, in units of the fastest tile's. */
 static double share_of_one(double sms, double m, double n, double batch) {
   double best = INFINITY;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
@@ -121,8 +122,9 @@ static double product_seconds(const ZlCluster *c, const ZkCall *k) {
   return zp_product_seconds(c, x->elem, m, n, depth, batch, zp_call_bytes(k));
 }
 
-/* A convolution is a product for each group, of windows gathered on the way: positions of y (and samples) on
- * one side. What only the result has beside those are the windows of a weight's gradient. */
+/* Returns the seconds of a convolution, which is a product for each group, of windows gathered on the way:
+ * positions of y (and samples) on one side. Axes that only the result has besides are the windows of a
+ * weight's gradient. */
 static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
   double m = 1, n = 1, depth = 1, batch = 1;
   const ZkView *const view[3] = {&k->in[0], &k->in[1], &k->out[0]};
@@ -155,7 +157,7 @@ static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
 
 static bool grouped(int op) { return op == ZG_OP_GROUPED_DOT || op == ZG_OP_GROUPED_OUTER; }
 
-/* Of all rounds: rows fill their tiles but for each expert's last. */
+/* Returns the seconds of all rounds; rows fill their tiles except for each expert's last. */
 static double grouped_seconds(const ZlCluster *c, const ZpNode *n) {
   return kernel_seconds(c, peak(c, n->call.in[0].elem) * c->products, n->flops, zp_call_bytes(&n->call));
 }
@@ -176,7 +178,7 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
     return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
   case ZP_T_ATTENTION:
     if (zg_is_linear_attend(k->op)) return recurrence_seconds(c, n);
-    /* Of the rank that has most: others wait. */
+    /* The rank that has most decides: others wait. */
     return zp_attention_seconds(c, (ZkElem)k->in[0].elem, n->busiest, k->op == ZG_OP_ATTEND_GRAD);
   default: return zp_stream_seconds(c, zp_call_bytes(k));
   }

@@ -54,7 +54,8 @@ static double ring_rate_of(const ZlCluster *c, int op, const ZpPlace *at) {
   return ring_rate(c, at);
 }
 
-/* Of one pass: as a ring, step by step; as a tree, over the members of each level but the innermost. */
+/* Returns the latency of one pass: as a ring, step by step; as a tree, over the members of each level but the
+ * innermost. */
 static double ring_latency(const ZlCluster *c, const ZpPlace *at) {
   double sum = 0;
   for (uint32_t l = 0; l <= at->level; l++) {

@@ -71,7 +71,7 @@ static bool crosses(const ZpInstr *in) {
   return in->queue == ZP_Q_P2P || in->op == ZP_I_REDUCE_TIED || in->op == ZP_I_REDUCE_STEP;
 }
 
-/* Of an exchange, that of this stage: in a collective both. */
+/* Returns whether this stage sends in an exchange; in a collective all do. */
 static bool sends(const ZpInstr *in) {
   return in->queue == ZP_Q_COLL || in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD;
 }
@@ -88,7 +88,7 @@ static uint32_t members(const Loop *l, const ZpInstr *in) {
 /* ---- links --------------------------------------------------------------------------------------------- */
 static void account(const Loop *l, Stage *s, double dt);
 
-/* What has passed since something last happened to the stage. */
+/* Accounts for the time since something last happened to the stage. */
 static void settle(Loop *l, Stage *s) {
   double dt = l->now - s->since;
   if (dt > 0) account(l, s, dt);
@@ -133,7 +133,7 @@ static double rate_of(const Loop *l, const Moving *m) {
   return 1 / (double)most;
 }
 
-/* Of what goes on on these links at the same time each has its share. */
+/* Returns the share that each transfer gets of a link that several use at a time. */
 static double share_of(const Stage *s, uint32_t level) {
   return 1. / (s->sending[level] > s->receiving[level] ? s->sending[level] : s->receiving[level]);
 }
@@ -171,7 +171,7 @@ static bool waits_over(const Stage *s, const ZpInstr *in) {
   return true;
 }
 
-/* The head of a queue, if all that it waits for is complete; else ZP_NONE. */
+/* Returns the head of a queue, if all that it waits for is complete; else ZP_NONE. */
 static uint32_t startable(const Stage *s, ZpQueue q) {
   const ZpProgram *g = &s->st->prog;
   if (s->at[q] == g->nqueue[q]) return ZP_NONE;
@@ -341,7 +341,7 @@ static void end_all(Loop *l) {
 }
 
 /* ---- where time goes ----------------------------------------------------------------------------------- */
-/* Why an instruction is not complete: other stages are late, or what moves within its own. */
+/* Returns why an instruction is not complete: other stages are late, or something moves within its own. */
 static ZpTimePart blocked_by(const Loop *l, const Stage *s, uint32_t i) {
   const ZpInstr *in = &s->st->prog.instrs[i];
   if (in->queue == ZP_Q_P2P) return ZP_T_IDLE;
@@ -351,7 +351,7 @@ static ZpTimePart blocked_by(const Loop *l, const Stage *s, uint32_t i) {
   return ZP_T_DATA; /* behind others in its queue */
 }
 
-/* What the stage waits for while it does not compute. */
+/* Returns what the stage waits for while it does not compute. */
 static ZpTimePart waits_for(const Loop *l, const Stage *s) {
   const ZpProgram *g = &s->st->prog;
   if (s->at[ZP_Q_COMPUTE] < g->nqueue[ZP_Q_COMPUTE]) {

@@ -1,4 +1,5 @@
-/* Which of a cluster's constants a plan's times are made from: an unknown one is never taken to be nothing. */
+/* Which of a cluster's constants a plan's times are made from: an unknown one is never taken to be
+ * nothing. */
 #include "runtime/plan/time/internal.h"
 
 typedef struct {
@@ -12,14 +13,14 @@ static void need(Needs *x, double value, const char *of, const char *word, const
   zb_text_add(&x->missing, "%s`%s` of its %s (%s)", x->n++ ? ", " : "", word, of, meaning);
 }
 
-/* What of its device: by the fields' names. */
+/* Requires a field of the cluster's device, by its name. */
 static void need_device(Needs *x, const double *field) {
 #define DEVICE(f, word, unit, meaning)                                                                       \
   if (field == &x->c->f) need(x, x->c->f, "device", word, meaning);
 #include "lang/cluster.def"
 }
 
-/* What calls there are. */
+/* The kinds of calls that a plan has. */
 typedef struct {
   bool bf16, f32, products, attention, attention_grad;
 } Seen;
@@ -38,7 +39,7 @@ static void look(const ZpPlan *p, Seen *s) {
       }
 }
 
-/* Of a level of one member nothing is sent. */
+/* Requires the levels that are used: nothing is sent within a level of one member. */
 static void need_levels(Needs *x, int64_t nranks) {
   int64_t size = 1;
   for (uint32_t i = 0; i < x->c->nlevels && i < ZP_MOST_LEVELS && size < nranks; i++) {

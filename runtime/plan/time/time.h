@@ -22,15 +22,16 @@ typedef enum {
 } ZpTimePart;
 
 /* ---- kernel.c: seconds of one kernel, at the least and as predicted ------------------------------------ */
-/* What a device reaches at the most, a second; 0: not known. */
+/* The peaks of a device, per second; 0: not known. */
 typedef struct {
   double flops, bytes;        /* of large products, of large copies */
   double attend, attend_grad; /* FLOPs of attention, as plans count them; 0: as of products */
 } ZpPeaks;
 ZpPeaks zp_peaks(const ZlCluster *c,
                  ZkElem elem); /* by what a cluster says of its device, for operands of this type */
-/* Returns the least that a call takes: the longer of its FLOPs and of its bytes at a device's peaks. What is not known
- * takes no time. Every predicted time of a kernel is one, at the rates that such kernels reach, and its launch. */
+/* Returns the least that a call takes: the longer of its FLOPs and of its bytes at a device's peaks. What is
+ * not known takes no time. Every predicted time of a kernel is one, at the rates that such kernels reach, and
+ * its launch. */
 double zp_bound(const ZpPeaks *p, int op, double flops, double bytes);
 double zp_call_bytes(const ZkCall *k); /* that a call reads and writes: of a table those rows that it takes */
 /* batch products of m x k by k x n, both of type `elem`, that move `bytes` to and from memory. Whole tiles go
@@ -42,7 +43,7 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
 double zp_product_flops(double sms, double m, double n, double k, double batch, double *fill);
 /* flops of attention, forward or backward. */
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward);
-/* A kernel that passes over so many bytes: an optimizer's, too. */
+/* Returns the seconds of a kernel that passes over so many bytes, such as an optimizer's. */
 double zp_stream_seconds(const ZlCluster *c, double bytes);
 
 /* ---- link.c: seconds of one exchange ------------------------------------------------------------------- */
@@ -53,13 +54,14 @@ typedef struct {
   int64_t n, units[ZP_MOST_LEVELS];
   uint32_t level;
 } ZpPlace;
-/* Of the devices with these numbers, ascending; they are numbered such that neighbours share inner levels. */
+/* Returns the place of the devices with these numbers, ascending; numbers are such that neighbours share
+ * inner levels. */
 ZpPlace zp_place(const ZlCluster *c, const int64_t *device, int64_t n);
 /* op: ZG_OP_ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL; bytes: of the whole tensor of a rank, as
  * gathered, or before it is reduced or exchanged. As rings do it; all-reduce as a tree if that is sooner. */
 double zp_collective_seconds(const ZlCluster *c, int op, double bytes, const ZpPlace *at);
 double zp_transfer_seconds(const ZlCluster *c, double bytes, const ZpPlace *at); /* one device to another */
-/* Of n devices, each `stride` after the one before: what a mesh dim is. */
+/* Returns the place of n devices, each `stride` after the one before, as in a mesh dim. */
 ZpPlace zp_place_of_dim(const ZlCluster *c, int64_t n, int64_t stride);
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
@@ -76,19 +78,19 @@ typedef struct {
   ZpStageTime *stages;       /* one per stage of the plan */
   double mean[ZP_T_PARTS];   /* of the stages */
 } ZpTime;
-/* NULL, with a report of all constants that the plan needs and the cluster lacks. spans: keeps when everything
- * began and ended. */
+/* NULL, with a report of all constants that the plan needs and the cluster lacks. spans: keeps when
+ * everything began and ended. */
 ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, bool spans, ZlDiags *d);
 /* Returns the seconds of one pass through a list of a segment, apart from all other lists. Also of plans
  * without stages. */
 double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase);
-/* Of every node of a list of a stage, alone and in order. */
+/* Fills the seconds of every node of a stage's list, each alone, in order. */
 void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32_t segment, ZpPhase phase,
                      double *seconds);
-/* Whether the cluster says all that times of the plan's calls, on so many ranks, are made from; else reports
- * what it does not. */
+/* Returns whether the cluster says all that times of the plan's calls, on so many ranks, are made from; else
+ * reports what it does not. */
 bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d);
-/* Bytes that the update of so many elements of a bucket moves. */
+/* Returns the bytes that the update of so many elements of a bucket moves. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
 
 /* ---- print.c ------------------------------------------------------------------------------------------- */
