@@ -78,6 +78,7 @@ done
 # ---- a second Ctrl-C ends it at once: within the step, and nothing is saved ----
 begin twice setsid zrun train slow.zsg --recipe recipes.zug:slow --data text.bin --steps 100000000 --save w.safetensors
 kill -TERM $job # not by Ctrl-C, which a shell's background job ignores; mpirun is not needed for one rank
+while grep -q '^ShdPnd:.*[1-9a-f]' /proc/$job/status; do :; done # of two pending signals SIGINT would come first
 kill -INT $job
 ends 130
 grep -q '^stopped' twice.out && fail "the second signal waits for the step"

@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     check(m);
     bool there = put_files(&m->c);
     if (zx_ckpt_look(m, dir, &err) != there) ZB_BUG("files that fit: %d, but: %s", there, err.text);
-    zs_verify(&(ZsOptions){.path = {dir}, .npath = 1}, a, &err);
+    zs_verify(&(ZsOptions){.path = (const char *[]){dir}}, a, &err);
   } else if (!*err.text) ZB_BUG("no manifest, and no message");
   zb_arena_free(a);
   zb_remove_folder(dir, any, NULL);
