@@ -1,5 +1,6 @@
 /* Every field of a few programs changed in turn: a plan that is not refused then must still do the same, in
  * whatever order things happen to start and end. machine.c plays it as the engine would. */
+#include "tests/unit/breadth.h"
 #include "tests/unit/plan/fake.h"
 #include "tests/unit/plan/machine.h"
 
@@ -237,6 +238,7 @@ Test(mutate, interleaved) {
       (Fake){.schedule = "interleaved", .stages = 2, .nmicro = 2, .layers = 4, .tied = true, .counts = true});
 }
 Test(mutate, interleaved_zero3) {
+  if (!at_night()) cr_skip_test("at night");
   mutate((Fake){.schedule = "interleaved",
                 .stages = 2,
                 .nmicro = 2,

@@ -46,7 +46,7 @@ static void collect_some(const ZkCall *call, void *arg) {
 
 Test(norm_pointwise, nvrtc) {
   int n = 0;
-  for (size_t i = 0; i < nnorm_joined; i += at_night() ? 3 : 24) each_call(&norm_fused[i], collect_some, &n);
+  for (size_t i = 0; i < nnorm_joined; i += at_night() ? 3 : 60) each_call(&norm_fused[i], collect_some, &n);
   programs_compile();
   programs_drop();
 }
@@ -55,11 +55,11 @@ Test(norm_pointwise, nvrtc) {
 Test(norm_pointwise, emulated) {
   int tried = 0;
   for (size_t i = 0; i < nnorm_joined; i++)
-    if (breadth_tries(i, 4)) each_made(&norm_fused[i], collect, NULL), tried++;
+    if (breadth_tries(i, 7)) each_made(&norm_fused[i], collect, NULL), tried++;
   cr_assert_geq(programs_count(), tried / 2);
   programs_build("ZkcRows");
   for (size_t i = 0; i < nnorm_joined; i++)
-    if (breadth_tries(i, 4)) conform(__FILE__, (int)i, &norm_fused[i]);
+    if (breadth_tries(i, 7)) conform(__FILE__, (int)i, &norm_fused[i]);
   cr_assert(programs_launched() >= tried, "not by programs");
   programs_drop();
 }
