@@ -84,3 +84,9 @@ grep -q 'forward of micro-batch 0' plan.drawn && grep -q 'backward of micro-batc
 grep -q '<td>all_reduce<td>\|<td>reduce_scatter<td>' plan.drawn || fail "no collectives"
 ok zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop" -o plan.html --exact
 node draw.js plan.html | grep -q '[0-9]\{7,\} B<' || fail "no exact bytes"
+# Ranks with two virtual stages pass each micro-batch twice.
+cat >two.zug <<'END2'
+recipe two { mesh pipe = 2 stages over pipe by cost schedule interleaved bind batch = 8, seq = 64 micro 2 optimizer adamw(lr = 1e-3) }
+END2
+ok zplan report gpt2.zsg --recipe two.zug:two --cluster "$clusters:laptop" -o plan.html
+node draw.js plan.html | grep -q '; 4 micro-batches;' || fail "other micro-batches than there are"
