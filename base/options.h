@@ -1,6 +1,6 @@
-/* options: command lines from tables. A program has a table of commands and a table of options. These give the
- * parser and its messages, --help, the man page, completion, and the list of what several processes must have
- * alike. A new option is a row, and the field that it sets. */
+/* options: command lines from tables. A program has a table of commands and a table of options. These give
+ * the parser and its messages, --help, the man page, completion, and the list of what several processes must
+ * have alike. A new option is a row, and the field that it sets. */
 #ifndef ZUG_BASE_OPTIONS_H
 #define ZUG_BASE_OPTIONS_H
 
@@ -79,7 +79,8 @@ typedef struct {
 /* Writes defaults and what is given into *options. False with a message. */
 bool zb_parse(const ZbProgram *p, ZbArena *a, int argc, char *const *argv, void *options, ZbArgs *args,
               ZbErr *err);
-/* Returns the value that an option is given last, or its default. Looks at nothing else, and ignores mistakes. */
+/* Returns the value that an option is given last, or its default. Looks at nothing else, and ignores
+ * mistakes. */
 const char *zb_option_given(const ZbProgram *p, const char *name, int argc, char *const *argv);
 /* Returns the row of that name, or NULL. */
 const ZbOption *zb_option_named(const ZbProgram *p, const char *name);
@@ -93,11 +94,12 @@ bool zb_asks_help(int argc, char *const *argv);
 /* Whether --version is all there is. */
 bool zb_asks_version(int argc, char *const *argv);
 void zb_help(const ZbProgram *p, FILE *to);
-/* Prints what --help, --version, --man-page or --complete ask for. False: none of them is given. For the last, which
- * completion of a shell calls, the arguments before the cursor follow. */
+/* Prints what --help, --version, --man-page or --complete ask for. False: none of them is given. For the
+ * last, which completion of a shell calls, the arguments before the cursor follow. */
 bool zb_tells(const ZbProgram *p, int argc, char *const *argv);
 
-/* All of main for programs whose code is 2 for mistakes and errors. `run` returns the code; for 2 with a message. */
+/* All of main for programs whose code is 2 for mistakes and errors. `run` returns the code; for 2 with a
+ * message. */
 int zb_main(const ZbProgram *p, int argc, char **argv, void *options,
             int (*run)(void *options, const ZbArgs *args, ZbArena *a, ZbErr *err));
 

@@ -27,8 +27,9 @@
 #include "runtime/plan/program.h"
 
 /* ---- the plan ------------------------------------------------------------------------------------------ */
-/* Learning rates: rising linearly from lr/warmup for `warmup` steps, constant for `stable` steps, and then as
- * `anneal` says: down to final*lr at step `until`, which it keeps, or as the inverse square root of the step. */
+/* Learning rates: rising linearly from lr/warmup for `warmup` steps, constant for `stable` steps, and then
+ * as `anneal` says: down to final*lr at step `until`, which it keeps, or as the inverse square root of the
+ * step. */
 typedef enum { ZP_CONSTANT, ZP_LINEAR, ZP_COSINE, ZP_SQRT, ZP_RSQRT, ZP_ANNEALS } ZpAnneal;
 extern const char *const zp_anneal_text[ZP_ANNEALS];
 typedef struct {
@@ -145,7 +146,8 @@ typedef struct ZpPlan {
 /* clang-format on */
 
 /* ---- mesh/vstages.c ------------------------------------------------------------------------------------ */
-/* Returns the virtual stages of so many ranks in a pipeline, by number, with their owners and nothing else. */
+/* Returns the virtual stages of so many ranks in a pipeline, by number, with their owners and nothing
+ * else. */
 ZpVirtualStage *zp_place_vstages(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t *n);
 /* Return the neighbour before or after a virtual stage; ZP_NONE: there is none. */
 uint32_t zp_vstage_before(const ZpPlan *p, uint32_t v);
@@ -207,8 +209,8 @@ ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, con
 ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 
-/* Rows that a round of experts has room for, over the average, where they are split over ranks and the recipe does
- * not say (slots.c). */
+/* Rows that a round of experts has room for, over the average, where they are split over ranks and the recipe
+ * does not say (slots.c). */
 #define ZP_SLOT_FACTOR 1.5
 /* How often a run of a list plays its node: of what is between dispatch and combine, once a round; else
  * once. Ranks that have all experts know how many rounds their tokens' choices take: both are that. Of
@@ -220,9 +222,9 @@ typedef struct {
 ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 
 /* ---- schedule/simulate.c ------------------------------------------------------------------------------- */
-/* Says when every item of all stages' orders starts and ends, in units, if nothing else takes time: forward waits for
- * that of the virtual stage before, backward for that of the one after. Needs of the plan its virtual stages, with
- * their owners, and the number of micro-batches. Returns the end of the last item. */
+/* Says when every item of all stages' orders starts and ends, in units, if nothing else takes time: forward
+ * waits for that of the virtual stage before, backward for that of the one after. Needs of the plan its
+ * virtual stages, with their owners, and the number of micro-batches. Returns the end of the last item. */
 uint64_t zp_order_clock(const ZpPlan *p, ZbArena *a, ZpOrder *order);
 
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
@@ -266,17 +268,18 @@ bool zp_check_segments(const ZpPlan *p, ZbErr *err);
 bool zp_prove(const ZpPlan *p, ZlDiags *d);
 
 /* ---- local/traffic.c ------------------------------------------------------------------------------------- */
-/* Returns a collective's whole tensor: as gathered, or before it is reduced or exchanged; around a ring, a rank's keys. */
+/* Returns a collective's whole tensor: as gathered, or before it is reduced or exchanged; around a ring, a
+ * rank's keys. */
 const ZpValue *zp_node_whole(const ZpSegment *s, const ZpNode *n);
-/* Returns the bytes of that tensor; dispatch and combine: a rank's rows in all passes; an attend around a ring and a
- * shift: what the rank sends. */
+/* Returns the bytes of that tensor; dispatch and combine: a rank's rows in all passes; an attend around a
+ * ring and a shift: what the rank sends. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 /* Returns the same for a run of the list, with all passes if experts are chosen alike. */
 uint64_t zp_run_bytes(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 /* Returns whether a call that accumulates adds to its result i. */
 bool zp_adds_to(const ZpSegment *s, const ZpNode *n, int i);
-/* Returns the bytes that a call reads and writes, each operand once; of a table only the rows that are looked up; results
- * that it adds to (`adds`) count twice. */
+/* Returns the bytes that a call reads and writes, each operand once; of a table only the rows that are looked
+ * up; results that it adds to (`adds`) count twice. */
 double zp_moved_bytes(const ZpSegment *s, const ZpNode *n, bool adds);
 
 /* ---- chunk.c ------------------------------------------------------------------------------------------- */

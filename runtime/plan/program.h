@@ -1,5 +1,5 @@
-/* Instruction lists: the virtual stages that the model is cut into, the stages whose ranks own them and what these
- * play in a step, the buffers and the memory that takes. */
+/* Instruction lists: the virtual stages that the model is cut into, the stages whose ranks own them and what
+ * these play in a step, the buffers and the memory that takes. */
 #ifndef ZUG_PLAN_PROGRAM_H
 #define ZUG_PLAN_PROGRAM_H
 
@@ -19,9 +19,9 @@ typedef struct {
 } ZpInst;
 /* clang-format on */
 
-/* A virtual stage: the model is cut into these. Its instances run as one, one micro-batch at a time. Its number along
- * the model is its place in ZpPrograms.vstages. The first takes in no bytes, and the last hands on none. Neighbours on
- * one stage hand tuples to each other in memory, others send them. */
+/* A virtual stage: the model is cut into these. Its instances run as one, one micro-batch at a time. Its
+ * number along the model is its place in ZpPrograms.vstages. The first takes in no bytes, and the last hands
+ * on none. Neighbours on one stage hand tuples to each other in memory, others send them. */
 typedef struct {
   uint32_t stage, index;                   /* the stage whose ranks own it, and its place among theirs */
   uint32_t first, ninsts;                  /* of the stage's insts */
@@ -207,15 +207,17 @@ typedef struct {
 } ZpStageItem;
 /* Returns how many items the model has. cost: per segment, of one instance. */
 uint32_t zp_stage_items(const ZgGraph *g, ZbArena *a, const double *cost, ZpStageItem **items);
-/* Cuts n items into stages such that the owner that has most has least, and returns what it has. owner: per stage, from
- * 0; NULL: each has its own. counts: per stage, of its items, at least one. Of cuts that are as good it takes one with
- * few items on the last stages, or on the first, which hold the most micro-batches (first_least). */
+/* Cuts n items into stages such that the owner that has most has least, and returns what it has. owner: per
+ * stage, from 0; NULL: each has its own. counts: per stage, of its items, at least one. Of cuts that are as
+ * good it takes one with few items on the last stages, or on the first, which hold the most micro-batches
+ * (first_least). */
 double zp_cut_stages(const ZpStageItem *items, uint32_t n, uint32_t stages, const uint32_t *owner,
                      bool first_least, int64_t *counts);
 
 /* ---- schedule/orders.c --------------------------------------------------------------------------------- */
-/* A rank works on one virtual stage and one micro-batch at a time: forward, backward, or a half of backward. The
- * input half makes the cotangents that the virtual stage before waits for, the weight half gradients of parameters. */
+/* A rank works on one virtual stage and one micro-batch at a time: forward, backward, or a half of backward.
+ * The input half makes the cotangents that the virtual stage before waits for, the weight half gradients of
+ * parameters. */
 typedef enum { ZP_FORWARD, ZP_BACKWARD, ZP_INPUT_HALF, ZP_WEIGHT_HALF, ZP_ITEM_KINDS } ZpItemKind;
 typedef struct {
   uint8_t kind;
@@ -238,8 +240,8 @@ typedef struct {
 extern const ZpItemInfo zp_item_info[ZP_ITEM_KINDS];
 /* Returns the items of a rank in the order in which it computes. */
 ZpOrder zp_order(ZbArena *a, const char *schedule, uint32_t ranks, uint32_t nmicro, uint32_t rank);
-/* Counts the most micro-batches that are between forward and the end of backward, each of the order's virtual stages for
- * itself. */
+/* Counts the most micro-batches that are between forward and the end of backward, each of the order's virtual
+ * stages for itself. */
 uint32_t zp_order_live(const ZpOrder *o);
 
 /* ---- rehearse.c: a schedule by itself ------------------------------------------------------------------ */

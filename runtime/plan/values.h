@@ -1,5 +1,5 @@
-/* Local programs: the values and nodes of a segment as one rank has them, and the buckets that its parameters are
- * stored in. */
+/* Local programs: the values and nodes of a segment as one rank has them, and the buckets that its parameters
+ * are stored in. */
 #ifndef ZUG_PLAN_VALUES_H
 #define ZUG_PLAN_VALUES_H
 

@@ -1,25 +1,25 @@
-/* Chooses which dims split `attend` and its gradients. Each is split like any node by the first axis of a dim's list,
- * if that axis counts samples or heads. If it is the queries' axis, of whose keys the operation needs all, the work
- * can still be split in three ways:
+/* Chooses which dims split `attend` and its gradients. Each is split like any node by the first axis of a
+ * dim's list, if that axis counts samples or heads. If it is the queries' axis, of whose keys the operation
+ * needs all, the work can still be split in three ways:
  *
- *   gather  queries stay where they are; keys and values are all-gathered, and their gradients, to which all ranks
- *           add, are reduce-scattered
- *   heads   ranks exchange positions for heads (all-to-all), attend to the whole sequence with a part of the heads
- *           (Jacobs et al. 2023, DeepSpeed Ulysses), and exchange the results back
- *   ring    queries stay; keys and values go from rank to rank, and in backward the sums of their gradients with them
- *           (Liu et al. 2023, Ring Attention). A rank computes with one of two chunks while the next arrives. Steps at
- *           which every pair is masked are skipped. In a zigzag sequence (zigzag.c) ranks have two chunks each, and a
- *           chunk that no later rank needs is not passed on
+ *   gather  queries stay where they are; keys and values are all-gathered, and their gradients, to which all
+ *           ranks add, are reduce-scattered
+ *   heads   ranks exchange positions for heads (all-to-all), attend to the whole sequence with a part of the
+ *           heads (Jacobs et al. 2023, DeepSpeed Ulysses), and exchange the results back
+ *   ring    queries stay; keys and values go from rank to rank, and in backward the sums of their gradients
+ *           with them (Liu et al. 2023, Ring Attention). A rank computes with one of two chunks while the
+ *           next arrives. Steps at which every pair is masked are skipped. In a zigzag sequence (zigzag.c)
+ *           ranks have two chunks each, and a chunk that no later rank needs is not passed on
  *
- * Unless the recipe chooses, heads are taken if the dim divides them and that sends fewer bytes. With a the bytes of
- * a rank's q and o, b of its k and v, and n ranks, all of them send
+ * Unless the recipe chooses, heads are taken if the dim divides them and that sends fewer bytes. With a the
+ * bytes of a rank's q and o, b of its k and v, and n ranks, all of them send
  *
  *   gather  3 (n - 1) b            k and v in forward and again in backward; their gradients
- *   heads   3 (n - 1) / n (a + b)  q, k, v and o in forward and again in backward; gradients of q, k, v, and of o
+ *   heads   3 (n - 1) / n (a + b)  q, k, v and o in forward and again in backward; their gradients
  *
- * so that small groups whose heads share keys gather. Keys and values computed from narrower values gather less
- * (narrow.c): 2 of the 3 b. A ring sends as much as a gather, except for sums in f32, and needs memory for 2 b
- * instead of n b. */
+ * so that small groups whose heads share keys gather. Keys and values computed from narrower values gather
+ * less (narrow.c): 2 of the 3 b. A ring sends as much as a gather, except for sums in f32, and needs memory
+ * for 2 b instead of n b. */
 #include "runtime/plan/local/shard.h"
 #include "runtime/plan/text.h"
 

@@ -1,12 +1,13 @@
-/* Groups the nodes between dispatch and combine, which are played in rounds, into one run of the list: a region.
+/* Groups the nodes between dispatch and combine, which are played in rounds, into one run of the list: a
+ * region.
  *
- * Rows of experts exist one round at a time. So a region must make all the rows that it reads itself, and what it
- * gives to others (what combine adds up, gradients of weights) is complete when its last round is over. A region has a
- * level: how many regions there are before it on the way from the list's beginning, each of which must be over. Rows
- * of one level that another level reads are recomputed there.
+ * Rows of experts exist one round at a time. So a region must make all the rows that it reads itself, and
+ * what it gives to others (what combine adds up, gradients of weights) is complete when its last round is
+ * over. A region has a level: how many regions there are before it on the way from the list's beginning, each
+ * of which must be over. Rows of one level that another level reads are recomputed there.
  *
- * Needs a sharded list. Provides one in which the nodes of each region are neighbours, beginning with its `round`.
- * Example, backward of a layer, all one region:
+ * Needs a sharded list. Provides one in which the nodes of each region are neighbours, beginning with its
+ * `round`. Example, backward of a layer, all one region:
  *
  *   round; xe = dispatch(x); a = grouped_dot(xe, gate); ..; g = dispatch(dy); db = grouped_dot(g, down); ..;
  *   dgate += grouped_outer(xe, da); ..; dx = combine(dxe) */

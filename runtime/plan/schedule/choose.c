@@ -190,8 +190,8 @@ static ZpStash *find_candidates(const ZpBuild *b, uint32_t *n) {
 
 static uint64_t lines(uint64_t bytes) { return zb_round_up(bytes, 64); }
 
-/* Returns whether backward of a virtual stage reads what is carried in where it arrived. Then that waits there, and
- * more of these do. */
+/* Returns whether backward of a virtual stage reads what is carried in where it arrived. Then that waits
+ * there, and more of these do. */
 static bool keeps_arrival(const ZpPlan *p, uint32_t v) {
   const ZpVirtualStage *x = &p->programs.vstages[v];
   return p->programs.segments[p->programs.stages[x->stage].insts[x->first].segment].saves_carry;

@@ -1,5 +1,5 @@
-/* Where a model is cut into pipeline stages: what cannot be cut, and the cuts that leave the busiest rank least to
- * do. */
+/* Where a model is cut into pipeline stages: what cannot be cut, and the cuts that leave the busiest rank
+ * least to do. */
 #include "runtime/plan/plan.h"
 
 #include <float.h>
@@ -34,7 +34,8 @@ typedef struct {
   double *load; /* per owner: of its stages */
 } Cuts;
 
-/* Finds the least maximum over stages, by dynamic programming over (items, stages). Of equal cuts it takes the last. */
+/* Finds the least maximum over stages, by dynamic programming over (items, stages). Of equal cuts it takes
+ * the last. */
 static void cut_evenly(ZbArena *a, Cuts *c) {
   uint32_t n = c->n, row = n + 1;
   double *best = ZB_NEWN(a, double, row *(c->stages + 1));
@@ -58,7 +59,8 @@ static void cut_evenly(ZbArena *a, Cuts *c) {
   }
 }
 
-/* Returns the owner that has most; *squares: the sum over owners, which falls with every step towards balance. */
+/* Returns the owner that has most; *squares: the sum over owners, which falls with every step towards
+ * balance. */
 static uint32_t busiest(Cuts *c, double *squares) {
   uint32_t most = 0;
   memset(c->load, 0, c->owners * sizeof *c->load);

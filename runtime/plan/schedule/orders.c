@@ -41,8 +41,9 @@ static void one_f_one_b(Rank *r) {
   }
 }
 
-/* Narayanan et al. 2021: 1f1b over several virtual stages, each for as many micro-batches in turn as there are ranks.
- * Made for a multiple of that; micro-batches that are not there are left out, and nothing waits for them. */
+/* Narayanan et al. 2021: 1f1b over several virtual stages, each for as many micro-batches in turn as there
+ * are ranks. Made for a multiple of that; micro-batches that are not there are left out, and nothing waits
+ * for them. */
 static void interleaved(Rank *r) {
   uint32_t n = r->nvstages, turn = r->ranks * n, all = (r->nmicro + r->ranks - 1) / r->ranks * turn;
   uint32_t ahead = 2 * (r->ranks - r->rank - 1) + (n - 1) * r->ranks;

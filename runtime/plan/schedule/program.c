@@ -161,7 +161,8 @@ static bool sends(const ZpBuilder *g, int kind, uint32_t from, uint32_t to) {
   return vstage(g, from)->stage != vstage(g, to)->stage && g->lane[to].recv[kind].bytes;
 }
 
-/* Adds the transfers of one kind between two virtual stages in which this stage takes part as receiver, or sender. */
+/* Adds the transfers of one kind between two virtual stages in which this stage takes part as receiver, or
+ * sender. */
 static void add_transfers(ZpBuilder *g, int kind, bool send, uint32_t from, uint32_t to, uint32_t pair) {
   static const ZpInstrOp op[2][2] = {{ZP_I_RECV_ACT, ZP_I_SEND_ACT}, {ZP_I_RECV_GRAD, ZP_I_SEND_GRAD}};
   const Lane *own = &g->lane[send ? from : to], *receiver = &g->lane[to];
@@ -284,8 +285,8 @@ static void touch_taken(ZpBuilder *g, uint32_t pos, int kind, uint32_t v, uint32
   if (moves[false]) zp_gen_await(g, pos, moves[false][mb]);
 }
 
-/* Writes what virtual stage v hands on: into its ring, once the transfer of what was there is complete; or, for a
- * neighbour on the same stage, straight into that one's. */
+/* Writes what virtual stage v hands on: into its ring, once the transfer of what was there is complete; or,
+ * for a neighbour on the same stage, straight into that one's. */
 static void touch_made(ZpBuilder *g, uint32_t pos, int kind, uint32_t v, uint32_t mb, uint64_t tag) {
   uint32_t to = zp_sink(g->p, kind, v);
   if (to == ZP_NONE) return;
@@ -312,7 +313,8 @@ static void touch_count(ZpBuilder *g, uint32_t pos) {
   zp_gen_await(g, pos, g->count);
 }
 
-/* Touches a micro-batch's slot; while all are counted, before the first item, they take the first slot in turn. */
+/* Touches a micro-batch's slot; while all are counted, before the first item, they take the first slot in
+ * turn. */
 static void touch_slot(ZpBuilder *g, uint32_t pos, const ZpInstr *in, uint32_t mode) {
   const Ring *r = &g->lane[in->vstage].slot;
   bool counts_all = g->count_pos != ZP_NONE && pos <= g->count_pos;

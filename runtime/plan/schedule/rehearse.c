@@ -1,4 +1,5 @@
-/* A schedule by itself, whatever the model: stages that are all alike, and nothing but the pipeline takes time. */
+/* A schedule by itself, whatever the model: stages that are all alike, and nothing but the pipeline takes
+ * time. */
 #include "runtime/plan/schedule/schedule.h"
 
 enum { FORWARD = 1000 }; /* units of time; a backward takes twice that */
@@ -24,7 +25,8 @@ static ZpPlan stages_alike(ZbArena *a, const char *schedule, uint32_t stages, ui
   return p;
 }
 
-/* Counts the transfers on the longest way through the timelines to item i of stage s, that with most of them. */
+/* Counts the transfers on the longest way through the timelines to item i of stage s, that with most of
+ * them. */
 static uint32_t transfers_before(const ZpPlan *p, const Timeline *t, uint32_t s, uint32_t i) {
   uint32_t n = 0;
   for (;;) {
@@ -63,7 +65,8 @@ static ZpRehearsal play(ZbArena *a, const char *schedule, uint32_t stages, uint3
 
 static uint32_t on(uint32_t less, uint32_t more, uint32_t times) { return more + times * (more - less); }
 
-/* Once the pipeline is full, micro-batches go through it like as many before: a multiple of the stages, at most. */
+/* Once the pipeline is full, micro-batches go through it like as many before: a multiple of the stages, at
+ * most. */
 ZpRehearsal zp_rehearse(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, bool keeps) {
   uint32_t few = 2 * stages + nmicro % stages, more = few + stages, times = (nmicro - more) / stages;
   if (nmicro <= more) return play(a, schedule, stages, nmicro, keeps);

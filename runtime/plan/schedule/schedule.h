@@ -47,11 +47,12 @@ typedef struct {
 uint64_t *zp_durations(const ZpPlan *p, ZbArena *a);
 /* Orders, rings and times of all stages. */
 Timeline zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
-/* Return the virtual stage from which one takes in activations (kind ACT) or cotangents (GRAD), and the one that takes
- * in what it makes; ZP_NONE: there is none. */
+/* Return the virtual stage from which one takes in activations (kind ACT) or cotangents (GRAD), and the one
+ * that takes in what it makes; ZP_NONE: there is none. */
 uint32_t zp_source(const ZpPlan *p, int kind, uint32_t v);
 uint32_t zp_sink(const ZpPlan *p, int kind, uint32_t v);
-/* Returns whether an instance of the stage has losses whose denominators are counted; how many of a virtual stage have. */
+/* Returns whether an instance of the stage has losses whose denominators are counted; how many of a virtual
+ * stage have. */
 bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst);
 uint32_t zp_count_insts(const ZpPlan *p, const ZpVirtualStage *v);
 /* Returns whether forward of an instance divides by them, too: where it makes gradients of logits. */
@@ -147,7 +148,8 @@ void zp_stash(ZpBuild *b);
 bool zp_stages(ZpBuild *b);
 /* Bytes of a stage that has its instances and buckets: slot, scratch, boundaries. */
 void zp_measure_stage(const ZpPlan *p, ZpStage *st);
-/* Arena offsets of everything. False if a rank has less memory than that, which zp_report_limit then reports. */
+/* Arena offsets of everything. False if a rank has less memory than that, which zp_report_limit then
+ * reports. */
 bool zp_ledger(ZpBuild *b);
 void zp_report_limit(ZpBuild *b);
 

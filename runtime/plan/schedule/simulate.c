@@ -68,8 +68,8 @@ static uint32_t most_held(const ZpOrder *o, Items take, Items give) {
   return most;
 }
 
-/* Makes a ring whose buffers are held from the item that takes one to the end of that which gives it back; it has
- * `more` buffers than are held at once. */
+/* Makes a ring whose buffers are held from the item that takes one to the end of that which gives it back; it
+ * has `more` buffers than are held at once. */
 static Ring ring_held(ZbArena *a, const ZpOrder *o, uint32_t nmicro, Items take, Items give, uint32_t more,
                       uint64_t bytes) {
   uint32_t n = most_held(o, take, give) + more;
@@ -107,7 +107,8 @@ static Ring ring_turns(ZbArena *a, const ZpOrder *o, uint32_t nmicro, Items user
   return r;
 }
 
-/* Makes a ring of one buffer: for what begins and ends within one item of the compute queue, which is in order. */
+/* Makes a ring of one buffer: for what begins and ends within one item of the compute queue, which is in
+ * order. */
 static Ring ring_of_one(ZbArena *a, uint32_t nmicro, uint64_t bytes) {
   Ring r = {bytes, 1, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};
   for (uint32_t m = 0; m < nmicro; m++) r.before[m] = m ? m - 1 : ZP_NONE;
@@ -116,9 +117,9 @@ static Ring ring_of_one(ZbArena *a, uint32_t nmicro, uint64_t bytes) {
 
 static bool on_one_stage(const ZpPlan *p, uint32_t v, uint32_t w) { return zp_owner(p, v) == zp_owner(p, w); }
 
-/* Makes a virtual stage's rings. The first would receive nothing, and the last would send nothing: these have no bytes.
- * A neighbour on the same stage writes what it hands on where it is received: that is held from there on, and nothing
- * is sent. */
+/* Makes a virtual stage's rings. The first would receive nothing, and the last would send nothing: these have
+ * no bytes. A neighbour on the same stage writes what it hands on where it is received: that is held from
+ * there on, and nothing is sent. */
 static void fill_rings(const ZpPlan *p, ZbArena *a, uint32_t v, const ZpOrder *o, Lane *l) {
   static const unsigned takes[2] = {ZP_TAKE_ACT, ZP_TAKE_GRAD};
   const ZpVirtualStage *x = &p->programs.vstages[v];
@@ -149,7 +150,8 @@ static void leave_forwards(ZpOrder *o) {
   o->n = n;
 }
 
-/* Returns the time before the first item: ZERO_GRADS or ZERO_SUMS; before backwards, LOAD and COUNT of all. */
+/* Returns the time before the first item: ZERO_GRADS or ZERO_SUMS; before backwards, LOAD and COUNT of
+ * all. */
 static uint64_t prologue(const ZpPlan *p, const ZpStage *st) {
   uint64_t time = 1;
   for (uint32_t i = 0; i < st->nvstages && !p->asked.forward_only; i++) {
@@ -188,7 +190,8 @@ static uint64_t end_of(const Clock *c, uint32_t v, uint32_t item) {
   return c->t.order[zp_owner(c->p, v)].end[item];
 }
 
-/* Says when the buffer for what virtual stage v takes in of `mb` is free; UNKNOWN: that is not settled yet. */
+/* Says when the buffer for what virtual stage v takes in of `mb` is free; UNKNOWN: that is not settled
+ * yet. */
 static uint64_t idle(const Clock *c, uint32_t v, int kind, uint32_t mb) {
   const Lane *l = &c->t.lane[v];
   uint32_t before = l->recv[kind].before[mb];

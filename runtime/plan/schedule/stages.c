@@ -1,5 +1,5 @@
-/* Segment instances to virtual stages, and these to the pipeline stages that own them. Every instance lands on exactly one
- * virtual stage. */
+/* Segment instances to virtual stages, and these to the pipeline stages that own them. Every instance lands
+ * on exactly one virtual stage. */
 #include "runtime/plan/schedule/schedule.h"
 
 #include <string.h>
@@ -120,9 +120,9 @@ static bool reads_inputs(const ZpSegment *s) {
   return false;
 }
 
-/* Measures what a virtual stage passes on and what it needs beside buckets: its activation slot, which has inputs, then
- * instance by instance the saved values and after them the carried tuple, if backward reads it; boundaries between
- * instances. */
+/* Measures what a virtual stage passes on and what it needs beside buckets: its activation slot, which has
+ * inputs, then instance by instance the saved values and after them the carried tuple, if backward reads it;
+ * boundaries between instances. */
 static void measure_vstage(const ZpPlan *p, ZpStage *st, ZpVirtualStage *v) {
   const ZpSegment *segments = p->programs.segments;
   bool inputs = false;

@@ -153,17 +153,18 @@ static void scatters(ZpBuilder *g, uint32_t id, const ZpBucket *b) {
   in->bytes = in->dims ? zk_bytes((ZkElem)b->reduce, b->elems) : 0;
 }
 
-/* Returns whether x and the next use y are backwards of one micro-batch and virtual stage that add to one gradient. */
+/* Returns whether x and the next use y are backwards of one micro-batch and virtual stage that add to one
+ * gradient. */
 static bool one_gradient(const ZpBuilder *g, const Entry *x, const Entry *y) {
   const ZpInstr *a = &g->d[g->comp[x->pos]].in, *b = &g->d[g->comp[y->pos]].in;
   return a->op == ZP_I_BWD && b->op == ZP_I_BWD && a->mb == b->mb && a->vstage == b->vstage &&
          x->held == y->held;
 }
 
-/* Plans the staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard.
- * Gradients of several backwards of a micro-batch and virtual stage for one bucket (a tied table's: the head's comes
- * first, the embedding's last) are added up in the buffer and scattered once. Two scatters of one bucket add to the same
- * shard, so the later waits for the earlier. */
+/* Plans the staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's
+ * shard. Gradients of several backwards of a micro-batch and virtual stage for one bucket (a tied table's:
+ * the head's comes first, the embedding's last) are added up in the buffer and scattered once. Two scatters
+ * of one bucket add to the same shard, so the later waits for the earlier. */
 static void plan_scatters(ZpBuilder *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
   const ZpBucket *b = &g->p->programs.buckets[t];
   uint32_t nbufs = g->p->asked.zero.what & ZL_SHARD_PARAMS ? buffers_for(g, nheld)
