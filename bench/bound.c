@@ -17,7 +17,7 @@
 
 typedef struct {
   const char *recipe;
-  ZxPeaks peak;                                    /* of the four below */
+  ZpPeaks peak;                                    /* of the four below */
   double products, copies, attention, attend_grad; /* TFLOP/s, but copies: GB/s */
   double gap, sheet;                               /* us, TFLOP/s */
   bool apart, repeatable;
@@ -98,14 +98,14 @@ static double busy_at_rate(const Options *o, const ZkPlanning *device) {
   return device->tiles && device->tiles(&large, o->sms, &x) ? x.busy : 1;
 }
 
-static double rate_of(const ZxPeaks *p, int op) {
+static double rate_of(const ZpPeaks *p, int op) {
   double own = op == ZG_OP_ATTEND ? p->attend : op == ZG_OP_ATTEND_GRAD ? p->attend_grad : 0;
   return own > 0 ? own : p->flops;
 }
 
 /* A call of so many FLOPs, and what takes longer of them and its bytes. Collectives have none here. */
 static void add_call(Tiled *t, uint32_t which, const ZpNode *n, double flops, double bound) {
-  const ZxPeaks *p = &t->o->peak;
+  const ZpPeaks *p = &t->o->peak;
   ZkTiling *x = &t->tiles[which];
   ZkCall call = n->call;
   if (zp_sends(n)) return;
@@ -220,7 +220,7 @@ static void print(const ZxEngine *e, const Tiled *t, uint64_t calls) {
 static int run_command(void *options, const ZbArgs *args, ZbArena *a, ZbErr *err) {
   Options *o = options;
   ZpOptions po;
-  o->peak = (ZxPeaks){1e12 * o->products, 1e9 * o->copies, 1e12 * o->attention, 1e12 * o->attend_grad};
+  o->peak = (ZpPeaks){1e12 * o->products, 1e9 * o->copies, 1e12 * o->attention, 1e12 * o->attend_grad};
   const ZkPlanning *device = ask_device(o, &po, err);
   if (!device) return 2;
   ZpPlan *p = bench_plan(a, "bench-bound", args->operand[0], o->recipe, &po);

@@ -31,8 +31,8 @@ bench_programs += bench-text
 bench_text_SOURCES = bench/text.c
 bench_text_LDADD = $(libs_text) -lpthread
 
-EXTRA_PROGRAMS += $(bench_programs)
-CLEANFILES += $(bench_programs)
+check_PROGRAMS += $(bench_programs)
+
 bench_sh = ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/bench
 
 .PHONY: bench bench-step bench-tokens bench-optimizers bench-attention bench-recurrence bench-convolution
