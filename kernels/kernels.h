@@ -6,7 +6,8 @@
  * unfuse.c    fused calls, as several
  * devices.c   the list of devices, see devices.h
  * debug.c     debug settings, see debug.def
- * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version in f64 that defines it
+ * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version that defines it, in f64 and over
+ *                                        residues, see residue.h
  * cuda/       the same on GPUs, see cuda/cuda.h */
 #ifndef ZUG_KERNELS_H
 #define ZUG_KERNELS_H
@@ -176,8 +177,9 @@ ZkKernel *zk_cpu_kernel(int op);
 /* Bytes of scratch that the kernel needs for this call's shapes (pointers are not looked at) with
  * `threads`. */
 size_t zk_cpu_scratch(const ZkCall *call, int threads);
-/* The reference in f64: every view of real type is ZK_F64. Also takes single EW ops (class EW). */
-ZkKernel *zk_ref_kernel(int op);
+/* The reference in f64: every view of real type is ZK_F64. Runs any call that has a meaning, single EW ops and
+ * fused calls, too; needs no scratch. Over other numbers: residue.h. */
+void zk_ref_run(const ZkEnv *env, const ZkCall *call);
 
 /* ---- kernels on flat buffers, outside graphs ----------------------------------------------------------- */
 /* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w f32;

@@ -1,6 +1,8 @@
 /* Fused calls taken apart, for devices and kernels that do one thing a time. kernels.h says what fused calls
  * mean; this says it in calls that are none. */
-#include "kernels/cpu/cpu.h"
+#include "base/base.h"
+#include "graph/ops.h"
+#include "kernels/kernels.h"
 
 /* ---- prologues and epilogues ---- */
 static int output_of(const ZkCall *fused, int reg) {

@@ -12,10 +12,9 @@ static void ref_conv(const ZkCall *c) {
   for (int d = 0; d < dims; d++) of_x[d] = zg_conv_axis(c->ax, d, ZG_CONV_X);
   if (!c->accumulate) ref_zero(&c->out[0]);
   RefIndex i = {0};
-  ref_axes(&i, y, NULL, 0);
-  ref_axes(&i, w, NULL, 0);
-  ref_axes(&i, x, of_x, dims); /* that they lack */
-  RefAxes all = {0, i.n};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  ref_add_axes(&all, &i, w, NULL, 0);
+  ref_add_axes(&all, &i, x, of_x, dims);
   REF_EACH(&i, all) {
     RefIndex at = i; /* in x; the axis of x may be that of y */
     bool inside = true;
@@ -28,21 +27,21 @@ static void ref_conv(const ZkCall *c) {
       ref_move(&at, of_x[d], r);
     }
     if (!inside) continue;
-    if (c->op == ZG_OP_CONV) ref_add(y, &i, ref_get(x, &at) * ref_get(w, &i));
-    if (c->op == ZG_OP_CONV_TRANSPOSE) ref_add(x, &at, ref_get(y, &i) * ref_get(w, &i));
-    if (c->op == ZG_OP_CONV_GRAD) ref_add(w, &i, ref_get(x, &at) * ref_get(y, &i));
+    if (c->op == ZG_OP_CONV) ref_add(y, &i, num_mul(ref_get(x, &at), ref_get(w, &i)));
+    if (c->op == ZG_OP_CONV_TRANSPOSE) ref_add(x, &at, num_mul(ref_get(y, &i), ref_get(w, &i)));
+    if (c->op == ZG_OP_CONV_GRAD) ref_add(w, &i, num_mul(ref_get(x, &at), ref_get(y, &i)));
   }
 }
 
-void zk_ref_conv(const ZkEnv *env, const ZkCall *c) {
+void REF(conv)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   ref_conv(c);
 }
-void zk_ref_conv_transpose(const ZkEnv *env, const ZkCall *c) {
+void REF(conv_transpose)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   ref_conv(c);
 }
-void zk_ref_conv_grad(const ZkEnv *env, const ZkCall *c) {
+void REF(conv_grad)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   ref_conv(c);
 }

@@ -2,62 +2,63 @@
 #include "base/base.h"
 #include "kernels/ref/ref.h"
 
-static double apply(int op, double a, double b, double c, double num, ZkElem elem) {
+static Num apply(int op, const Num x[3], double num, int elem) {
   switch (op) {
   case ZG_OP_FILL:
-  case ZG_OP_AXSIZE: return num; /* the caller puts the axis' size there: no view has the axis */
-  case ZG_OP_CAST: return ref_round(a, elem);
-  default: return zg_pointwise(op, a, b, c);
+  case ZG_OP_AXSIZE:
+    return num_constant(num); /* the caller puts the axis' size there: no view has the axis */
+  case ZG_OP_CAST: return num_round(x[0], elem);
+  default: return num_pointwise(op, x[0], x[1], x[2]);
   }
 }
 
 /* One operation: operands are repeated along the axes they lack. */
-void zk_ref_ew(const ZkEnv *env, const ZkCall *c) {
+void REF(ew)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *y = &c->out[0];
   RefIndex i = {0};
   RefAxes all = ref_axes(&i, y, NULL, 0);
   REF_EACH(&i, all) {
-    double x[3] = {0, 0, 0};
+    Num x[3] = {NUM_0, NUM_0, NUM_0};
     for (int k = 0; k < c->nin; k++) x[k] = ref_get(&c->in[k], &i);
-    ref_put(y, &i, apply(c->op, x[0], x[1], x[2], c->num[0], y->elem));
+    ref_put(y, &i, apply(c->op, x, c->num[0], y->elem));
   }
 }
 
 /* A register for each input, then one for each instruction. */
-void zk_ref_pointwise(const ZkEnv *env, const ZkCall *c) {
+void REF(pointwise)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkPointwise *pointwise = c->pointwise;
   ZB_ASSERT(pointwise->nops <= ZK_POINTWISE_MAX_OPS && pointwise->nout == c->nout);
   RefIndex i = {0};
-  for (int k = 0; k < c->nout; k++) ref_axes(&i, &c->out[k], NULL, 0);
-  RefAxes all = {0, i.n};
+  RefAxes all = {0};
+  for (int k = 0; k < c->nout; k++) ref_add_axes(&all, &i, &c->out[k], NULL, 0);
   REF_EACH(&i, all) {
-    double reg[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS] = {0};
+    Num reg[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS];
     int n = 0;
     for (int k = 0; k < c->nin; k++) reg[n++] = ref_get(&c->in[k], &i);
     for (int k = 0; k < pointwise->nops; k++) {
       const ZkPointwiseOp *o = &pointwise->ops[k];
-      double x[3] = {0, 0, 0};
+      Num x[3] = {NUM_0, NUM_0, NUM_0};
       const uint16_t from[3] = {o->a, o->b, o->c};
       for (int j = 0; j < zg_op_info[o->op].max_in; j++) {
         ZB_ASSERT(from[j] < n);
         x[j] = reg[from[j]];
       }
-      reg[n++] = apply(o->op, x[0], x[1], x[2], (double)o->num, o->elem);
+      reg[n++] = apply(o->op, x, (double)o->num, o->elem);
     }
     for (int k = 0; k < c->nout; k++) ref_put(&c->out[k], &i, reg[pointwise->out[k]]);
   }
 }
 
 /* y[s] = s */
-void zk_ref_position(const ZkEnv *env, const ZkCall *c) {
+void REF(position)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *y = &c->out[0];
   uint16_t s = c->ax[0];
   RefIndex i = {0};
   RefAxes all = ref_axes(&i, y, NULL, 0);
-  REF_EACH(&i, all) ref_put(y, &i, (double)(ref_start(y, s) + ref_at(&i, s)));
+  REF_EACH(&i, all) ref_put(y, &i, num_of_int(ref_start(y, s) + ref_at(&i, s)));
 }
 
 static double drawn(const ZkCall *c, uint64_t seed, uint64_t stream, uint64_t at) {
@@ -70,7 +71,7 @@ static double drawn(const ZkCall *c, uint64_t seed, uint64_t stream, uint64_t at
 
 /* 1 with probability p, or noise. The counter is the position in the whole tensor with its axes in
  * ascending number, so that neither the memory order nor a split changes what is drawn. */
-void zk_ref_random(const ZkEnv *env, const ZkCall *c) {
+void REF(random)(const ZkEnv *env, const ZkCall *c) {
   const ZkView *y = &c->out[0];
   int64_t weight[ZK_MAX_AXES]; /* of each axis in the counter: the product of the sizes of later ones */
   for (int k = 0; k < y->rank; k++) {
@@ -84,6 +85,6 @@ void zk_ref_random(const ZkEnv *env, const ZkCall *c) {
   REF_EACH(&i, all) {
     uint64_t at = 0;
     for (int k = 0; k < y->rank; k++) at += (uint64_t)(weight[k] * (y->start[k] + ref_at(&i, y->axis[k])));
-    ref_put(y, &i, drawn(c, env->seed, stream, at));
+    ref_put(y, &i, num_of(drawn(c, env->seed, stream, at)));
   }
 }

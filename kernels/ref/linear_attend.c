@@ -1,5 +1,4 @@
 /* Recurrences with a matrix as state, token by token, as OPS.md has them. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -26,19 +25,26 @@ static Linear linear(const ZkCall *c) {
   return l;
 }
 
-static double at(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v) {
-  if (!l->in[role]) return 0;
+static Num at(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v) {
+  if (!l->in[role]) return NUM_0;
   RefIndex ikv = ref_with(i, l->k, k);
   ref_move(&ikv, l->v, v);
   return ref_get(l->in[role], &ikv);
 }
 
-static void add(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v, double x) {
+static void add(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v, Num x) {
   if (!l->out[role]) return;
   RefIndex ikv = ref_with(i, l->k, k);
   ref_move(&ikv, l->v, v);
   ref_add(l->out[role], &ikv, x);
 }
+
+/* What a state decays by: e^g, 1 without g. */
+static Num decay(const Linear *l, const RefIndex *i, int64_t k, int64_t v) {
+  return l->in[G] ? num_exp(at(l, G, i, k, v)) : NUM_1;
+}
+
+static void gain(Num *sum, Num a, Num b) { *sum = num_add(*sum, num_mul(a, b)); }
 
 #define EACH_KV                                                                                              \
   for (int64_t k = 0; k < l->keys; k++)                                                                      \
@@ -46,13 +52,14 @@ static void add(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t
 
 /* S becomes the state after the token; `decayed`, unless NULL, what it was before anything is added, and u
  * what is added with the key. */
-static void token(const Linear *l, const RefIndex *i, double *S, double *decayed, double *u) {
+static void token(const Linear *l, const RefIndex *i, Num *S, Num *decayed, Num *u) {
   int64_t nv = l->values;
-  EACH_KV S[k * nv + v] *= exp(at(l, G, i, k, v));
+  EACH_KV S[k * nv + v] = num_mul(S[k * nv + v], decay(l, i, k, v));
   if (decayed) EACH_KV decayed[k * nv + v] = S[k * nv + v];
   for (int64_t v = 0; v < nv; v++) u[v] = at(l, V, i, 0, v);
-  EACH_KV u[v] += S[k * nv + v] * at(l, A, i, k, v);
-  EACH_KV S[k * nv + v] += at(l, K, i, k, v) * u[v] + at(l, K2, i, k, v) * at(l, V2, i, k, v);
+  EACH_KV gain(&u[v], S[k * nv + v], at(l, A, i, k, v));
+  EACH_KV gain(&S[k * nv + v], at(l, K, i, k, v), u[v]);
+  EACH_KV gain(&S[k * nv + v], at(l, K2, i, k, v), at(l, V2, i, k, v));
 }
 
 /* The axes of the result but tokens and values: rows. */
@@ -60,28 +67,28 @@ static RefAxes rows_of(RefIndex *i, const Linear *l, const ZkView *o) {
   return ref_axes(i, o, (uint16_t[]){l->s, l->v}, 2);
 }
 
-static double *numbers(int64_t n) {
-  double *x = calloc((size_t)(n > 0 ? n : 1), sizeof *x);
+static Num *numbers(int64_t n) {
+  Num *x = calloc((size_t)(n > 0 ? n : 1), sizeof *x);
   ZB_ASSERT(x);
   return x;
 }
 
-void zk_ref_linear_attend(const ZkEnv *env, const ZkCall *c) {
+void REF(linear_attend)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   Linear of = linear(c), *l = &of;
   int64_t nv = l->values, size = l->keys * nv;
-  double *S = numbers(size), *u = numbers(nv);
+  Num *S = numbers(size), *u = numbers(nv);
   RefIndex i = {0};
   RefAxes rows = rows_of(&i, l, &c->out[0]);
   REF_EACH(&i, rows) {
-    for (int64_t e = 0; e < size; e++) S[e] = 0;
+    for (int64_t e = 0; e < size; e++) S[e] = NUM_0;
     for (int64_t t = 0; t < l->tokens; t++) {
       RefIndex it = ref_with(&i, l->s, t);
       token(l, &it, S, NULL, u);
       for (int64_t v = 0; v < nv; v++) {
         RefIndex iv = ref_with(&it, l->v, v);
-        double o = 0;
-        for (int64_t k = 0; k < l->keys; k++) o += S[k * nv + v] * at(l, Q, &it, k, v);
+        Num o = NUM_0;
+        for (int64_t k = 0; k < l->keys; k++) gain(&o, S[k * nv + v], at(l, Q, &it, k, v));
         ref_put(&c->out[0], &iv, o);
       }
     }
@@ -91,48 +98,48 @@ void zk_ref_linear_attend(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* The token's gradients. D is the cotangent of the state after it, then of that before it. */
-static void token_back(const Linear *l, const RefIndex *i, const ZkView *o, const double *S,
-                       const double *decayed, const double *u, double *D, double *du) {
+static void token_back(const Linear *l, const RefIndex *i, const ZkView *o, const Num *S, const Num *decayed,
+                       const Num *u, Num *D, Num *du) {
   int64_t nv = l->values;
   for (int64_t v = 0; v < nv; v++) {
     RefIndex iv = ref_with(i, l->v, v);
-    double g = ref_get(o, &iv);
+    Num g = ref_get(o, &iv);
     for (int64_t k = 0; k < l->keys; k++) {
-      add(l, Q, i, k, v, S[k * nv + v] * g);
-      D[k * nv + v] += at(l, Q, i, k, v) * g;
+      add(l, Q, i, k, v, num_mul(S[k * nv + v], g));
+      gain(&D[k * nv + v], at(l, Q, i, k, v), g);
     }
-    du[v] = 0;
+    du[v] = NUM_0;
   }
   EACH_KV {
-    double d = D[k * nv + v];
-    add(l, K, i, k, v, d * u[v]);
-    du[v] += d * at(l, K, i, k, v);
-    add(l, K2, i, k, v, d * at(l, V2, i, k, v));
-    add(l, V2, i, k, v, d * at(l, K2, i, k, v));
+    Num d = D[k * nv + v];
+    add(l, K, i, k, v, num_mul(d, u[v]));
+    gain(&du[v], d, at(l, K, i, k, v));
+    add(l, K2, i, k, v, num_mul(d, at(l, V2, i, k, v)));
+    add(l, V2, i, k, v, num_mul(d, at(l, K2, i, k, v)));
   }
   for (int64_t v = 0; v < nv; v++) add(l, V, i, 0, v, du[v]);
   EACH_KV {
-    add(l, A, i, k, v, decayed[k * nv + v] * du[v]);
-    D[k * nv + v] += at(l, A, i, k, v) * du[v];
-    add(l, G, i, k, v, D[k * nv + v] * decayed[k * nv + v]);
-    D[k * nv + v] *= exp(at(l, G, i, k, v));
+    add(l, A, i, k, v, num_mul(decayed[k * nv + v], du[v]));
+    gain(&D[k * nv + v], at(l, A, i, k, v), du[v]);
+    add(l, G, i, k, v, num_mul(D[k * nv + v], decayed[k * nv + v]));
+    D[k * nv + v] = num_mul(D[k * nv + v], decay(l, i, k, v));
   }
 }
 
-void zk_ref_linear_attend_grad(const ZkEnv *env, const ZkCall *c) {
+void REF(linear_attend_grad)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   Linear of = linear(c), *l = &of;
   int64_t nv = l->values, size = l->keys * nv;
-  double *S = numbers((l->tokens + 1) * size), *decayed = numbers(l->tokens * size),
-         *u = numbers(l->tokens * nv), *D = numbers(size), *du = numbers(nv);
+  Num *S = numbers((l->tokens + 1) * size), *decayed = numbers(l->tokens * size),
+      *u = numbers(l->tokens * nv), *D = numbers(size), *du = numbers(nv);
   for (int k = 0; k < c->nout; k++) ref_zero(&c->out[k]);
   RefIndex i = {0};
   RefAxes rows = rows_of(&i, l, &c->in[0]);
   REF_EACH(&i, rows) {
-    for (int64_t e = 0; e < size; e++) S[e] = D[e] = 0;
+    for (int64_t e = 0; e < size; e++) S[e] = D[e] = NUM_0;
     for (int64_t t = 0; t < l->tokens; t++) {
       RefIndex it = ref_with(&i, l->s, t);
-      double *after = S + (t + 1) * size;
+      Num *after = S + (t + 1) * size;
       for (int64_t e = 0; e < size; e++) after[e] = S[t * size + e];
       token(l, &it, after, decayed + t * size, u + t * nv);
     }

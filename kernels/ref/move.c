@@ -3,7 +3,7 @@
 #include "kernels/ref/ref.h"
 
 /* Same axes, perhaps another memory order or element type. */
-void zk_ref_copy(const ZkEnv *env, const ZkCall *c) {
+void REF(copy)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *x = &c->in[0], *y = &c->out[0];
   RefIndex i = {0};
@@ -12,7 +12,7 @@ void zk_ref_copy(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* Axis from is called to. */
-void zk_ref_rename(const ZkEnv *env, const ZkCall *c) {
+void REF(rename)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *x = &c->in[0], *y = &c->out[0];
   uint16_t from = c->ax[0], to = c->ax[1];
@@ -25,7 +25,7 @@ void zk_ref_rename(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* y[to = p] = x[a = start + p] */
-void zk_ref_slice(const ZkEnv *env, const ZkCall *c) {
+void REF(slice)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *x = &c->in[0], *y = &c->out[0];
   uint16_t a = c->ax[0], to = c->ax[1];
@@ -39,7 +39,7 @@ void zk_ref_slice(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* y[to = start + p] = x[a = p], zero elsewhere */
-void zk_ref_pad(const ZkEnv *env, const ZkCall *c) {
+void REF(pad)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *x = &c->in[0], *y = &c->out[0];
   uint16_t a = c->ax[0], to = c->ax[1];
@@ -48,12 +48,12 @@ void zk_ref_pad(const ZkEnv *env, const ZkCall *c) {
   REF_EACH(&i, all) {
     int64_t p = ref_at(&i, to) - c->opt[0];
     RefIndex j = ref_with(&i, a, p);
-    ref_put(y, &i, p >= 0 && p < ref_size(x, a) ? ref_get(x, &j) : 0);
+    ref_put(y, &i, p >= 0 && p < ref_size(x, a) ? ref_get(x, &j) : NUM_0);
   }
 }
 
 /* y[a = p] = x[a = p - by], and the edge where there is none */
-void zk_ref_shift(const ZkEnv *env, const ZkCall *c) {
+void REF(shift)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *x = &c->in[0], *y = &c->out[0];
   uint16_t a = c->ax[0];
@@ -62,13 +62,13 @@ void zk_ref_shift(const ZkEnv *env, const ZkCall *c) {
   REF_EACH(&i, all) {
     int64_t p = ref_at(&i, a) - c->opt[0];
     RefIndex j = ref_with(&i, a, p);
-    ref_put(y, &i, p >= 0 && p < ref_size(x, a) ? ref_get(x, &j) : c->num[0]);
+    ref_put(y, &i, p >= 0 && p < ref_size(x, a) ? ref_get(x, &j) : num_of(c->num[0]));
   }
 }
 
 /* y[whole] = x[parts], or the other way round; of `n` parts the first is slowest. */
-static void ref_regroup(const ZkView *x, const ZkView *y, uint16_t whole, const uint16_t *part, int n,
-                        bool merge) {
+static void regroup(const ZkView *x, const ZkView *y, uint16_t whole, const uint16_t *part, int n,
+                    bool merge) {
   const ZkView *parted = merge ? x : y;
   RefIndex i = {0};
   RefAxes all = ref_axes(&i, parted, NULL, 0);
@@ -81,18 +81,18 @@ static void ref_regroup(const ZkView *x, const ZkView *y, uint16_t whole, const 
   }
 }
 
-void zk_ref_merge(const ZkEnv *env, const ZkCall *c) {
+void REF(merge)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
-  ref_regroup(&c->in[0], &c->out[0], c->ax[0], c->ax + 1, c->nax - 1, true);
+  regroup(&c->in[0], &c->out[0], c->ax[0], c->ax + 1, c->nax - 1, true);
 }
 
-void zk_ref_part(const ZkEnv *env, const ZkCall *c) {
+void REF(part)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
-  ref_regroup(&c->in[0], &c->out[0], c->ax[c->nax - 1], c->ax, c->nax - 1, false);
+  regroup(&c->in[0], &c->out[0], c->ax[c->nax - 1], c->ax, c->nax - 1, false);
 }
 
 /* The operands one after the other along `to`; ax[1 + k] is what operand k calls that axis. */
-void zk_ref_concat(const ZkEnv *env, const ZkCall *c) {
+void REF(concat)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *y = &c->out[0];
   uint16_t to = c->ax[0];

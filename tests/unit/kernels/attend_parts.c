@@ -182,7 +182,7 @@ static void whole_of(const Parted *k, Results *to) {
       c.out[c.nout++] = out[r].v;
       to->of[2 * grad + r] = calloc((size_t)out[r].n, sizeof(double));
     }
-    zk_ref_kernel(c.op)(&env, &c);
+    zk_ref_run(&env, &c);
     for (int r = 0; r < c.nout; r++) {
       Fill f = {k, 0, NULL, to->of[2 * grad + r]};
       each(k, &out[r], take_one, &f);

@@ -241,21 +241,12 @@ static void run_reference(const Case *c, const Numbers *d, Mode mode, double *re
   Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
   ZkEnv env = {.seed = 11, .step = 3};
   set_up(c, &call, d, mode, true, 0, buf);
-  ZkUnfused u;
-  zk_unfuse(&call, &u);
-  call.scratch = malloc(u.room + 1); /* reference kernels need none of their own */
-  zk_unfuse(&call, &u);
-  for (int i = 0; i < u.n; i++) {
-    ZkKernel *kernel = zk_ref_kernel(u.call[i].op);
-    cr_assert(kernel != NULL, "no reference kernel of %s", zg_op_info[u.call[i].op].text);
-    kernel(&env, &u.call[i]);
-  }
+  zk_ref_run(&env, &call);
   for (int k = 0; k < call.nout; k++) {
     int64_t n = d->n[call.nin + k];
     result[k] = malloc((size_t)(n + 1) * sizeof(double));
     for (int64_t i = 0; i < n; i++) result[k][i] = load(&call.out[k], i);
   }
-  free(call.scratch);
   tear_down(&call, buf);
 }
 

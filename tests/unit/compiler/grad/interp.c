@@ -131,9 +131,7 @@ static void compute(const Run *r, const ZgSegment *s, const ZgNode *n, Frame *f)
   if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE)
     call.in[1].data = places(r, &s->values[n->in[1]].type, n, f->value[n->in[1]]);
   if (n->op == ZG_OP_AXSIZE) call.num[0] = (double)r->m->size[n->ax[0]];
-  ZkKernel *kernel = zk_ref_kernel(n->op);
-  ZB_ASSERT(kernel);
-  kernel(&env, &call);
+  zk_ref_run(&env, &call);
 }
 
 static void round_all(const Run *r, const ZgType *t, void *data) {
