@@ -345,6 +345,7 @@ void conform(const char *file, int line, const Case *c) {
   const char *base = strrchr(file, '/');
   snprintf(place, sizeof place, "%s:%d", base ? base + 1 : file, line);
   if (backend.lacks(c->op)) cr_skip_test("%s has no %s yet", backend.name, zg_op_info[c->op].text);
+  if (backend.also) backend.also(c);
   double *want[ZK_MAX_OUT] = {0};
   for (int mode = 0; mode < (c->f32_only ? 1 : MODES); mode++) {
     Numbers d = numbers_new(c, (Mode)mode);

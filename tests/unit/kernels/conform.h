@@ -17,6 +17,7 @@
 #include "kernels/kernels.h"
 #include "tests/unit/breadth.h"
 
+typedef struct Case Case;
 typedef struct {
   const char *name;
   ZkKernel *(*kernel)(int op);
@@ -27,7 +28,8 @@ typedef struct {
   void (*close)(ZkEnv *env);        /* what was called is done then */
   void *(*get)(size_t bytes); /* memory for buffers, at a multiple of 64, if it must not be the host's */
   void (*give_back)(void *p);
-  bool odd; /* in the last shuffle views begin one element after a multiple of 16 bytes */
+  void (*also)(const Case *c); /* what else is checked of a case; NULL: nothing */
+  bool odd;                    /* in the last shuffle views begin one element after a multiple of 16 bytes */
 } Backend;
 extern const Backend backend;
 
@@ -48,7 +50,7 @@ typedef struct {
   double *value; /* instead: the elements, in declared order */
 } Tensor;
 
-typedef struct {
+struct Case {
   int op;
   const char *dims; /* "b=3 v=32@64/100": v is elements 64..96 of an axis of 100 */
   const char *ax;
@@ -62,7 +64,7 @@ typedef struct {
   double tol; /* of f32 results, relative to the largest |result|; bf16 results may be off by 2^-8 besides */
   /* With bf16 operands, instead of tol where it is larger: what a kernel rounds to bf16 on its way. */
   double half_tol;
-} Case;
+};
 
 /* cr_assert for loops over elements: Criterion sends a message for every assertion, passed ones too. */
 #define EACH_ASSERT(cond, ...)                                                                               \
@@ -87,6 +89,9 @@ void each_made(const Case *c, void (*fn)(const ZkCall *call, void *arg), void *a
 /* Results of the reference kernel in f64, in declared order, from malloc. Operands as conform has them in
  * f32. */
 void reference(const Case *c, double *result[ZK_MAX_OUT]);
+
+/* Fails unless the reference over residues does with a case what that over doubles does. */
+void residues_agree(const Case *c);
 
 /* Number of elements of a tensor of the case. */
 int64_t count_of(const Case *c, const char *axes);

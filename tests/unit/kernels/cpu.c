@@ -40,6 +40,7 @@ const Backend backend = {.name = "cpu",
                          .scratch = zk_cpu_scratch,
                          .lacks = lacks,
                          .ways = 3,
+                         .also = residues_agree,
                          .open = open_pool,
                          .close = close_pool};
 

@@ -26,6 +26,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/move.c \
   tests/unit/kernels/norm.c \
   tests/unit/kernels/reduce.c \
+  tests/unit/kernels/residues.c \
   tests/unit/kernels/select.c \
   tests/unit/kernels/unfuse.c \
   tests/unit/kernels/experts.c \
@@ -34,5 +35,5 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/grouped.c
 tests_unit_test_kernels_CFLAGS = $(unit_cflags)
 tests_unit_test_kernels_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=zk_for
-tests_unit_test_kernels_LDADD = $(libs_kernels) $(unit_libs)
+tests_unit_test_kernels_LDADD = libresidues.a $(libs_kernels) $(unit_libs)
 endif
