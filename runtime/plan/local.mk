@@ -1,6 +1,13 @@
 # runtime/plan: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
+  runtime/plan/meaning/meaning.h \
+  runtime/plan/meaning/experts.c \
+  runtime/plan/meaning/exchange.c \
+  runtime/plan/meaning/graph.c \
+  runtime/plan/meaning/local.c \
+  runtime/plan/meaning/meaning.c \
+  runtime/plan/meaning/small.c \
   runtime/plan/bind/batch.c \
   runtime/plan/bind/bind.c \
   runtime/plan/bind/bind.h \

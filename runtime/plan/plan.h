@@ -264,7 +264,9 @@ uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st);
 bool zp_check(const ZpPlan *p, ZbErr *err);
 /* The proof of the local programs alone, which the other takes to be as large as they say. */
 bool zp_check_segments(const ZpPlan *p, ZbErr *err);
-/* Both. A plan that fails is a bug of ours: reports the counter-example. */
+/* The proof that these compute what the graph says, of lists that passed the one before. */
+bool zp_check_meaning(const ZpPlan *p, ZbErr *err);
+/* All of them. A plan that fails is a bug of ours: reports the counter-example. */
 bool zp_prove(const ZpPlan *p, ZlDiags *d);
 
 /* ---- local/traffic.c ------------------------------------------------------------------------------------- */

@@ -561,7 +561,7 @@ bool zp_check(const ZpPlan *p, ZbErr *err) {
 
 bool zp_prove(const ZpPlan *p, ZlDiags *d) {
   ZbErr err = {0};
-  if (zp_check(p, &err) && zp_check_segments(p, &err)) return true;
+  if (zp_check(p, &err) && zp_check_segments(p, &err) && zp_check_meaning(p, &err)) return true;
   const ZlRecipe *r = p->asked.recipe;
   ZlDiag *e =
       zl_report(d, ZL_Z0999, r->span, "the plan of recipe %s failed its proof (please report)", r->name);

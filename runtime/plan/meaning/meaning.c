@@ -1,0 +1,287 @@
+/* What must be equal, segment by segment: what is carried out, and back; gradients of parameters, summed over the
+ * dims along which their bucket is partial, each added once; losses, denominators and terms beside; outputs. */
+#include <string.h>
+
+#include "runtime/plan/meaning/meaning.h"
+#include "runtime/plan/text.h"
+
+typedef struct {
+  Eval *e;
+  ZpPhase phase;
+  ZbErr *err;
+} Proof;
+
+static const char *begins(const Proof *x);
+static bool fail(const Proof *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(const Proof *x, const char *fmt, ...) {
+  char text[256];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  const char *label = x->e->g->label;
+  return zb_fail(x->err, NULL, "part %u%s%s%s, %s: %s%s", x->e->index, *label ? " (" : "", label,
+                 *label ? ")" : "", zp_phase_text[x->phase], text, begins(x));
+}
+
+/* ---- equality ------------------------------------------------------------------------------------------ */
+static bool same_cell(const ZgType *t, const void *x, int64_t i, const void *y, int64_t k) {
+  return zp_is_ints(t) ? ((const int32_t *)x)[i] == ((const int32_t *)y)[k]
+                       : ((const ZkResidue *)x)[i].r == ((const ZkResidue *)y)[k].r;
+}
+
+/* Compares a rank's elements of a value with those of the whole. zero: its padding must be that. */
+static bool is_part(Eval *e, const ZpValue *v, int rank, const void *x, const void *whole, const ZgType *t,
+                    bool zero) {
+  static const ZkResidue nothing = {0};
+  Part part = zp_part(e, v, rank);
+  for (int64_t i = 0; i < part.elements; i++) {
+    int64_t k = zp_whole_place(e, &part, t, i);
+    if (k >= 0 ? !same_cell(t, x, i, whole, k) : zero && !same_cell(t, x, i, &nothing, 0)) return false;
+  }
+  return true;
+}
+
+/* Adds up, over the members of this rank's group along `dims`, what they have more than `less` (or NULL). */
+static ZkResidue *summed(Eval *e, void **at, int rank, ZpDims dims, int64_t elements, const ZkResidue *less) {
+  ZkResidue *sum = ZB_NEWN(e->a, ZkResidue, elements + 1);
+  const ZpMesh *m = &e->w->mesh;
+  for (int64_t q = 0; q < zp_group_size(m, dims); q++) {
+    const ZkResidue *x = at[zp_group_member(m, rank, dims, q)];
+    for (int64_t i = 0; x && i < elements; i++) {
+      sum[i] = zk_residue_add(sum[i], x[i]);
+      if (less) sum[i] = zk_residue_sub(sum[i], less[i]);
+    }
+  }
+  return sum;
+}
+
+/* ---- where it begins ----------------------------------------------------------------------------------- */
+/* Returns whether what ranks have of a local value is the graph's value g. */
+static bool is_value(Eval *e, uint32_t v, uint32_t g) {
+  const ZgType *t = &e->g->values[g].type, *mine = &e->v[v].type;
+  ZpDims partial = 0;
+  if (!e->whole[g] || zp_is_ints(t) != zp_is_ints(mine) || t->naxes != mine->naxes ||
+      !zg_type_contains(t, mine))
+    return false;
+  for (int d = 0; d < e->w->mesh.ndims; d++)
+    if (e->v[v].state[d].kind == 'P') partial |= 1u << d;
+  void **at = ZB_NEWN(e->a, void *, e->ranks);
+  for (int r = 0; r < e->ranks; r++)
+    if (!(at[r] = zp_local_at(e, v, r))) return false;
+  for (int r = 0; r < e->ranks; r++) {
+    const void *x = partial ? summed(e, at, r, partial, zp_local_elements(e, v), NULL) : at[r];
+    if (!is_part(e, &e->v[v], r, x, e->whole[g], t, false)) return false;
+  }
+  return true;
+}
+
+static bool is_known(Eval *e, uint32_t v) {
+  if (e->v[v].nmembers || e->v[v].at.space == ZP_AT_GRAD) return true;
+  for (uint32_t g = 0; g < e->g->nvalues; g++)
+    if (is_value(e, v, g)) return true;
+  return false;
+}
+
+/* Names the first node, of the lists up to this one, that makes of values of the graph what is none. */
+static const char *begins(const Proof *x) {
+  Eval *e = x->e;
+  for (int k = 0; k <= (int)x->phase; k++)
+    for (uint32_t i = 0; i < e->s->list[k].n; i++) {
+      const ZpNode *n = &e->s->list[k].nodes[i];
+      bool in = zg_op_info[n->call.op].kind != ZG_SINK && !n->rounds, out = true;
+      for (int j = 0; in && j < n->call.nin; j++) in = is_known(e, n->in[j]);
+      for (int j = 0; in && j < n->call.nout; j++) out &= is_known(e, n->out[j]);
+      if (in && !out)
+        return zb_printf(e->a,
+                         "; first, node %u of %s, %s (%s), makes of the graph's values what is none of them",
+                         i, zp_phase_text[k], zg_op_info[n->call.op].text, zp_loc_text(e->w->p, n->loc));
+    }
+  return "";
+}
+
+/* ---- what is taken out --------------------------------------------------------------------------------- */
+static ZkResidue graph_sum(const Eval *e, uint16_t op, uint32_t number) {
+  ZkResidue sum = {0};
+  for (uint32_t i = 0; i < e->g->nnodes; i++) {
+    const ZgNode *n = &e->g->nodes[i];
+    if (n->op == op && (op == ZG_OP_AUX || n->opt[0] == number))
+      sum = zk_residue_add(sum, *(const ZkResidue *)e->whole[n->in[0]]);
+  }
+  return sum;
+}
+
+/* Scalars of one kind and number are added up by the engine: on each rank, then over dims where they are parts. */
+static bool scalars(const Proof *x, uint16_t op, uint32_t number, ZpDims partial) {
+  Eval *e = x->e;
+  const ZpList *l = &e->s->list[x->phase];
+  ZkResidue want = graph_sum(e, op, number);
+  void **at = ZB_NEWN(e->a, void *, e->ranks);
+  bool any = false;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    if (n->call.op != op || (op != ZG_OP_AUX && n->sink != number)) continue;
+    any = true;
+    for (int r = 0; r < e->ranks; r++) {
+      ZkResidue *sum = at[r] ? at[r] : ZB_NEW(e->a, ZkResidue), *more = zp_local_at(e, n->in[0], r);
+      if (!more) return fail(x, "`%s` takes out what nothing makes", zg_op_info[op].text);
+      *sum = zk_residue_add(*sum, *more);
+      at[r] = sum;
+    }
+  }
+  for (int r = 0; any && r < e->ranks; r++)
+    if (summed(e, at, r, partial, 1, NULL)->r != want.r)
+      return fail(x, "`%s` %u is not the graph's", zg_op_info[op].text, number);
+  return true;
+}
+
+static bool outputs(const Proof *x) {
+  Eval *e = x->e;
+  const ZpList *l = &e->s->list[x->phase];
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    if (n->call.op != ZG_OP_OUTPUT) continue;
+    for (uint32_t k = 0; k < e->g->nnodes; k++) {
+      const ZgNode *g = &e->g->nodes[k];
+      for (int r = 0; g->op == ZG_OP_OUTPUT && g->opt[0] == n->sink && r < e->ranks; r++)
+        if (!is_part(e, &e->v[n->in[0]], r, zp_local_at(e, n->in[0], r), e->whole[g->in[0]],
+                     &e->g->values[g->in[0]].type, false))
+          return fail(x, "output `%s` is not the graph's on rank %d", e->w->p->graph->outputs[n->sink].name,
+                      r);
+    }
+  }
+  return true;
+}
+
+static bool taken_out(const Proof *x) {
+  const ZpLayout *l = &x->e->w->p->layout;
+  for (uint32_t k = 0; k < zg_losses(x->e->w->p->graph); k++)
+    if (!scalars(x, ZG_OP_LOSS_NUM, k, l->num_partial[k]) ||
+        !scalars(x, ZG_OP_LOSS_DEN, k, l->den_partial[k]))
+      return false;
+  return scalars(x, ZG_OP_AUX, 0, 0) && outputs(x);
+}
+
+/* ---- what is carried ----------------------------------------------------------------------------------- */
+static uint32_t last_at(const Eval *e, ZpPhase phase, ZpSpace space, uint32_t index) {
+  const ZpList *l = &e->s->list[phase];
+  for (uint32_t i = l->n; i-- > 0;)
+    for (int k = 0; k < l->nodes[i].call.nout; k++) {
+      const ZpLoc *at = &e->s->values[l->nodes[i].out[k]].at;
+      if (at->space == space && at->index == index) return l->nodes[i].out[k];
+    }
+  return ZP_NONE;
+}
+
+static bool carried(const Proof *x, uint16_t sink, ZpSpace space, const char *what) {
+  Eval *e = x->e;
+  for (uint32_t i = 0; i < e->g->nnodes; i++) {
+    const ZgNode *n = &e->g->nodes[i];
+    if (n->op != sink) continue;
+    uint32_t v = last_at(e, x->phase, space, (uint32_t)n->opt[0]);
+    if (v == ZP_NONE) continue; /* not wanted: check/carried.c */
+    for (int r = 0; r < e->ranks; r++)
+      if (!is_part(e, &e->v[v], r, zp_local_at(e, v, r), e->whole[n->in[0]], &e->g->values[n->in[0]].type,
+                   false))
+        return fail(x, "%s %lld is not the graph's on rank %d (%s)", what, (long long)n->opt[0], r,
+                    zp_loc_text(e->w->p, n->loc));
+  }
+  return true;
+}
+
+/* ---- gradients ----------------------------------------------------------------------------------------- */
+static bool gradient(const Proof *x, const ZpBucket *k, const ZpSlice *slice) {
+  Eval *e = x->e;
+  const ZgParam *param = &e->w->p->graph->params[slice->param];
+  ZpValue v = {.type = param->type};
+  const void *want = NULL;
+  int64_t elements = 1;
+  for (uint32_t i = e->g->nforward; i < e->g->nnodes; i++)
+    if (e->g->nodes[i].op == ZG_OP_PARAM_GRAD && e->g->nodes[i].opt[0] == slice->param)
+      want = e->whole[e->g->nodes[i].in[0]];
+  if (!want || !e->base[slice->param])
+    return !want || k->frozen || fail(x, "makes no gradient of %s", param->path);
+  memcpy(v.axis, slice->axis, sizeof v.axis);
+  memcpy(v.state, slice->state, sizeof v.state);
+  for (int a = 0; a < slice->naxes; a++) {
+    v.size[a] = e->w->size[v.axis[a]];
+    for (int d = 0; d < e->w->mesh.ndims; d++)
+      if (v.state[d].kind == 'S' && v.state[d].axis == v.axis[a]) v.size[a] /= e->w->mesh.dim[d].size;
+    elements *= v.size[a];
+  }
+  void **at = &e->grad[slice->param * (uint32_t)e->ranks];
+  for (int r = 0; r < e->ranks; r++)
+    if (!at[r]) at[r] = e->base[slice->param];
+  for (int r = 0; r < e->ranks; r++)
+    if (!is_part(e, &v, r, summed(e, at, r, k->partial, elements, e->base[slice->param]), want, &param->type,
+                 !param->state))
+      return fail(x, "the gradient of %s is not the graph's on rank %d", param->path, r);
+  return true;
+}
+
+static bool gradients(const Proof *x) {
+  const Eval *e = x->e;
+  for (uint32_t b = 0; b < e->s->nbuckets; b++) {
+    const ZpBucket *k = &e->w->p->programs.buckets[e->s->buckets[b]];
+    for (uint32_t i = 0; i < k->nslices && !k->frozen; i++)
+      if (!gradient(x, k, &k->slices[i])) return false;
+  }
+  return true;
+}
+
+/* ---- a segment ----------------------------------------------------------------------------------------- */
+/* The values of a segment with small sizes. */
+static ZpValue *small_values(const Small *w, const ZpSegment *s, ZbArena *a) {
+  ZpValue *v = ZB_NEWN(a, ZpValue, s->nvalues + 1);
+  for (uint32_t i = 0; i < s->nvalues; i++) {
+    v[i] = s->values[i];
+    for (int k = 0; k < v[i].type.naxes; k++) {
+      v[i].size[k] = w->size[v[i].axis[k]];
+      for (int d = 0; d < w->mesh.ndims; d++)
+        if (v[i].state[d].kind == 'S' && v[i].state[d].axis == v[i].axis[k])
+          v[i].size[k] /= w->mesh.dim[d].size;
+    }
+  }
+  return v;
+}
+
+static bool phase(Proof *x, ZpPhase phase) {
+  const ZpNode *where = NULL;
+  x->phase = phase;
+  const char *wrong = zp_eval_list(x->e, phase, &where);
+  if (wrong)
+    return fail(x, "%s (%s) %s", zg_op_info[where->call.op].text, zp_loc_text(x->e->w->p, where->loc), wrong);
+  if (phase == ZP_FWD && !carried(x, ZG_OP_CARRY_OUT, ZP_AT_CARRY_OUT, "carried value")) return false;
+  if (phase == ZP_BWD && !carried(x, ZG_OP_DCARRY_IN, ZP_AT_DCARRY_IN, "cotangent of carried value"))
+    return false;
+  return taken_out(x);
+}
+
+static bool segment(const Small *w, uint32_t index, ZbErr *err) {
+  const ZpPlan *p = w->p;
+  ZbArena *a = zb_arena_new();
+  const ZpSegment *s = &p->programs.segments[index];
+  Eval e = {.w = w, .a = a, .index = index, .g = &p->graph->segments[index], .s = s};
+  e.ranks = (int)w->mesh.nranks;
+  e.whole = ZB_NEWN(a, void *, e.g->nvalues + 1);
+  e.v = small_values(w, s, a);
+  e.at = ZB_NEWN(a, void *, (size_t)s->nvalues *(size_t)e.ranks + 1);
+  e.part = ZB_NEWN(a, uint64_t, (size_t)s->nvalues * (size_t)e.ranks + 1);
+  e.grad = ZB_NEWN(a, void *, (size_t)p->graph->nparams *(size_t)e.ranks + 1);
+  e.base = ZB_NEWN(a, void *, p->graph->nparams + 1);
+  Proof x = {&e, ZP_COUNT, err};
+  zp_eval_graph(&e);
+  bool back = !p->asked.forward_only;
+  bool ok = phase(&x, ZP_COUNT) && phase(&x, ZP_FWD) && (!back || (phase(&x, ZP_BWD) && gradients(&x)));
+  zb_arena_free(a);
+  return ok;
+}
+
+bool zp_check_meaning(const ZpPlan *p, ZbErr *err) {
+  ZbArena *a = zb_arena_new();
+  Small w = zp_small(p, a);
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < p->graph->nsegments; i++) ok = segment(&w, i, err);
+  zb_arena_free(a);
+  return ok;
+}
