@@ -27,7 +27,9 @@ typedef struct {
   ZpMesh mesh;           /* without a pipeline: the ranks of one stage */
   int64_t *size, *valid; /* per axis, as p->layout has them */
   int64_t *whole;        /* per axis, in the graph: `valid`, but for slots, of which there is one per row */
-  int64_t *scale;    /* per axis: numbers along it are so many times as large in the plan; 0: see family */
+  /* Per axis: numbers along it are divided by `scale`, or if they are large made less by `moved`, unless that is 0.
+   * scale 0: nobody speaks of any but its size. */
+  int64_t *scale, *moved;
   uint32_t nwindows; /* of attends in the graph, ascending */
   int64_t *window;
 } Small;

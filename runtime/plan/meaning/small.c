@@ -4,9 +4,10 @@
  * All ranks play the same program, so a program that is wrong is wrong here.
  *
  * Axes: sizes that belong together are a family: axes that are renames of each other, a slice and what it is cut
- * from. If all axes of a family have one size, a few elements per part will do. If nodes speak of numbers along
- * them, all are divided by one common divisor. Axes that others are merged into have the product of these. Where
- * that does not work out an axis keeps its size, which costs time and nothing else. */
+ * from. If all axes of a family have one size, a few elements per part will do. If nodes speak of several numbers
+ * along them, all are divided by a common divisor, or all large ones made less by the same amount. An axis that
+ * others are merged into has the product of these; where it has numbers of its own, it is scaled as the slowest of
+ * them. Where nothing of that works out, axes keep their sizes, which costs time and nothing else. */
 #include "runtime/plan/meaning/meaning.h"
 
 #include <string.h>
@@ -14,12 +15,12 @@
 #include "graph/infer.h"
 #include "graph/ragged.h"
 
-enum { MOST_RANKS = 16, FEW = 3 };
+enum { MOST_RANKS = 16, FEW = 3, LITTLE = 8, LARGE = 12, MOST_MOVED = 64 };
 
 typedef struct {
   uint32_t up;    /* union-find: an axis of the same family */
   int64_t parts;  /* the small size is a multiple of this */
-  int64_t least;  /* and at least this */
+  int64_t least;  /* and at least this, if it is as good as any */
   int64_t forced; /* and this, if it is not 0 */
   bool real;      /* the family keeps its sizes */
 } Axis;
@@ -179,14 +180,22 @@ static void look_at_plan(Sizes *z) {
 /* What holds of all axes of a family together. */
 typedef struct {
   int64_t parts, least, forced;
-  int64_t n;       /* the one number along them; 0: there are several */
-  int64_t divisor; /* of all their numbers */
+  int64_t n;                    /* the one number along them; 0: there are several */
+  int64_t divisor;              /* of all their numbers */
+  int64_t largest, least_large; /* of these; INT64_MAX: none is large */
   bool real, padded;
 } Family;
 
+static void count(Family *x, int64_t n) {
+  if (n != x->n) x->n = 0;
+  x->divisor = gcd(x->divisor, n);
+  if (n > LITTLE && n < x->least_large) x->least_large = n;
+  if (n > x->largest) x->largest = n;
+}
+
 static Family family_of(const Sizes *z, uint32_t f) {
   const ZpPlan *p = z->w->p;
-  Family x = {.parts = 1, .least = 1, .n = p->layout.axis_size[f]};
+  Family x = {.parts = 1, .least = 1, .n = p->layout.axis_size[f], .least_large = INT64_MAX};
   for (uint32_t i = 0; i < z->naxes; i++) {
     const Axis *a = &z->axis[i];
     if (root(z, i) != f) continue;
@@ -195,43 +204,48 @@ static Family family_of(const Sizes *z, uint32_t f) {
     if (a->forced) x.forced = a->forced;
     x.real |= a->real;
     x.padded |= p->layout.axis_valid[i] != p->layout.axis_size[i];
-    if (p->layout.axis_size[i] != x.n) x.n = 0;
-    x.divisor = gcd(x.divisor, p->layout.axis_size[i]);
+    count(&x, p->layout.axis_size[i]);
   }
-  for (uint32_t i = 0; i < z->nsaid; i++) {
-    if (root(z, z->said[i].axis) != f) continue;
-    if (z->said[i].n != x.n) x.n = 0;
-    x.divisor = gcd(x.divisor, z->said[i].n);
-  }
+  for (uint32_t i = 0; i < z->nsaid; i++)
+    if (root(z, z->said[i].axis) == f) count(&x, z->said[i].n);
   return x;
 }
 
-static bool divides(const Sizes *z, uint32_t f, int64_t scale) {
+/* The ways of making the numbers of a family small: n / scale; or n, and n - moved of large ones. */
+static int64_t smaller(int64_t n, int64_t scale, int64_t moved) {
+  return moved ? n > LITTLE ? n - moved : n : n / scale;
+}
+
+static bool suits(const Sizes *z, uint32_t f, int64_t scale, int64_t moved, int64_t least) {
   const int64_t *size = z->w->p->layout.axis_size;
   for (uint32_t i = 0; i < z->naxes; i++) {
-    const Axis *a = &z->axis[i];
     if (root(z, i) != f) continue;
-    int64_t n = size[i] / scale;
-    if (size[i] % scale || n % a->parts || n < a->least) return false;
+    int64_t n = smaller(size[i], scale, moved);
+    if (n % z->axis[i].parts || (n < least && n < size[i])) return false;
   }
   return true;
 }
 
-/* Returns by how much all numbers of the family are divided. */
 static int64_t scale_of(const Sizes *z, uint32_t f, const Family *x) {
   int64_t best = 1;
-  if (x->real || x->padded) return 1;
-  for (int64_t k = 1; k * k <= x->divisor; k++) {
-    if (x->divisor % k) continue;
-    const int64_t pair[] = {k, x->divisor / k};
-    for (int i = 0; i < 2; i++)
-      if (pair[i] > best && divides(z, f, pair[i])) best = pair[i];
-  }
+  for (int64_t least = 2; least > 0 && x->largest / best > LARGE; least--)
+    for (int64_t k = 1; k * k <= x->divisor; k++) {
+      if (x->divisor % k) continue;
+      const int64_t pair[] = {k, x->divisor / k};
+      for (int i = 0; i < 2; i++)
+        if (pair[i] > best && suits(z, f, pair[i], 0, least)) best = pair[i];
+    }
   return best;
 }
 
+static int64_t move_of(const Sizes *z, uint32_t f, const Family *x) {
+  for (int64_t to = LITTLE + 1; to < x->least_large && to <= MOST_MOVED; to++)
+    if (suits(z, f, 1, x->least_large - to, 1)) return x->least_large - to;
+  return 0;
+}
+
 static int64_t few(const Family *x) {
-  int64_t n = x->n == 1 ? 1 : x->parts == 1 ? FEW : x->parts < 4 ? 2 * x->parts : x->parts;
+  int64_t n = x->parts == 1 ? x->n < FEW ? x->n : FEW : x->parts < 4 ? 2 * x->parts : x->parts;
   return up_to(n > x->least ? n : x->least, x->parts);
 }
 
@@ -242,13 +256,15 @@ static void choose_sizes(Sizes *z) {
     if (root(z, f) != f) continue;
     Family x = family_of(z, f);
     int64_t free = x.real || !x.n ? 0 : x.forced ? x.forced : few(&x);
-    int64_t scale = free ? 0 : scale_of(z, f, &x);
+    int64_t scale = free ? 0 : x.real || x.padded ? 1 : scale_of(z, f, &x);
+    int64_t moved = scale == 1 && !x.real ? move_of(z, f, &x) : 0;
     for (uint32_t i = 0; i < z->naxes; i++) {
       if (root(z, i) != f) continue;
       w->scale[i] = scale;
-      w->size[i] = free ? free : l->axis_size[i] / scale;
+      w->moved[i] = moved;
+      w->size[i] = free ? free : smaller(l->axis_size[i], scale, moved);
       bool padded = l->axis_valid[i] < l->axis_size[i];
-      w->valid[i] = !padded ? w->size[i] : scale == 1 ? l->axis_valid[i] : w->size[i] - (w->size[i] > 1);
+      w->valid[i] = free ? free - (padded && free > 1) : smaller(l->axis_valid[i], scale, moved);
     }
   }
 }
@@ -283,13 +299,21 @@ static bool regroups(Sizes *z, const ZgNode *n) {
   Axis *a = &z->axis[root(z, whole)];
   Family x = family_of(z, root(z, whole));
   if (x.n && !x.real && !a->forced && product % x.parts == 0) return a->forced = product, false;
-  return !keep(z, n->ax, n->nax);
+  bool joined = root(z, whole) == root(z, part[0]);
+  join(z, part[0], whole);
+  return !(keep(z, part + 1, parts - 1) || !joined || keep(z, n->ax, n->nax));
+}
+
+/* Returns whether the operation's rule says something about numbers of its axes. */
+static bool has_numbers(uint16_t op) {
+  return op == ZG_OP_SLICE || op == ZG_OP_PAD || op == ZG_OP_CONCAT || op == ZG_OP_ROPE ||
+         op == ZG_OP_ROTATE || op == ZG_OP_TOPK || zg_is_conv(op);
 }
 
 static bool infers(const Sizes *z, const ZgGraph *bound, const ZgSegment *s, const ZgNode *n) {
   ZgNode m = *n;
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
-  if (!n->nout || zg_op_info[n->op].kind == ZG_SOURCE) return true;
+  if (!has_numbers(n->op)) return true;
   for (int i = 0; i < n->nin; i++) in[i] = s->values[n->in[i]].type;
   return zp_small_numbers(z->w, n->op, n->ax, m.opt) &&
          zg_infer(bound, &m, in, &s->values[n->out].type, out, NULL);
@@ -340,7 +364,8 @@ Small zp_small(const ZpPlan *p, ZbArena *a) {
              .size = ZB_NEWN(a, int64_t, n + 1),
              .valid = ZB_NEWN(a, int64_t, n + 1),
              .whole = ZB_NEWN(a, int64_t, n + 1),
-             .scale = ZB_NEWN(a, int64_t, n + 1)};
+             .scale = ZB_NEWN(a, int64_t, n + 1),
+             .moved = ZB_NEWN(a, int64_t, n + 1)};
   Sizes z = {.w = &w, .axis = ZB_NEWN(a, Axis, n + 1), .naxes = n};
   for (uint32_t i = 0; i < n; i++) z.axis[i] = (Axis){.up = i, .parts = 1, .least = 1};
   look_at_plan(&z);
@@ -352,15 +377,15 @@ Small zp_small(const ZpPlan *p, ZbArena *a) {
 
 /* ---- numbers of nodes ---------------------------------------------------------------------------------- */
 static bool scaled(const Small *w, uint16_t axis, int64_t *n) {
-  int64_t scale = w->scale[axis];
+  int64_t scale = w->scale[axis], moved = w->moved[axis];
   if (!scale) { /* nothing along this axis but all of it */
     bool all = *n == w->p->layout.axis_size[axis];
     *n = all ? w->size[axis] : 0;
     return all || *n == 0;
   }
-  bool fits = *n % scale == 0;
-  *n /= scale;
-  return fits;
+  bool fits = moved || *n % scale == 0;
+  *n = smaller(*n, scale, moved);
+  return fits && *n >= 0;
 }
 
 bool zp_small_numbers(const Small *w, uint16_t op, const uint16_t *ax, int64_t *opt) {
