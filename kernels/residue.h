@@ -1,6 +1,7 @@
 /* Residues modulo the prime 2^31 - 1, as numbers that programs are evaluated on to compare them exactly: sums
  * are equal in whatever order they are made, and a constant of a double is exact, since that is m 2^e. What is
- * not polynomial is a hash of its arguments: equal ones give equal results, others different ones. Comparisons
+ * not polynomial is a hash of its arguments (but see zk_residue_hashed): equal ones give equal results, others
+ * different ones. Comparisons
  * see the representatives between -p/2 and p/2. Nothing is rounded, so a cast is the identity.
  *
  * zk_residue_run evaluates a call: it is kernels/ref, compiled for residues (libresidues.a). */
@@ -72,6 +73,20 @@ static inline ZkResidue zk_residue_of(double x) {
   return zk_residue_mul(m, (ZkResidue){1ull << ((e - 53) % 31 + 31) % 31});
 }
 
+static inline bool zk_residue_small(ZkResidue a) { return zk_residue_int(a) >= -8 && zk_residue_int(a) <= 8; }
+/* Returns a function at small operands, where it has its own value, so that what is 0 in padding stays 0; 0 and 1
+ * to any power, which are that; elsewhere a hash. */
+static inline ZkResidue zk_residue_hashed(int op, ZkResidue a, ZkResidue b, ZkResidue c) {
+  if (op == ZG_OP_POW && a.r <= 1) return a;
+  if (zk_residue_small(a) && zk_residue_small(b) && zk_residue_small(c)) {
+    double exact =
+        zg_pointwise(op, (double)zk_residue_int(a), (double)zk_residue_int(b), (double)zk_residue_int(c));
+    if (isfinite(exact)) return zk_residue_of(exact);
+  }
+  uint64_t h = zb_mix64(zb_mix64(a.r | b.r << 32) + ((uint64_t)op << 32 | c.r));
+  return zk_residue_reduced(h >> 33);
+}
+
 /* Returns what an elementwise operation makes of its operands; those that it lacks are 0. */
 static inline ZkResidue zk_residue_function(int op, ZkResidue a, ZkResidue b, ZkResidue c) {
   const ZkResidue zero = {0}, one = {1};
@@ -91,10 +106,7 @@ static inline ZkResidue zk_residue_function(int op, ZkResidue a, ZkResidue b, Zk
   case ZG_OP_LESS: return zk_residue_less(a, b) ? one : zero;
   case ZG_OP_EQUAL: return zk_residue_equal(a, b) ? one : zero;
   case ZG_OP_SELECT: return zk_residue_equal(a, zero) ? c : b;
-  default: { /* exp, log, .. */
-    uint64_t h = zb_mix64(zb_mix64(a.r | b.r << 32) + ((uint64_t)op << 32 | c.r));
-    return zk_residue_reduced(h >> 33);
-  }
+  default: return zk_residue_hashed(op, a, b, c); /* exp, log, .. */
   }
 }
 

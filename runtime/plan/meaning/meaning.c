@@ -190,15 +190,27 @@ static bool carried(const Proof *x, uint16_t sink, ZpSpace space, const char *wh
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------- */
+/* Returns the sum of all that the graph adds to a parameter's gradient; NULL: it adds nothing. */
+static const ZkResidue *graph_gradient(const Eval *e, uint32_t param) {
+  const ZgType *t = &e->w->p->graph->params[param].type;
+  int64_t elements = zp_whole_elements(e->w, t);
+  ZkResidue *sum = NULL;
+  for (uint32_t i = e->g->nforward; i < e->g->nnodes; i++) {
+    const ZgNode *n = &e->g->nodes[i];
+    if (n->op != ZG_OP_PARAM_GRAD || n->opt[0] != param) continue;
+    if (!sum) sum = ZB_NEWN(e->a, ZkResidue, elements + 1);
+    for (int64_t k = 0; k < elements; k++)
+      sum[k] = zk_residue_add(sum[k], ((const ZkResidue *)e->whole[n->in[0]])[k]);
+  }
+  return sum;
+}
+
 static bool gradient(const Proof *x, const ZpBucket *k, const ZpSlice *slice) {
   Eval *e = x->e;
   const ZgParam *param = &e->w->p->graph->params[slice->param];
   ZpValue v = {.type = param->type};
-  const void *want = NULL;
+  const ZkResidue *want = graph_gradient(e, slice->param);
   int64_t elements = 1;
-  for (uint32_t i = e->g->nforward; i < e->g->nnodes; i++)
-    if (e->g->nodes[i].op == ZG_OP_PARAM_GRAD && e->g->nodes[i].opt[0] == slice->param)
-      want = e->whole[e->g->nodes[i].in[0]];
   if (!want || !e->base[slice->param])
     return !want || k->frozen || fail(x, "makes no gradient of %s", param->path);
   memcpy(v.axis, slice->axis, sizeof v.axis);

@@ -282,9 +282,10 @@ static bool keep(Sizes *z, const uint16_t *ax, int n) {
 
 /* Lets a table of positions have as many rows as there are positions. */
 static bool reaches(Sizes *z, const ZgNode *n) {
-  if (n->op != ZG_OP_POSITION || n->nax < 2 || z->w->size[n->ax[1]] >= z->w->size[n->ax[0]]) return true;
+  const Small *w = z->w;
+  if (n->op != ZG_OP_POSITION || n->nax < 2 || w->valid[n->ax[1]] >= w->valid[n->ax[0]]) return true;
   if (z->axis[root(z, n->ax[1])].real) return true;
-  need(z, n->ax[1], 1, z->w->size[n->ax[0]]);
+  need(z, n->ax[1], 1, w->size[n->ax[0]] + w->size[n->ax[1]] - w->valid[n->ax[1]]);
   return false;
 }
 

@@ -10,5 +10,5 @@ tests_unit_test_plan_random_SOURCES = \
   tests/unit/plan/random/play.c \
   tests/unit/plan/random/random.c
 tests_unit_test_plan_random_CFLAGS = $(unit_cflags)
-tests_unit_test_plan_random_LDADD = libcompiler.a libplan.a libkernels.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) -lpthread $(libs_graph) $(unit_libs)
+tests_unit_test_plan_random_LDADD = libcompiler.a libplan.a libkernels.a libresidues.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) -lpthread $(libs_graph) $(unit_libs)
 endif

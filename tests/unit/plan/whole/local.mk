@@ -11,7 +11,7 @@ tests_unit_test_plan_whole_SOURCES = tests/unit/golden.h tests/unit/golden.c \
   tests/unit/plan/whole/whole.c tests/unit/plan/whole/whole.h
 tests_unit_test_plan_whole_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_whole_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
-tests_unit_test_plan_whole_LDADD = libcompiler.a libplan.a libkernels.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) -lpthread $(libs_graph) $(unit_libs)
+tests_unit_test_plan_whole_LDADD = libcompiler.a libplan.a libkernels.a libresidues.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) -lpthread $(libs_graph) $(unit_libs)
 endif
 
 regenerate-whole: tests/unit/test-plan-whole
