@@ -35,17 +35,14 @@ static inline ZkResidue zk_residue_sub(ZkResidue a, ZkResidue b) {
 }
 static inline ZkResidue zk_residue_mul(ZkResidue a, ZkResidue b) { return zk_residue_reduced(a.r * b.r); }
 
-/* Returns 1/a by Euclid's algorithm, which keeps r = u a modulo p; of 0, it is 0. */
+/* Returns 1/a = a^(p - 2), by Fermat: the exponent has 29 bits of 1, then 01. Of 0 it is a number like any other, so
+ * that x / k and x k differ for a mask k of zeros and ones. */
 static inline ZkResidue zk_residue_inverse(ZkResidue a) {
-  uint32_t before = ZK_RESIDUE_PRIME, r = (uint32_t)a.r;
-  int64_t u_before = 0, u = 1;
-  while (r) {
-    uint32_t times = before / r, rest = before % r;
-    int64_t u_rest = u_before - times * u;
-    before = r, r = rest;
-    u_before = u, u = u_rest;
-  }
-  return (ZkResidue){(uint64_t)(u_before < 0 ? u_before + ZK_RESIDUE_PRIME : u_before)};
+  ZkResidue x = a;
+  if (!a.r) return (ZkResidue){0x2545f491};
+  for (int bit = 1; bit < 29; bit++) x = zk_residue_mul(zk_residue_mul(x, x), a);
+  x = zk_residue_mul(x, x);
+  return zk_residue_mul(zk_residue_mul(x, x), a);
 }
 static inline ZkResidue zk_residue_div(ZkResidue a, ZkResidue b) {
   return zk_residue_mul(a, zk_residue_inverse(b));
@@ -73,14 +70,19 @@ static inline ZkResidue zk_residue_of(double x) {
   return zk_residue_mul(m, (ZkResidue){1ull << ((e - 53) % 31 + 31) % 31});
 }
 
-static inline bool zk_residue_small(ZkResidue a) { return zk_residue_int(a) >= -8 && zk_residue_int(a) <= 8; }
+/* Finds the number that a residue stands for if that is a small multiple of a quarter. */
+static inline bool zk_residue_small(ZkResidue a, double *x) {
+  int64_t quarters = zk_residue_int(zk_residue_mul(a, (ZkResidue){4}));
+  *x = (double)quarters / 4;
+  return quarters >= -32 && quarters <= 32;
+}
 /* Returns a function at small operands, where it has its own value, so that what is 0 in padding stays 0; 0 and 1
  * to any power, which are that; elsewhere a hash. */
 static inline ZkResidue zk_residue_hashed(int op, ZkResidue a, ZkResidue b, ZkResidue c) {
+  double x, y, z;
   if (op == ZG_OP_POW && a.r <= 1) return a;
-  if (zk_residue_small(a) && zk_residue_small(b) && zk_residue_small(c)) {
-    double exact =
-        zg_pointwise(op, (double)zk_residue_int(a), (double)zk_residue_int(b), (double)zk_residue_int(c));
+  if (zk_residue_small(a, &x) && zk_residue_small(b, &y) && zk_residue_small(c, &z)) {
+    double exact = zg_pointwise(op, x, y, z);
     if (isfinite(exact)) return zk_residue_of(exact);
   }
   uint64_t h = zb_mix64(zb_mix64(a.r | b.r << 32) + ((uint64_t)op << 32 | c.r));

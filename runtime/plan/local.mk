@@ -17,6 +17,7 @@ libplan_a_SOURCES = \
   runtime/plan/mesh/mesh.c \
   runtime/plan/bind/names.c \
   runtime/plan/mesh/nodes.c \
+  runtime/plan/mesh/pieces.c \
   runtime/plan/bind/pad.c \
   runtime/plan/plan.c \
   runtime/plan/mesh.h \

@@ -19,7 +19,7 @@ typedef struct {
   uint32_t directive; /* dim of the recipe it comes from */
   uint16_t *axes;     /* ordered list of the axes it splits; `else` axes last */
   uint32_t naxes;
-  /* The axis that it splits zigzag, or ZP_NO_AXIS: zigzag.c; and the one that stands for it in chunks of
+  /* The axis that it splits zigzag, or ZP_NO_AXIS: pieces.c; and the one that stands for it in chunks of
    * logits (ZpChunk's `up`), or ZP_NO_AXIS. */
   uint16_t zigzag, zigzag_up;
 } ZpDim;

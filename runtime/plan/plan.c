@@ -7,6 +7,7 @@ static ZpBuild begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d
   ZpBuild b = {.g = g, .p = ZB_NEW(a, ZpPlan), .d = d, .o = o};
   const ZpPlan *as = o->lowers_as;
   *b.p = (ZpPlan){.arena = a,
+                  .given = g,
                   .model = g,
                   .graph = g,
                   .asked.recipe = r,

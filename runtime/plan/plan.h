@@ -9,8 +9,9 @@
  * text.h       the names of its things, tables, JSON, traces, digests
  *
  * Rooms, from the ground up; each calls only those before it (tests/scenarios/rooms.sh):
- * mesh/        coordinates, groups, nodes of a cluster, learning rates, names
- * check/       the proofs, which share nothing but mesh/ with those that made the plan; check.h
+ * mesh/        coordinates, groups, parts of axes, nodes of a cluster, learning rates, names
+ * meaning/     the proof that local programs compute what the graph says; meaning.h
+ * check/       the other proofs, which share nothing but mesh/ with those that made the plan; check.h
  * bind/        the recipe against the graph: sizes, layouts, directives; bind.h
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
@@ -136,7 +137,8 @@ typedef struct {
 } ZpNotes;
 typedef struct ZpPlan {
   ZbArena *arena;
-  const ZgGraph *model;      /* the model's, or with chunks of logits (ZpChunk) the plan's own; */
+  const ZgGraph *given;      /* as the compiler made it */
+  const ZgGraph *model;      /* the same, or with chunks of logits (ZpChunk) the plan's own; */
   const ZgGraph *graph;      /* and with recurrences in chunks, if these are split (local/cut_sequences.c) */
   ZpAsked asked;
   ZpLayout layout;

@@ -4,7 +4,7 @@
 #define ZUG_PLAN_VALUES_H
 
 #include "graph/graph.h"
-#include "kernels/kernels.h" /* types only: a plan speaks in kernel calls; nothing of kernels/ is linked */
+#include "kernels/kernels.h" /* types only: a plan speaks in kernel calls */
 #include "runtime/plan/mesh.h"
 
 /* ---- local values and nodes ---------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ typedef struct {
   int64_t from, to, n;
 } ZpPiece;
 #define ZP_PIECES 2
-/* ---- zigzag.c: of `length` elements that a member of a group along `dims` has of `axis`, where they lie among
+/* ---- mesh/pieces.c: of `length` elements that a member of a group along `dims` has of `axis`, where they lie among
  * those of all members. Returns how many pieces these are, in their order. */
 int zp_pieces(const ZpMesh *m, ZpDims dims, uint16_t axis, int64_t member, int64_t length, ZpPiece *piece);
 /* Finds where the elements of local axis `axis` of a value on `rank` lie in the whole axis. */

@@ -29,6 +29,7 @@ wall runtime/plan/mesh "$plan|runtime/plan/[a-z]*\.def"
 wall runtime/plan/bind "$plan|runtime/plan/bind/.*"
 wall runtime/plan/local "$plan|runtime/plan/bind/bind\.h|runtime/plan/local/.*"
 wall runtime/plan/schedule "$plan|lang/schedules\.def|runtime/plan/(bind/bind|local/local)\.h|runtime/plan/schedule/.*"
+wall runtime/plan/meaning "$plan|kernels/residue\.h|runtime/plan/meaning/.*"
 wall runtime/plan/check "$plan|runtime/plan/check/.*"
 wall runtime/plan/time "$plan|lang/cluster\.def|runtime/plan/time/.*"
 wall runtime/plan/output "$plan|runtime/plan/output/.*|runtime/plan/time/time\.h"
@@ -42,17 +43,17 @@ grep -lE '(kernels/devices|runtime/machine/machine)\.h' runtime/plan/*.[ch] | gr
 calls=$(calls libplan.a)
 [ "$(echo "$calls" | wc -l)" -gt 50 ] || fail "the files of libplan.a do not call each other"
 echo "$calls" | tsort >/dev/null || { echo "^ these files of libplan.a call each other in a circle"; broken=1; }
-{ (cd runtime/plan && ls -- */*.c plan.c); echo "$calls"; } | awk -v order='mesh check bind local schedule time output plan.c search' '
+{ (cd runtime/plan && ls -- */*.c plan.c); echo "$calls"; } | awk -v order='mesh meaning check bind local schedule time output plan.c search' '
   BEGIN { n = split(order, room, " "); for (i = 1; i <= n; i++) floor[room[i]] = i }
   NF == 1 { name = $1; sub(/.*\//, "", name); sub(/c$/, "o", name); place = $1; sub(/\/.*/, "", place)
     if (name in at) { print "two files are called " name; bad = 1 }
     at[name] = place; if (!(place in floor)) { print place " is on no floor"; bad = 1 }; next }
   at[$1] != at[$2] && floor[at[$2]] >= floor[at[$1]] { print at[$1] ": " $1 " calls " $2 " of " at[$2]; bad = 1 }
   END { exit bad }' || { echo "^ rooms of runtime/plan call only those below them"; broken=1; }
-# The proofs call nothing that made the plan: only each other, the definitions of mesh.c and vstages.c, and words.c.
-proofs=$(cd runtime/plan/check && ls -- *.c | sed 's/c$/o/' | paste -sd '|')
-echo "$calls" | grep -E "^($proofs) " | grep -vE " ($proofs|mesh\.o|vstages\.o|words\.o)\$" &&
-  { echo "^ runtime/plan/check must not call these"; broken=1; }
+# The proofs call nothing that made the plan: only each other, the definitions of mesh.c, pieces.c and vstages.c, and words.c.
+proofs=$(cd runtime/plan && ls -- check/*.c meaning/*.c | sed 's/.*\///; s/c$/o/' | paste -sd '|')
+echo "$calls" | grep -E "^($proofs) " | grep -vE " ($proofs|mesh\.o|pieces\.o|vstages\.o|words\.o)\$" &&
+  { echo "^ runtime/plan/check and meaning must not call these"; broken=1; }
 # The rooms of exec lie on each other: each may include what lies below, no more than it needs of it.
 exec=runtime/exec
 wall $exec/comm "base/.*|kernels/(kernels|elem)\.h|$exec/comm/.*"

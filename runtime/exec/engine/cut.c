@@ -1,4 +1,4 @@
-/* Calls along an axis that is split zigzag (plan/zigzag.c): what a rank has of it is two pieces of the whole, one
+/* Calls along an axis that is split zigzag (plan/mesh/pieces.c): what a rank has of it is two pieces of the whole, one
  * behind the other. Kernels that know places by where a view begins are called once for each piece. */
 #include "runtime/exec/engine/internal.h"
 

@@ -1,5 +1,5 @@
 /* attend and its gradient around a ring of ranks, each of which has a part of the sequence: one chunk, or two of
- * a zigzag sequence (plan/zigzag.c). Queries stay; at step t the keys and values of the rank t before are here, and
+ * a zigzag sequence (plan/mesh/pieces.c). Queries stay; at step t the keys and values of the rank t before are here, and
  * what they add to the results is added. While a rank computes, what comes next arrives in the other of two
  * places of the node's scratch (ZpRing). Backward the sums of the gradients of keys and values follow them,
  * each rank's part added, and go home after the last step. Two chunks go round each by itself: one that nobody

@@ -8,7 +8,7 @@
  *           heads (Jacobs et al. 2023, DeepSpeed Ulysses), and exchange the results back
  *   ring    queries stay; keys and values go from rank to rank, and in backward the sums of their gradients
  *           with them (Liu et al. 2023, Ring Attention). A rank computes with one of two chunks while the
- *           next arrives. Steps at which every pair is masked are skipped. In a zigzag sequence (zigzag.c)
+ *           next arrives. Steps at which every pair is masked are skipped. In a zigzag sequence (pieces.c)
  *           ranks have two chunks each, and a chunk that no later rank needs is not passed on
  *
  * Unless the recipe chooses, heads are taken if the dim divides them and that sends fewer bytes. With a the

@@ -40,17 +40,22 @@ static void cut_cumsum(ZpCut *x) {
   x->now[n->out] = zp_cut_merge(x, h, &x->from->values[n->out].type);
 }
 
+/* Returns 1 at the first element of a chunk in the order of the recurrence, and 0 behind it: where a shift of ones
+ * brings nothing. */
+static uint32_t first_of(ZpCut *x, uint8_t elem, bool reverse) {
+  ZgType own = zg_type((ZgElem)elem, (uint16_t[]){x->chunk, x->in}, 2);
+  ZgNode shift = {.op = ZG_OP_SHIFT, .nax = 1, .ax = {x->in}, .opt = {reverse ? -1 : 1}};
+  uint32_t one = zp_cut_number(x, 1, elem), ones = zp_cut_fit(x, one, &own);
+  return zp_cut_two(x, ZG_OP_SUB, one, zp_cut_node(x, shift, 1, &ones, NULL));
+}
+
 /* Returns the products of a of all elements of a chunk before each, in the order of the recurrence: 1 at the
  * first. It is the scan, late, of that 1 alone. */
 static uint32_t products_before(ZpCut *x, uint32_t a, bool reverse) {
   const ZgType *t = zp_cut_type(x, a);
   uint8_t elem = t->elem;
   ZgType own = zg_type((ZgElem)elem, (uint16_t[]){x->chunk, x->in}, 2), all = zg_type_union(t, &own);
-  uint32_t at = zp_cut_node(x, (ZgNode){.op = ZG_OP_POSITION, .nax = 1, .ax = {x->in}}, 0, NULL, NULL);
-  uint32_t first = zp_cut_number(x, reverse ? (double)(x->own - 1) : 0, ZG_I32);
-  uint32_t is[] = {zp_cut_two(x, ZG_OP_EQUAL, at, first), zp_cut_number(x, 1, elem),
-                   zp_cut_number(x, 0, elem)};
-  uint32_t one = zp_cut_fit(x, zp_cut_node(x, (ZgNode){.op = ZG_OP_SELECT}, 3, is, NULL), &all);
+  uint32_t one = zp_cut_fit(x, first_of(x, elem, reverse), &all);
   ZgNode scan = {.op = ZG_OP_SCAN, .nax = 1, .ax = {x->in}, .opt = {reverse, 1}};
   return zp_cut_node(x, scan, 2, (uint32_t[]){a, one}, NULL);
 }

@@ -183,7 +183,7 @@ static ZkView joined(Eval *e, const ZpNode *n, uint32_t v, int rank, bool fill) 
   return all;
 }
 
-/* Of the sums that members have of all keys' gradients, this rank's part. */
+/* Returns this rank's part of the sums that members have of all keys' gradients. */
 static void *own_part(Eval *e, const ZpNode *n, uint32_t v, int rank, const ZkView *sums) {
   Group g = {.e = e, .n = n, .rank = rank, .members = (int)zp_group_size(&e->w->mesh, n->dims)};
   g.mine = (int)zp_group_index(&e->w->mesh, rank, n->dims);

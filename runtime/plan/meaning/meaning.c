@@ -1,4 +1,4 @@
-/* What must be equal, segment by segment: what is carried out, and back; gradients of parameters, summed over the
+/* Compares, segment by segment, everything that leaves an instance: what is carried out, and back; gradients of parameters, summed over the
  * dims along which their bucket is partial, each added once; losses, denominators and terms beside; outputs. */
 #include <string.h>
 
@@ -197,7 +197,7 @@ static const ZkResidue *graph_gradient(const Eval *e, uint32_t param) {
   ZkResidue *sum = NULL;
   for (uint32_t i = e->g->nforward; i < e->g->nnodes; i++) {
     const ZgNode *n = &e->g->nodes[i];
-    if (n->op != ZG_OP_PARAM_GRAD || n->opt[0] != param) continue;
+    if (n->op != ZG_OP_PARAM_GRAD || n->opt[0] != param || !e->whole[n->in[0]]) continue;
     if (!sum) sum = ZB_NEWN(e->a, ZkResidue, elements + 1);
     for (int64_t k = 0; k < elements; k++)
       sum[k] = zk_residue_add(sum[k], ((const ZkResidue *)e->whole[n->in[0]])[k]);
@@ -237,6 +237,61 @@ static bool gradients(const Proof *x) {
     const ZpBucket *k = &e->w->p->programs.buckets[e->s->buckets[b]];
     for (uint32_t i = 0; i < k->nslices && !k->frozen; i++)
       if (!gradient(x, k, &k->slices[i])) return false;
+  }
+  return true;
+}
+
+/* ---- the plan's graph ---------------------------------------------------------------------------------- */
+/* Returns whether a recurrence was cut whose decays are exponentials of sums, which a hash does not multiply. */
+static bool has_decays(const ZgSegment *g) {
+  bool any = false;
+  for (uint32_t i = 0; i < g->nnodes; i++)
+    any |= zg_is_linear_attend(g->nodes[i].op) && g->nodes[i].opt[0] & ZG_LINEAR_DECAY;
+  return any;
+}
+
+static bool same_tensor(const Small *w, const ZgType *t, const void *x, const void *y) {
+  bool same = (x != NULL) == (y != NULL);
+  for (int64_t i = zp_whole_elements(w, t); same && x && i-- > 0;) same = same_cell(t, x, i, y, i);
+  return same;
+}
+
+static bool same_sink(const Eval *e, const Eval *given, const ZgNode *n) {
+  const ZgType *t = &given->g->values[n->in[0]].type;
+  switch (n->op) {
+  case ZG_OP_PARAM_GRAD:
+    return same_tensor(e->w, &e->w->p->given->params[n->opt[0]].type, graph_gradient(e, (uint32_t)n->opt[0]),
+                       graph_gradient(given, (uint32_t)n->opt[0]));
+  case ZG_OP_LOSS_NUM:
+  case ZG_OP_LOSS_DEN:
+  case ZG_OP_AUX:
+    return graph_sum(e, n->op, (uint32_t)n->opt[0]).r == graph_sum(given, n->op, (uint32_t)n->opt[0]).r;
+  case ZG_OP_CARRY_OUT:
+  case ZG_OP_DCARRY_IN:
+  case ZG_OP_OUTPUT:
+    for (uint32_t i = 0; i < e->g->nnodes; i++)
+      if (e->g->nodes[i].op == n->op && e->g->nodes[i].opt[0] == n->opt[0])
+        return same_tensor(e->w, t, e->whole[e->g->nodes[i].in[0]], given->whole[n->in[0]]);
+    return false;
+  default: return true;
+  }
+}
+
+/* Compares the plan's own graph, where it has one (chunks of logits, recurrences in chunks), with the model's. */
+static bool given_graph(const Proof *x) {
+  const ZpPlan *p = x->e->w->p;
+  Eval given = *x->e;
+  given.g = &p->given->segments[x->e->index];
+  if (p->given == p->graph || has_decays(given.g)) return true;
+  given.whole = ZB_NEWN(x->e->a, void *, given.g->nvalues + 1);
+  zp_eval_graph(&given);
+  uint32_t nnodes = p->asked.forward_only ? given.g->nforward : given.g->nnodes;
+  for (uint32_t i = 0; i < nnodes; i++) {
+    const ZgNode *n = &given.g->nodes[i];
+    if (zg_op_info[n->op].kind == ZG_SINK && !same_sink(x->e, &given, n))
+      return zb_fail(x->err, NULL,
+                     "part %u: in the plan's own graph, `%s` %lld (%s) is not what the model says",
+                     x->e->index, zg_op_info[n->op].text, (long long)n->opt[0], zp_loc_text(p, n->loc));
   }
   return true;
 }
@@ -284,7 +339,8 @@ static bool segment(const Small *w, uint32_t index, ZbErr *err) {
   Proof x = {&e, ZP_COUNT, err};
   zp_eval_graph(&e);
   bool back = !p->asked.forward_only;
-  bool ok = phase(&x, ZP_COUNT) && phase(&x, ZP_FWD) && (!back || (phase(&x, ZP_BWD) && gradients(&x)));
+  bool ok = given_graph(&x) && phase(&x, ZP_COUNT) && phase(&x, ZP_FWD) &&
+            (!back || (phase(&x, ZP_BWD) && gradients(&x)));
   zb_arena_free(a);
   return ok;
 }

@@ -12,9 +12,6 @@
 
 #include <string.h>
 
-#include "graph/infer.h"
-#include "graph/ragged.h"
-
 enum { MOST_RANKS = 16, FEW = 3, LITTLE = 8, LARGE = 12, MOST_MOVED = 64 };
 
 typedef struct {
@@ -111,17 +108,15 @@ static void look_at_window(Sizes *z, const ZgNode *n) {
   Small *w = z->w;
   uint32_t at = 0;
   while (at < w->nwindows && w->window[at] < n->opt[1]) at++;
-  if (!n->opt[1] || (at < w->nwindows && w->window[at] == n->opt[1])) return;
+  if (!n->opt[1]) return;
+  need(z, n->ax[0], 1, w->nwindows + 3);
+  if (at < w->nwindows && w->window[at] == n->opt[1]) return;
   ZB_PUSH(w->a, w->window, w->nwindows, 0);
   memmove(&w->window[at + 1], &w->window[at], (w->nwindows - 1 - at) * sizeof *w->window);
   w->window[at] = n->opt[1];
 }
 
 static void look_at_node(Sizes *z, const ZgNode *n) {
-  uint16_t whole;
-  int parts;
-  const uint16_t *part = regrouped(n, &whole, &parts);
-  if (part) need(z, part[0], z->axis[whole].parts, 1);
   switch (n->op) {
   case ZG_OP_RENAME: join(z, n->ax[0], n->ax[1]); break;
   case ZG_OP_SLICE: say(z, n->ax[0], n->opt[1]); /* fall through */
@@ -141,7 +136,12 @@ static void look_at_node(Sizes *z, const ZgNode *n) {
   }
 }
 
-/* What ranks' parts of a value are of its axes. */
+static void look_at_graph(Sizes *z, const ZgGraph *g) {
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    for (uint32_t k = 0; k < g->segments[i].nnodes; k++) look_at_node(z, &g->segments[i].nodes[k]);
+}
+
+/* Lets axes have as many elements as ranks' parts of a value need. */
 static void look_at_states(Sizes *z, const ZpState *state, int naxes, const uint16_t *axis) {
   const ZpMesh *m = &z->w->mesh;
   for (int a = 0; a < naxes; a++) {
@@ -165,19 +165,12 @@ static void look_at_plan(Sizes *z) {
       const ZpSlice *s = &p->programs.buckets[b].slices[i];
       look_at_states(z, s->state, s->naxes, s->axis);
     }
-  for (int twice = 0; twice < 2; twice++) /* parts of parts */
-    for (uint32_t i = 0; i < p->graph->nsegments; i++)
-      for (uint32_t k = 0; k < p->graph->segments[i].nnodes; k++)
-        look_at_node(z, &p->graph->segments[i].nodes[k]);
-  for (uint32_t i = 0; i < p->graph->nsegments && z->w->nwindows; i++)
-    for (uint32_t k = 0; k < p->graph->segments[i].nnodes; k++) {
-      const ZgNode *n = &p->graph->segments[i].nodes[k];
-      if (n->op == ZG_OP_ATTEND) need(z, n->ax[0], 1, z->w->nwindows + 3);
-    }
+  look_at_graph(z, p->graph);
+  look_at_graph(z, p->given);
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
-/* What holds of all axes of a family together. */
+/* The facts that hold of all axes of a family together. */
 typedef struct {
   int64_t parts, least, forced;
   int64_t n;                    /* the one number along them; 0: there are several */
@@ -239,14 +232,18 @@ static int64_t scale_of(const Sizes *z, uint32_t f, const Family *x) {
 }
 
 static int64_t move_of(const Sizes *z, uint32_t f, const Family *x) {
+  if (x->least_large == INT64_MAX) return 0;
   for (int64_t to = LITTLE + 1; to < x->least_large && to <= MOST_MOVED; to++)
     if (suits(z, f, 1, x->least_large - to, 1)) return x->least_large - to;
   return 0;
 }
 
+/* At least two per part, since of one a sum and a maximum are the same; but not more than there are: a plan may count
+ * them (chunks of a recurrence). */
 static int64_t few(const Family *x) {
-  int64_t n = x->parts == 1 ? x->n < FEW ? x->n : FEW : x->parts < 4 ? 2 * x->parts : x->parts;
-  return up_to(n > x->least ? n : x->least, x->parts);
+  int64_t n = x->parts > 1 ? 2 * x->parts : FEW;
+  if (n < x->least) n = up_to(x->least, x->parts);
+  return n < x->n ? n : x->n;
 }
 
 static void choose_sizes(Sizes *z) {
@@ -297,8 +294,13 @@ static bool regroups(Sizes *z, const ZgNode *n) {
   int64_t product = 1;
   for (int k = 0; part && k < parts; k++) product *= z->w->size[part[k]];
   if (!part || product == z->w->size[whole]) return true;
-  Axis *a = &z->axis[root(z, whole)];
+  Axis *a = &z->axis[root(z, whole)], *last = &z->axis[root(z, part[parts - 1])];
   Family x = family_of(z, root(z, whole));
+  int64_t lacks = x.parts / gcd(x.parts, product);
+  if (lacks > 1 && !last->real) { /* the fastest makes up for it */
+    need(z, part[parts - 1], z->w->size[part[parts - 1]] * lacks, 1);
+    return last->real = z->w->scale[part[parts - 1]] > 0, false;
+  }
   if (x.n && !x.real && !a->forced && product % x.parts == 0) return a->forced = product, false;
   bool joined = root(z, whole) == root(z, part[0]);
   join(z, part[0], whole);
@@ -321,8 +323,7 @@ static bool infers(const Sizes *z, const ZgGraph *bound, const ZgSegment *s, con
 }
 
 /* Finds a node that the sizes do not suit and changes what they are made from; false: there is none. */
-static bool improve(Sizes *z) {
-  const ZgGraph *g = z->w->p->graph;
+static bool improve(Sizes *z, const ZgGraph *g) {
   ZgGraph bound = *g;
   bound.axes = ZB_NEWN(z->w->a, ZgAxis, g->naxes + 1);
   for (uint32_t i = 0; i < g->naxes; i++) bound.axes[i] = (ZgAxis){g->axes[i].name, z->w->size[i]};
@@ -371,7 +372,7 @@ Small zp_small(const ZpPlan *p, ZbArena *a) {
   for (uint32_t i = 0; i < n; i++) z.axis[i] = (Axis){.up = i, .parts = 1, .least = 1};
   look_at_plan(&z);
   do choose_sizes(&z);
-  while (improve(&z));
+  while (improve(&z, p->graph) || (p->given != p->graph && improve(&z, p->given)));
   make_slots(&w);
   return w;
 }

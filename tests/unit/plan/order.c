@@ -97,8 +97,9 @@ static double idle(const char *schedule, uint32_t P, uint32_t M) {
   uint64_t span = zp_order_clock(p, a, order);
   /* The first forward goes from rank to rank. */
   for (uint32_t s = 0; s < P; s++) cr_assert_eq(order[s].start[0], s);
+  double busy = 3.0 * M * p->programs.nvstages / P;
   zb_arena_free(a);
-  return 1 - 3.0 * M * p->programs.nvstages / P / (double)span;
+  return 1 - busy / (double)span;
 }
 
 /* Both leave P - 1 gaps of one forward and one backward: (P - 1) / (M + P - 1). */
