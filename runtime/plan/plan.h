@@ -133,6 +133,7 @@ typedef struct {
   const char *order;         /* which parts of positions ranks have, and why, in words; NULL: nothing to say */
   uint32_t not_stashed;      /* values that would be stashed, too, if they fitted */
   uint64_t least;            /* arena of the fullest rank, were nothing stashed */
+  double proof_seconds, meaning_seconds; /* that all proofs took, and of these the one of meaning/ */
   uint64_t async_bytes;      /* arena with async collectives, which does not fit: they are awaited; 0: it does */
 } ZpNotes;
 typedef struct ZpPlan {
@@ -268,8 +269,8 @@ bool zp_check(const ZpPlan *p, ZbErr *err);
 bool zp_check_segments(const ZpPlan *p, ZbErr *err);
 /* The proof that these compute what the graph says, of lists that passed the one before. */
 bool zp_check_meaning(const ZpPlan *p, ZbErr *err);
-/* All of them. A plan that fails is a bug of ours: reports the counter-example. */
-bool zp_prove(const ZpPlan *p, ZlDiags *d);
+/* All of them, with their time in p->notes. A plan that fails is a bug of ours: reports the counter-example. */
+bool zp_prove(ZpPlan *p, ZlDiags *d);
 
 /* ---- local/traffic.c ------------------------------------------------------------------------------------- */
 /* Returns a collective's whole tensor: as gathered, or before it is reduced or exchanged; around a ring, a

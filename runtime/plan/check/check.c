@@ -21,7 +21,9 @@
  *                  made before and is not overwritten (zp_check_segments), by nobody while a collective that
  *                  goes beside calls still has it; in each call an axis has one size
  * 11 beside        a plan in another's arena finds its parameters there and touches nothing else that the
- *                  other one keeps from step to step (beside.c) */
+ *                  other one keeps from step to step (beside.c)
+ * 12 meaning       the local programs of all ranks together compute what the graph says (meaning/), which is asked
+ *                  last: a call that is not well-formed has no meaning */
 #include "runtime/plan/check/check.h"
 
 /* ---- 1 form -------------------------------------------------------------------------------------------- */
@@ -559,9 +561,15 @@ bool zp_check(const ZpPlan *p, ZbErr *err) {
   return ok;
 }
 
-bool zp_prove(const ZpPlan *p, ZlDiags *d) {
+bool zp_prove(ZpPlan *p, ZlDiags *d) {
   ZbErr err = {0};
-  if (zp_check(p, &err) && zp_check_segments(p, &err) && zp_check_meaning(p, &err)) return true;
+  double began = zb_now();
+  bool ok = zp_check(p, &err) && zp_check_segments(p, &err);
+  double between = zb_now();
+  ok = ok && zp_check_meaning(p, &err);
+  p->notes.proof_seconds = zb_now() - began;
+  p->notes.meaning_seconds = zb_now() - between;
+  if (ok) return true;
   const ZlRecipe *r = p->asked.recipe;
   ZlDiag *e =
       zl_report(d, ZL_Z0999, r->span, "the plan of recipe %s failed its proof (please report)", r->name);
