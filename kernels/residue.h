@@ -1,8 +1,8 @@
 /* Residues modulo the prime 2^31 - 1, as numbers that programs are evaluated on to compare them exactly: sums
  * are equal in whatever order they are made, and a constant of a double is exact, since that is m 2^e. What is
  * not polynomial is a hash of its arguments (but see zk_residue_hashed): equal ones give equal results, others
- * different ones. Comparisons
- * see the representatives between -p/2 and p/2. Nothing is rounded, so a cast is the identity.
+ * different ones. Comparisons see the representatives between -p/2 and p/2. Nothing is rounded, so a cast is the
+ * identity.
  *
  * zk_residue_run evaluates a call: it is kernels/ref, compiled for residues (libresidues.a). */
 #ifndef ZUG_KERNELS_RESIDUE_H
@@ -103,8 +103,9 @@ static inline ZkResidue zk_residue_function(int op, ZkResidue a, ZkResidue b, Zk
   case ZG_OP_KNOWN: return zk_residue_less(a, zero) ? zero : one;
   case ZG_OP_SIGN: return zk_residue_less(zero, a) ? one : zk_residue_less(a, zero) ? zk_residue_neg(one) : a;
   case ZG_OP_ABS: return zk_residue_less(a, zero) ? zk_residue_neg(a) : a;
-  case ZG_OP_MAX: return zk_residue_max(a, b);
-  case ZG_OP_MIN: return zk_residue_less(a, b) ? a : b;
+  case ZG_OP_MAX: /* hashes, too, which see both operands: but for order, as those are */
+  case ZG_OP_MIN:
+    return zk_residue_less(a, b) ? zk_residue_hashed(op, b, a, c) : zk_residue_hashed(op, a, b, c);
   case ZG_OP_LESS: return zk_residue_less(a, b) ? one : zero;
   case ZG_OP_EQUAL: return zk_residue_equal(a, b) ? one : zero;
   case ZG_OP_SELECT: return zk_residue_equal(a, zero) ? c : b;

@@ -2,10 +2,10 @@
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
   runtime/plan/meaning/meaning.h \
-  runtime/plan/meaning/experts.c \
+  runtime/plan/meaning/rows.c \
   runtime/plan/meaning/exchange.c \
   runtime/plan/meaning/graph.c \
-  runtime/plan/meaning/local.c \
+  runtime/plan/meaning/ranks.c \
   runtime/plan/meaning/meaning.c \
   runtime/plan/meaning/small.c \
   runtime/plan/bind/batch.c \

@@ -17,15 +17,15 @@ void *zp_leaf(Eval *e, uint16_t op, int64_t k, const ZgType *t) {
   int64_t n = zp_whole_elements(e->w, t);
   char *x = zb_alloc(e->a, (size_t)n * zp_cell(t) + 1);
   for (int64_t i = 0; i < n; i++) {
-    uint64_t h = zb_random_u64(ZP_SEED_OF_LEAVES, (uint64_t)op << 32 | (uint64_t)k, (uint64_t)i);
+    uint64_t h = zb_random_u64(e->seed, (uint64_t)op << 32 | (uint64_t)k, (uint64_t)i);
     if (zp_is_ints(t)) ((int32_t *)(void *)x)[i] = integer(e->w, t, h);
     else ((ZkResidue *)(void *)x)[i] = zk_residue_reduced(h >> 33);
   }
   return x;
 }
 
-ZkResidue zp_leaf_seed(uint32_t index) {
-  return zk_residue_reduced(zb_random_u64(ZP_SEED_OF_LEAVES, ZG_OP_SEED, index) >> 33);
+ZkResidue zp_leaf_seed(const Eval *e, uint32_t index) {
+  return zk_residue_reduced(zb_random_u64(e->seed, ZG_OP_SEED, index) >> 33);
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static int32_t *places(Eval *e, const ZgNode *n) {
 
 static void compute(Eval *e, const ZgNode *n) {
   const ZpAsked *asked = &e->w->p->asked;
-  ZkEnv env = {.seed = ZP_SEED_OF_LEAVES, .step = 1};
+  ZkEnv env = {.seed = e->seed, .step = 1};
   ZkCall c = {.op = n->op, .nin = n->nin, .nout = n->nout, .nax = n->nax, .num = {n->num[0], n->num[1]}};
   memcpy(c.ax, n->ax, sizeof n->ax);
   memcpy(c.opt, n->opt, sizeof n->opt);
@@ -67,8 +67,7 @@ static void compute(Eval *e, const ZgNode *n) {
   zk_residue_run(&env, &c);
 }
 
-void zp_eval_graph(Eval *e) {
-  uint32_t nnodes = e->w->p->asked.forward_only ? e->g->nforward : e->g->nnodes;
+void zp_eval_graph(Eval *e, uint32_t nnodes) {
   for (uint32_t i = 0; i < nnodes; i++) {
     const ZgNode *n = &e->g->nodes[i];
     const ZgType *t = &e->g->values[n->out].type;
@@ -88,7 +87,7 @@ void zp_eval_graph(Eval *e) {
       continue;
     }
     ZkResidue *seed = ZB_NEW(e->a, ZkResidue);
-    *seed = zp_leaf_seed(zp_seed_index(n->opt[0], (uint32_t)n->opt[1]));
+    *seed = zp_leaf_seed(e, zp_seed_index(n->opt[0], (uint32_t)n->opt[1]));
     e->whole[n->out] = seed;
   }
 }

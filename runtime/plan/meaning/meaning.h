@@ -6,9 +6,9 @@
  *
  * small.c     how large axes and the mesh are here, and what numbers of nodes become
  * graph.c     a segment of the graph, evaluated whole
- * local.c     its local program, evaluated on all ranks
+ * ranks.c     its local program, evaluated on all ranks
  * exchange.c  ... collectives
- * experts.c   ... rows of experts
+ * rows.c      ... rows of experts
  * meaning.c   what must be equal, and what is said where it is not
  *
  * Nothing here knows how local programs are made. Each operation means what kernels/ref says (kernels/residue.h).
@@ -57,20 +57,20 @@ typedef struct {
   uint64_t *part;
   void **grad; /* by parameter and rank: its gradient so far; at first `base` */
   void **base; /* by parameter */
+  uint64_t seed;
 } Eval;
 
 static inline bool zp_is_ints(const ZgType *t) { return t->elem == ZG_INDEX || t->elem == ZG_I32; }
 static inline size_t zp_cell(const ZgType *t) { return zp_is_ints(t) ? sizeof(int32_t) : sizeof(ZkResidue); }
 
 /* ---- graph.c ------------------------------------------------------------------------------------------- */
-enum { ZP_SEED_OF_LEAVES = 11 };
 /* Makes what a source brings (PARAM, INPUT, CARRY, DCARRY number k), the same whenever it is asked for. */
 void *zp_leaf(Eval *e, uint16_t op, int64_t k, const ZgType *t);
-ZkResidue zp_leaf_seed(uint32_t index); /* as zp_seed_index counts them */
-/* Evaluates the graph's segment. */
-void zp_eval_graph(Eval *e);
+ZkResidue zp_leaf_seed(const Eval *e, uint32_t index); /* as zp_seed_index counts them */
+/* Evaluates so many nodes of the graph's segment. */
+void zp_eval_graph(Eval *e, uint32_t nnodes);
 
-/* ---- local.c ------------------------------------------------------------------------------------------- */
+/* ---- ranks.c ------------------------------------------------------------------------------------------- */
 /* Where the elements of a rank's part of a tensor are in all of it: element i along axis a is at to[a][i]. */
 typedef struct {
   int naxes;
@@ -96,7 +96,7 @@ const char *zp_eval_list(Eval *e, ZpPhase phase, const ZpNode **where);
 /* Runs the call of a node on a rank whose keys and values, of an attend, are those given; NULL: its own. */
 const char *zp_eval_call(Eval *e, const ZpNode *n, int rank, ZkCall *c);
 
-/* ---- exchange.c, experts.c ----------------------------------------------------------------------------- */
+/* ---- exchange.c, rows.c ----------------------------------------------------------------------------- */
 void zp_eval_collective(Eval *e, const ZpNode *n);
 const char *zp_eval_ring(Eval *e, const ZpNode *n);
 /* Nodes of a region over ranks in a round: ROUND, DISPATCH, COMBINE. */

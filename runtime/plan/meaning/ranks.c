@@ -79,7 +79,7 @@ static void *leaf(Eval *e, uint32_t v, int rank) {
   switch ((ZpSpace)x->at.space) {
   case ZP_AT_SEED: {
     ZkResidue *seed = ZB_NEW(e->a, ZkResidue);
-    *seed = zp_leaf_seed(k);
+    *seed = zp_leaf_seed(e, k);
     return seed;
   }
   case ZP_AT_PARAM:
@@ -215,7 +215,7 @@ static void run_pieces(const ZkEnv *env, const ZkCall *c, uint16_t axis, int64_t
 }
 
 const char *zp_eval_call(Eval *e, const ZpNode *n, int rank, ZkCall *c) {
-  const ZkEnv env = {.seed = ZP_SEED_OF_LEAVES, .step = 1};
+  const ZkEnv env = {.seed = e->seed, .step = 1};
   uint16_t axis;
   int64_t size;
   ZpPiece piece[ZP_PIECES];
