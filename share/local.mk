@@ -23,6 +23,7 @@ install-exec-hook:
 	  $(INSTALL_PROGRAM) installed/$$p $(DESTDIR)$(bindir)/$$(echo $$p | sed '$(transform)') || exit 1; done
 .SECONDARY: base/installed.o
 CLEANFILES += $(installed) base/installed.o
+DISTCLEANFILES += base/$(DEPDIR)/installed.Po
 
 bash_completions = $(datadir)/bash-completion/completions
 zsh_completions = $(datadir)/zsh/site-functions

@@ -75,4 +75,4 @@ nightly:
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/nightly.sh
 
 clean-local:
-	rm -rf tests/scratch
+	rm -rf tests/scratch tests/seconds
