@@ -12,6 +12,7 @@ typedef struct {
   Eval *e;
   ZpPhase phase;
   ZbErr *err;
+  bool *again; /* segments must be evaluated with other padding */
 } Proof;
 
 static const char *begins(const Proof *x);
@@ -60,30 +61,55 @@ static ZkResidue *summed(Eval *e, void **at, int rank, ZpDims dims, int64_t elem
 }
 
 /* ---- where it begins ----------------------------------------------------------------------------------- */
-/* Returns whether what ranks have of a local value is the graph's value g. */
-static bool is_value(Eval *e, uint32_t v, uint32_t g) {
+/* Returns the first rank on which a local value is not the graph's value g; -1: it is that. */
+static int differs(Eval *e, uint32_t v, uint32_t g) {
   const ZgType *t = &e->g->values[g].type, *mine = &e->v[v].type;
   ZpDims partial = 0;
   if (!e->whole[g] || zp_is_ints(t) != zp_is_ints(mine) || t->naxes != mine->naxes ||
       !zg_type_contains(t, mine))
-    return false;
+    return 0;
   for (int d = 0; d < e->w->mesh.ndims; d++)
     if (e->v[v].state[d].kind == 'P') partial |= 1u << d;
   void **at = ZB_NEWN(e->a, void *, e->ranks);
   for (int r = 0; r < e->ranks; r++)
-    if (!(at[r] = zp_local_at(e, v, r))) return false;
+    if (!(at[r] = zp_local_at(e, v, r))) return r;
   for (int r = 0; r < e->ranks; r++) {
     const void *x = partial ? summed(e, at, r, partial, zp_local_elements(e, v), NULL) : at[r];
-    if (!is_part(e, &e->v[v], r, x, e->whole[g], t, false)) return false;
+    if (!is_part(e, &e->v[v], r, x, e->whole[g], t, false)) return r;
   }
-  return true;
+  return -1;
 }
 
 static bool is_known(Eval *e, uint32_t v) {
   if (e->v[v].nmembers || e->v[v].at.space == ZP_AT_GRAD) return true;
   for (uint32_t g = 0; g < e->g->nvalues; g++)
-    if (is_value(e, v, g)) return true;
+    if (differs(e, v, g) < 0) return true;
   return false;
+}
+
+/* Finds the graph's value that result v of a node should be: of the same place in the source, of the same type, best
+ * of the same operation; ZP_NONE: none is like it. */
+static uint32_t should_be(const Eval *e, const ZpNode *n, uint32_t v) {
+  uint32_t found = ZP_NONE;
+  for (uint32_t g = 0; g < e->g->nvalues; g++) {
+    const ZgNode *m = &e->g->nodes[e->g->values[g].node];
+    const ZgType *t = &e->g->values[g].type, *mine = &e->v[v].type;
+    if (m->loc != n->loc || t->naxes != mine->naxes || !zg_type_contains(t, mine)) continue;
+    if (found == ZP_NONE || m->op == n->call.op) found = g;
+  }
+  return found;
+}
+
+/* Says of node i of a list what its result v should have been. */
+static const char *instead(Eval *e, ZpPhase phase, uint32_t i, uint32_t v) {
+  const ZpNode *n = &e->s->list[phase].nodes[i];
+  uint32_t g = should_be(e, n, v);
+  const char *text =
+      zb_printf(e->a, "; first, node %u of %s, %s (%s), makes of the graph's values what is none of them", i,
+                zp_phase_text[phase], zg_op_info[n->call.op].text, zp_loc_text(e->w->p, n->loc));
+  if (g == ZP_NONE) return text;
+  return zb_printf(e->a, "%s: on rank %d it is not %%%u, %s", text, differs(e, v, g), g,
+                   zg_op_info[e->g->nodes[e->g->values[g].node].op].text);
 }
 
 /* Names the first node, of the lists up to this one, that makes of values of the graph what is none. */
@@ -92,13 +118,10 @@ static const char *begins(const Proof *x) {
   for (int k = 0; k <= (int)x->phase; k++)
     for (uint32_t i = 0; i < e->s->list[k].n; i++) {
       const ZpNode *n = &e->s->list[k].nodes[i];
-      bool in = zg_op_info[n->call.op].kind != ZG_SINK && !n->rounds, out = true;
+      bool in = zg_op_info[n->call.op].kind != ZG_SINK && !n->rounds;
       for (int j = 0; in && j < n->call.nin; j++) in = is_known(e, n->in[j]);
-      for (int j = 0; in && j < n->call.nout; j++) out &= is_known(e, n->out[j]);
-      if (in && !out)
-        return zb_printf(e->a,
-                         "; first, node %u of %s, %s (%s), makes of the graph's values what is none of them",
-                         i, zp_phase_text[k], zg_op_info[n->call.op].text, zp_loc_text(e->w->p, n->loc));
+      for (int j = 0; in && j < n->call.nout; j++)
+        if (!is_known(e, n->out[j])) return instead(e, (ZpPhase)k, i, n->out[j]);
     }
   return "";
 }
@@ -176,18 +199,34 @@ static uint32_t last_at(const Eval *e, ZpPhase phase, ZpSpace space, uint32_t in
   return ZP_NONE;
 }
 
-static bool carried(const Proof *x, uint16_t sink, ZpSpace space, const char *what) {
+/* Notes that what the segment hands on has more than zeros in padding: for the neighbour, and in a repeat for
+ * itself. */
+static void taint(const Proof *x, bool back, uint32_t k) {
+  const Eval *e = x->e;
+  bool **dirty = back ? e->w->dirty_dcarry : e->w->dirty_carry;
+  bool has_next = back ? e->index > 0 : e->index + 1 < e->w->p->graph->nsegments;
+  bool *next = has_next ? &dirty[back ? e->index - 1 : e->index + 1][k] : NULL,
+       *own = e->g->repeat ? &dirty[e->index][k] : NULL;
+  *x->again |= (next && !*next) || (own && !*own);
+  if (next) *next = true;
+  if (own) *own = true;
+}
+
+static bool carried(const Proof *x, bool back) {
   Eval *e = x->e;
   for (uint32_t i = 0; i < e->g->nnodes; i++) {
     const ZgNode *n = &e->g->nodes[i];
-    if (n->op != sink) continue;
-    uint32_t v = last_at(e, x->phase, space, (uint32_t)n->opt[0]);
+    if (n->op != (back ? ZG_OP_DCARRY_IN : ZG_OP_CARRY_OUT)) continue;
+    uint32_t k = (uint32_t)n->opt[0], v = last_at(e, x->phase, back ? ZP_AT_DCARRY_IN : ZP_AT_CARRY_OUT, k);
+    const ZgType *t = &e->g->values[n->in[0]].type;
     if (v == ZP_NONE) continue; /* not wanted: check/carried.c */
-    for (int r = 0; r < e->ranks; r++)
-      if (!is_part(e, &e->v[v], r, zp_local_at(e, v, r), e->whole[n->in[0]], &e->g->values[n->in[0]].type,
-                   false))
-        return fail(x, "%s %lld is not the graph's on rank %d (%s)", what, (long long)n->opt[0], r,
-                    zp_loc_text(e->w->p, n->loc));
+    for (int r = 0; r < e->ranks; r++) {
+      const void *at = zp_local_at(e, v, r), *whole = e->whole[n->in[0]];
+      if (!is_part(e, &e->v[v], r, at, whole, t, false))
+        return fail(x, "%scarried value %u is not the graph's on rank %d (%s)",
+                    back ? "the cotangent of " : "", k, r, zp_loc_text(e->w->p, n->loc));
+      if (!is_part(e, &e->v[v], r, at, whole, t, true)) taint(x, back, k);
+    }
   }
   return true;
 }
@@ -321,14 +360,12 @@ static bool phase(Proof *x, ZpPhase phase) {
   const char *wrong = zp_eval_list(x->e, phase, &where);
   if (wrong)
     return fail(x, "%s (%s) %s", zg_op_info[where->call.op].text, zp_loc_text(x->e->w->p, where->loc), wrong);
-  if (phase == ZP_FWD && !carried(x, ZG_OP_CARRY_OUT, ZP_AT_CARRY_OUT, "carried value")) return false;
-  if (phase == ZP_BWD && !carried(x, ZG_OP_DCARRY_IN, ZP_AT_DCARRY_IN, "cotangent of carried value"))
-    return false;
+  if (phase != ZP_COUNT && !carried(x, phase == ZP_BWD)) return false;
   return taken_out(x);
 }
 
 /* Evaluates a segment with leaves of one seed. all: not the count of denominators alone. */
-static bool segment(const Small *w, uint32_t index, uint64_t seed, bool all, ZbErr *err) {
+static bool segment(const Small *w, uint32_t index, uint64_t seed, bool all, bool *again, ZbErr *err) {
   const ZpPlan *p = w->p;
   ZbArena *a = zb_arena_new();
   const ZpSegment *s = &p->programs.segments[index];
@@ -340,7 +377,7 @@ static bool segment(const Small *w, uint32_t index, uint64_t seed, bool all, ZbE
   e.part = ZB_NEWN(a, uint64_t, (size_t)s->nvalues * (size_t)e.ranks + 1);
   e.grad = ZB_NEWN(a, void *, (size_t)p->graph->nparams *(size_t)e.ranks + 1);
   e.base = ZB_NEWN(a, void *, p->graph->nparams + 1);
-  Proof x = {&e, ZP_COUNT, err};
+  Proof x = {&e, ZP_COUNT, err, again};
   bool back = !p->asked.forward_only;
   zp_eval_graph(&e, all && back ? e.g->nnodes : e.g->nforward);
   bool ok = (!all || given_graph(&x)) && phase(&x, ZP_COUNT);
@@ -349,14 +386,25 @@ static bool segment(const Small *w, uint32_t index, uint64_t seed, bool all, ZbE
   return ok;
 }
 
-bool zp_check_meaning(const ZpPlan *p, ZbErr *err) {
-  ZbArena *a = zb_arena_new();
-  Small w = zp_small(p, a);
+static bool all_segments(const Small *w, bool *again, ZbErr *err) {
+  const ZpPlan *p = w->p;
   bool ok = true;
+  *again = false;
   for (uint32_t i = 0; ok && i < p->graph->nsegments; i++)
     for (uint64_t seed = 0; ok && seed < (p->programs.segments[i].list[ZP_COUNT].n ? MOST_SEEDS : SEEDS);
          seed++)
-      ok = segment(&w, i, seed, seed < SEEDS, err);
+      ok = segment(w, i, seed, seed < SEEDS, again, err);
+  return ok;
+}
+
+/* Padding of carried values is taken to be zeros at first. Where a segment hands on others, all are evaluated again
+ * with anything there. */
+bool zp_check_meaning(const ZpPlan *p, ZbErr *err) {
+  ZbArena *a = zb_arena_new();
+  Small w = zp_small(p, a);
+  bool again, ok;
+  do ok = all_segments(&w, &again, err);
+  while (ok && again);
   zb_arena_free(a);
   return ok;
 }

@@ -30,6 +30,8 @@ typedef struct {
   /* Per axis: numbers along it are divided by `scale`, or if they are large made less by `moved`, unless that is 0.
    * scale 0: nobody speaks of any but its size. */
   int64_t *scale, *moved;
+  /* Per segment and position: what it takes in, or gets back as cotangents, has more than zeros in padding. */
+  bool **dirty_carry, **dirty_dcarry;
   uint32_t nwindows; /* of attends in the graph, ascending */
   int64_t *window;
 } Small;

@@ -47,8 +47,7 @@ uint64_t zp_local_part(Eval *e, uint32_t v, int rank) {
 }
 
 /* ---- leaves -------------------------------------------------------------------------------------------- */
-/* Returns this rank's part of a whole tensor. Padding of a parameter is zero, as initialization and every
- * update leave it; that of others is anything. */
+/* Returns this rank's part of a whole tensor. zero: its padding is that, else anything. */
 static void *cut(Eval *e, const void *whole, const ZgType *t, const ZpValue *v, int rank, bool zero) {
   Part x = zp_part(e, v, rank);
   size_t cell = zp_cell(t);
@@ -75,6 +74,7 @@ static void *leaf(Eval *e, uint32_t v, int rank) {
   const ZpSlice *slice;
   uint32_t k = x->at.index;
   uint16_t op = 0;
+  bool zero = true; /* as initialization and updates leave the padding of a parameter */
   const ZgType *t = NULL;
   switch ((ZpSpace)x->at.space) {
   case ZP_AT_SEED: {
@@ -85,12 +85,16 @@ static void *leaf(Eval *e, uint32_t v, int rank) {
   case ZP_AT_PARAM:
     op = ZG_OP_PARAM, k = zp_slice_of(e, &x->at, &slice), t = &e->w->p->graph->params[k].type;
     break;
-  case ZP_AT_INPUT: op = ZG_OP_INPUT, t = &e->w->p->graph->inputs[k].type; break;
-  case ZP_AT_CARRY_IN: op = ZG_OP_CARRY, t = &e->g->carry_in[k]; break;
-  case ZP_AT_DCARRY_OUT: op = ZG_OP_DCARRY, t = &e->g->carry_out[k]; break;
+  case ZP_AT_INPUT: op = ZG_OP_INPUT, t = &e->w->p->graph->inputs[k].type, zero = false; break;
+  case ZP_AT_CARRY_IN:
+    op = ZG_OP_CARRY, t = &e->g->carry_in[k], zero = !e->w->dirty_carry[e->index][k];
+    break;
+  case ZP_AT_DCARRY_OUT:
+    op = ZG_OP_DCARRY, t = &e->g->carry_out[k], zero = !e->w->dirty_dcarry[e->index][k];
+    break;
   default: return NULL;
   }
-  return cut(e, zp_leaf(e, op, k, t), t, x, rank, op == ZG_OP_PARAM);
+  return cut(e, zp_leaf(e, op, k, t), t, x, rank, zero);
 }
 
 /* ---- values -------------------------------------------------------------------------------------------- */

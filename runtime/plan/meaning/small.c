@@ -368,6 +368,12 @@ Small zp_small(const ZpPlan *p, ZbArena *a) {
              .whole = ZB_NEWN(a, int64_t, n + 1),
              .scale = ZB_NEWN(a, int64_t, n + 1),
              .moved = ZB_NEWN(a, int64_t, n + 1)};
+  w.dirty_carry = ZB_NEWN(a, bool *, p->graph->nsegments);
+  w.dirty_dcarry = ZB_NEWN(a, bool *, p->graph->nsegments);
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) {
+    w.dirty_carry[i] = ZB_NEWN(a, bool, p->graph->segments[i].ncarry_in + 1);
+    w.dirty_dcarry[i] = ZB_NEWN(a, bool, p->graph->segments[i].ncarry_out + 1);
+  }
   Sizes z = {.w = &w, .axis = ZB_NEWN(a, Axis, n + 1), .naxes = n};
   for (uint32_t i = 0; i < n; i++) z.axis[i] = (Axis){.up = i, .parts = 1, .least = 1};
   look_at_plan(&z);

@@ -28,7 +28,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/groups.c \
   tests/unit/plan/models/stash.c \
   tests/unit/plan/models/muon.c \
-  tests/unit/plan/models/ledger.c \
+  tests/unit/plan/models/ledger.c tests/unit/plan/models/meaning.c \
   tests/unit/plan/models/halo.c \
   tests/unit/plan/models/linear.c \
   tests/unit/plan/models/overlap.c \
