@@ -25,7 +25,8 @@ typedef struct {
   int nranks;
   ZpInst *inst;
   uint32_t ninsts;
-  bool late; /* collectives that go beside calls happen when they are waited for; else when they begin */
+  bool late;     /* collectives that go beside calls happen when they are waited for; else when they begin */
+  uint64_t data; /* which parameters and inputs */
   float seed[1 + ZG_MAX_LOSSES];
   uint64_t beside; /* such collectives that were played */
   double num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES], aux;
@@ -35,6 +36,7 @@ typedef struct {
 
 /* ---- player.c: parameters and inputs do not depend on the layout ---- */
 void play(Play *y, const ZpPlan *p, bool late);
+void play_with(Play *y, const ZpPlan *p, bool late, uint64_t data); /* with other such numbers; play has 0 */
 void play_end(Play *y);
 
 /* ---- differ.c ---- */

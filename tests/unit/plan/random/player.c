@@ -62,7 +62,7 @@ static void fill_params(Play *y, Rank *r, uint32_t bucket, uint32_t iter) {
       int64_t n = walk_element(y->p, &w);
       r->param[bucket][iter][s->at + e] =
           n < 0 ? 0
-                : (float)(0.3 * zb_random_normal(1000 + s->param, iter, (uint64_t)n) +
+                : (float)(0.3 * zb_random_normal(1000 + s->param + (y->data << 20), iter, (uint64_t)n) +
                           (s->naxes == 1 ? 0.5 : 0));
     }
   }
@@ -82,10 +82,11 @@ static void fill_inputs(Play *y, Rank *r, uint32_t mb) {
                      (w.axis[k] == p->asked.batch ? (int64_t)mb * p->layout.axis_size[p->asked.batch] : 0);
         g = g * 4099 + (uint64_t)at;
       }
-      double x = zb_random_unit(77, u->input, g);
+      double x = zb_random_unit(77 + y->data, u->input, g);
       if (v->elem == ZK_I32) {
         int64_t of = p->layout.axis_valid[v->type.of];
-        ((int32_t *)(r->inputs + u->at))[e] = x < 0.1 ? -1 : (int32_t)(x * 7919 * (double)of) % (int32_t)of;
+        ((int32_t *)(r->inputs + u->at))[e] =
+            x < (y->data ? 0.5 : 0.1) ? -1 : (int32_t)(x * 7919 * (double)of) % (int32_t)of;
       } else {
         ((float *)(r->inputs + u->at))[e] = (float)(x + 0.5);
       }
@@ -460,9 +461,14 @@ static void new_rank(Play *y, Rank *r) {
   }
 }
 
-void play(Play *y, const ZpPlan *p, bool late) {
-  *y = (Play){
-      .p = p, .late = late, .a = zb_arena_new(), .env = {.pool = zk_pool_new(1), .seed = 5, .step = 3}};
+void play(Play *y, const ZpPlan *p, bool late) { play_with(y, p, late, 0); }
+
+void play_with(Play *y, const ZpPlan *p, bool late, uint64_t data) {
+  *y = (Play){.p = p,
+              .late = late,
+              .data = data,
+              .a = zb_arena_new(),
+              .env = {.pool = zk_pool_new(1), .seed = 5, .step = 3}};
   for (uint32_t s = 0; s < p->programs.nstages; s++)
     for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++)
       ZB_PUSH(y->a, y->inst, y->ninsts, p->programs.stages[s].insts[i]);
