@@ -195,6 +195,7 @@ static bool has_form(const ZpNode *n) {
   const ZkCall *k = &n->call;
   const ZgOpInfo *info = &zg_op_info[k->op];
   int more = k->op == ZG_OP_DISPATCH || k->op == ZG_OP_COMBINE;
+  if (k->op == ZG_OP_COMBINE && k->opt[0] != 0 && k->opt[0] != 1) return false;
   if (n->dims && !zp_is_ring(n)) return true;
   if (k->op == ZG_OP_POINTWISE) return k->nout > 0 && k->nout <= ZK_POINTWISE_OUT;
   if (k->pointwise)

@@ -102,11 +102,26 @@ static uint32_t other_value(Change *c, uint32_t v, int how) {
   return take;
 }
 
+/* Returns whether attend takes the value for keys, perhaps from other ranks, rotated, or under other names. */
+static bool is_key(const Change *c, uint32_t v, int deep) {
+  for (uint32_t i = 0; i < c->l->n; i++) {
+    const ZpNode *n = &c->l->nodes[i];
+    bool attends = zg_is_attend(n->call.op);
+    int key = attends ? zg_attend_first(n->call.op) + 1 : 0;
+    bool moves = n->dims || zg_op_info[n->call.op].kind == ZG_MOVE || n->call.op == ZG_OP_ROPE;
+    if (key < n->call.nin && n->in[key] == v &&
+        (attends || (moves && deep && is_key(c, n->out[0], deep - 1))))
+      return true;
+  }
+  return false;
+}
+
 static bool put(Change *c, int i, uint32_t v) {
   uint32_t was = *named(c->n, i);
   if (v == ZP_NONE || v == was) return false;
   *named(c->n, i) = v;
   if (often(c)) see(c, c->n, i);
+  c->keys = c->n->call.nout && is_key(c, c->n->out[0], 3);
   say(c, "%s %d is value %u instead of %u", i < c->n->call.nin ? "operand" : "result",
       i < c->n->call.nin ? i : i - c->n->call.nin, v, was);
   return true;
@@ -221,6 +236,7 @@ static bool left_out(Change *c, bool states) {
       for (int j = 0; j < n->call.nin; j++)
         if (n->in[j] == to) n->in[j] = from, see(c, n, j);
     }
+  c->keys = is_key(c, from, 3);
   return true;
 }
 static bool call_left_out(Change *c) { return take(c, is_one_to_one) && left_out(c, roll(c, 2)); }
@@ -357,10 +373,12 @@ static bool pointwise_op(Change *c) {
   ZkPointwiseOp *x = &f->ops[roll(c, f->nops)];
   uint16_t was = x->op;
   uint32_t found = 0;
-  for (uint16_t k = 0; k < ZG_OP_COUNT; k++)
-    if (zg_op_info[k].kind == ZG_EW && k != was && zg_op_info[k].max_in == zg_op_info[was].max_in &&
-        k != ZG_OP_AXSIZE && !roll(c, ++found))
-      x->op = k;
+  for (uint16_t k = 0; k < ZG_OP_COUNT; k++) {
+    const ZgOpInfo *o = &zg_op_info[k];
+    bool alike = o->kind == ZG_EW && o->max_in == zg_op_info[was].max_in && k != ZG_OP_AXSIZE && k != was;
+    /* one that is not defined everywhere only for another function: what is then multiplied by 0 is no number */
+    if (alike && (!o->partial || zg_op_info[was].function) && !roll(c, ++found)) x->op = k;
+  }
   say(c, "%s instead of %s", zg_op_info[x->op].text, zg_op_info[was].text);
   return x->op != was;
 }
@@ -613,7 +631,7 @@ const Kind change_kinds[] = {{"operand: any other value", any_operand, false},
                              {"collective: taken for another", collective_taken_for, false},
                              {"collective: dims", collective_dims, false},
                              {"collective: axis", collective_axis, false},
-                             {"collective: max", collective_max, false},
+                             {"collective: max", collective_max, true},
                              {"collective left out", collective_left_out, false},
                              {"accumulate", accumulate, false},
                              {"overwrites", overwrites, false},

@@ -12,6 +12,7 @@ typedef struct {
   uint32_t segment;
   ZpList *l;
   ZpNode *n; /* of l */
+  bool keys; /* it changes what attend takes for keys */
   char what[120];
 } Change;
 
