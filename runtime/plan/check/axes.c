@@ -195,7 +195,6 @@ static bool has_form(const ZpNode *n) {
   const ZkCall *k = &n->call;
   const ZgOpInfo *info = &zg_op_info[k->op];
   int more = k->op == ZG_OP_DISPATCH || k->op == ZG_OP_COMBINE;
-  if (k->op == ZG_OP_COMBINE && k->opt[0] != 0 && k->opt[0] != 1) return false;
   if (n->dims && !zp_is_ring(n)) return true;
   if (k->op == ZG_OP_POINTWISE) return k->nout > 0 && k->nout <= ZK_POINTWISE_OUT;
   if (k->pointwise)
@@ -228,6 +227,8 @@ const char *zp_axes_wrong(const Local *l, const ZpNode *n) {
   }
   if (!is_models(l, k)) return "goes along other axes than the model";
   if (!has_form(n)) return "has not the operands and results of its operation";
+  if (k->op == ZG_OP_COMBINE && k->nout == 1 && k->opt[0] != zg_type_has(type_of(l, n, k->nin), k->ax[2]))
+    return "adds up the rows of a token, or keeps each, otherwise than its result says";
   if (k->op == ZG_OP_POINTWISE || k->op == ZG_OP_COPY) return elementwise_wrong(l, n);
   bool planned = like((ZgOp)k->op) == (ZgOp)k->op && zg_op_info[k->op].kind == ZG_PLANNED;
   return listed || planned ? NULL : inferred_wrong(l, n);

@@ -102,16 +102,18 @@ static uint32_t other_value(Change *c, uint32_t v, int how) {
   return take;
 }
 
-/* Returns whether attend takes the value for keys, perhaps from other ranks, rotated, or under other names. */
-static bool is_key(const Change *c, uint32_t v, int deep) {
+/* Returns whether a softmax may not see what the value is: attend takes it for keys, whose bias adds the same to
+ * all scores of a query, or cross-entropy takes it off all logits; perhaps from other ranks, rotated, or under other
+ * names. */
+static bool cancels(const Change *c, uint32_t v, int deep) {
   for (uint32_t i = 0; i < c->l->n; i++) {
     const ZpNode *n = &c->l->nodes[i];
-    bool attends = zg_is_attend(n->call.op);
-    int key = attends ? zg_attend_first(n->call.op) + 1 : 0;
-    bool moves = n->dims || zg_op_info[n->call.op].kind == ZG_MOVE || n->call.op == ZG_OP_ROPE;
-    if (key < n->call.nin && n->in[key] == v &&
-        (attends || (moves && deep && is_key(c, n->out[0], deep - 1))))
-      return true;
+    uint16_t op = n->call.op;
+    bool attends = zg_is_attend(op), xent = op == ZG_OP_XENT_SUMS || op == ZG_OP_XENT_GRAD;
+    bool moves = n->dims || zg_op_info[op].kind == ZG_MOVE || op == ZG_OP_ROPE;
+    int at = attends ? zg_attend_first(op) + 1 : xent;
+    if (at >= n->call.nin || n->in[at] != v) continue;
+    if (attends || xent || (moves && deep && cancels(c, n->out[0], deep - 1))) return true;
   }
   return false;
 }
@@ -121,7 +123,7 @@ static bool put(Change *c, int i, uint32_t v) {
   if (v == ZP_NONE || v == was) return false;
   *named(c->n, i) = v;
   if (often(c)) see(c, c->n, i);
-  c->keys = c->n->call.nout && is_key(c, c->n->out[0], 3);
+  c->cancels = c->n->call.nout && cancels(c, c->n->out[0], 3);
   say(c, "%s %d is value %u instead of %u", i < c->n->call.nin ? "operand" : "result",
       i < c->n->call.nin ? i : i - c->n->call.nin, v, was);
   return true;
@@ -236,7 +238,7 @@ static bool left_out(Change *c, bool states) {
       for (int j = 0; j < n->call.nin; j++)
         if (n->in[j] == to) n->in[j] = from, see(c, n, j);
     }
-  c->keys = is_key(c, from, 3);
+  c->cancels = cancels(c, from, 3);
   return true;
 }
 static bool call_left_out(Change *c) { return take(c, is_one_to_one) && left_out(c, roll(c, 2)); }
@@ -340,14 +342,14 @@ static bool opt(Change *c) {
   if (info->opt[1 - k] && !info->opt[k] && roll(c, 8)) k = 1 - k;
   return number(c, &c->n->call.opt[k], k ? "opt[1]" : "opt[0]");
 }
-/* By much: half of an epsilon would not be seen in f32. */
+/* By much: f32 must see it. */
 static bool num(Change *c) {
   if (!take(c, roll(c, 8) ? has_num : is_call)) return false;
   uint32_t k = zg_op_info[c->n->call.op].num1 || !roll(c, 8) ? roll(c, 2) : 0;
   double was = c->n->call.num[k];
-  c->n->call.num[k] = roll(c, 2) ? 2 * was + 1 : -was - 1;
+  c->n->call.num[k] = roll(c, 2) ? was / 2 : roll(c, 2) ? 2 * was + 1 : -was - 1;
   say(c, "num[%u] %g instead of %g", k, c->n->call.num[k], was);
-  return true;
+  return c->n->call.num[k] != was;
 }
 static bool mask(Change *c) {
   if (!take(c, is_attend)) return false;

@@ -11,8 +11,8 @@ typedef struct {
   ZpSegment *s, was; /* of the plan: lists and values are copies while it is changed */
   uint32_t segment;
   ZpList *l;
-  ZpNode *n; /* of l */
-  bool keys; /* it changes what attend takes for keys */
+  ZpNode *n;    /* of l */
+  bool cancels; /* it changes what a softmax may not see */
   char what[120];
 } Change;
 

@@ -212,11 +212,11 @@ static void show(Board *b) {
 
 /* ---- changes ------------------------------------------------------------------------------------------- */
 /* Returns whether a change that the proof of meaning rejects is one that means the same. was: with two sets of
- * parameters and inputs, which may hide it. Softmax does not see what is added to all scores of a query, as the bias
- * of keys does; the proof sees it, since its exp is no exp, and no pass leaves one out. */
+ * parameters and inputs, which may hide it. That something cancels in a softmax the proof does not know, since its exp
+ * is no exp; no pass makes use of that. */
 static bool is_alarm(const Change *c, const Kind *k, const Play *was) {
   Where what;
-  return !k->function && !c->keys && played(&was[1], c->p, what) <= HARMLESS;
+  return !k->function && !c->cancels && played(&was[1], c->p, what) <= HARMLESS;
 }
 
 static void score(Score *s, const Kind *k, const Change *c, const Play *was, const char *recipe) {
