@@ -127,6 +127,44 @@ static ZgType space_of(const Local *l, const ZpNode *n) {
   return all;
 }
 
+/* Results of a fused call: each of the operation's but the first is stored, with its axes; others, and what a
+ * function reads beside, are of the space. Sums are of their own (layout.c). */
+static bool stores_all(const Local *l, const ZpNode *n, ZgOp op, const ZgType *made, const ZgType *space) {
+  const ZkCall *k = &n->call;
+  const ZkPointwise *f = k->pointwise;
+  int results = zg_op_info[op].nout, own = zg_op_info[op].max_in - (f->prologue > 0);
+  bool sums = k->op == ZG_OP_NORMALIZE_GRAD_SUMS, ok = true, first = false;
+  if (f->nout != k->nout) return true; /* layout.c says that */
+  for (int i = own; i < k->nin; i++) ok &= zg_type_contains(space, type_of(l, n, i));
+  for (int q = 1; q < results; q++) {
+    bool stored = false;
+    for (int j = 0; ok && j < k->nout; j++) stored |= f->out[j] == q;
+    ok &= stored;
+  }
+  for (int j = 0; ok && j < k->nout; j++) {
+    const ZgType *t = type_of(l, n, k->nin + j);
+    bool other = f->out[j] > 0 && f->out[j] < results;
+    if (sums && t->naxes < space->naxes) continue;
+    ok = same_axes(t, other ? &made[f->out[j]] : space);
+    first |= !other;
+  }
+  return ok && first;
+}
+
+/* Results of an operation that does what several do, the first of which makes `made`. */
+static bool makes_beside(const Local *l, const ZpNode *n, const ZgType *made) {
+  const ZkCall *k = &n->call;
+  ZgType beside = *made;
+  bool dot = k->op == ZG_OP_DOT_BIAS_GRAD, ok = true;
+  if (dot) beside = zg_type_minus(type_of(l, n, 1), k->ax, k->nax);
+  for (int i = 1; i < k->nin && !dot; i++) ok &= zg_type_contains(made, type_of(l, n, i));
+  if (dot) ok = same_axes(type_of(l, n, k->nin), made);
+  if (k->op == ZG_OP_XENT_SUMS_GRAD) ok &= same_axes(type_of(l, n, k->nin), type_of(l, n, 0));
+  for (int j = dot || k->op == ZG_OP_XENT_SUMS_GRAD; j < k->nout; j++)
+    ok &= same_axes(type_of(l, n, k->nin + j), &beside);
+  return ok;
+}
+
 static const char *inferred_wrong(const Local *l, const ZpNode *n) {
   const ZkCall *k = &n->call;
   ZgOp op = like((ZgOp)k->op);
@@ -143,10 +181,37 @@ static const char *inferred_wrong(const Local *l, const ZpNode *n) {
   if (g.nin < info->min_in) return "has not the operands that its operation takes";
   if (!zg_infer(&l->c->bound, &g, in, fused ? &space : &hint, out, NULL))
     return "names axes that its operands have not, or that its operation does not take";
-  if (op != (ZgOp)k->op) return NULL; /* of several operations: it has results beside */
   bool ok = same_axes(&out[0], fused ? &space : &hint);
-  for (int j = 1; ok && !fused && j < k->nout; j++) ok = same_axes(&out[j], type_of(l, n, k->nin + j));
+  if (fused) ok &= stores_all(l, n, op, out, &space);
+  else if (op != (ZgOp)k->op) ok = makes_beside(l, n, &out[0]);
+  for (int j = 1; ok && !fused && op == (ZgOp)k->op && j < k->nout; j++)
+    ok = same_axes(&out[j], type_of(l, n, k->nin + j));
   return ok ? NULL : "has a result of other axes than its operation makes";
+}
+
+/* Returns whether a call has as many operands and results as its operation. Rows of experts go where a round
+ * says, one operand more than the model's. Of others shapes, or their functions, say it. */
+static bool has_form(const ZpNode *n) {
+  const ZkCall *k = &n->call;
+  const ZgOpInfo *info = &zg_op_info[k->op];
+  int more = k->op == ZG_OP_DISPATCH || k->op == ZG_OP_COMBINE;
+  if (n->dims && !zp_is_ring(n)) return true;
+  if (k->op == ZG_OP_POINTWISE) return k->nout > 0 && k->nout <= ZK_POINTWISE_OUT;
+  if (k->pointwise)
+    return k->nout > 0 && (like((ZgOp)k->op) == (ZgOp)k->op || k->op == ZG_OP_NORMALIZE_GRAD_SUMS);
+  return k->nin >= info->min_in + more && k->nin <= info->max_in + more && k->nout == zg_outs(k->op, k->opt);
+}
+
+/* What is made element by element, or moved as it is, has the axes of its results: all have the same. */
+static const char *elementwise_wrong(const Local *l, const ZpNode *n) {
+  const ZkCall *k = &n->call;
+  const ZgType *space = type_of(l, n, k->nin);
+  bool ok = true;
+  for (int i = 0; i < k->nin; i++)
+    ok &=
+        k->op == ZG_OP_COPY ? same_axes(space, type_of(l, n, i)) : zg_type_contains(space, type_of(l, n, i));
+  for (int j = 1; j < k->nout; j++) ok &= same_axes(space, type_of(l, n, k->nin + j));
+  return ok ? NULL : "has an operand or a result with axes that its results have not";
 }
 
 const char *zp_axes_wrong(const Local *l, const ZpNode *n) {
@@ -161,6 +226,10 @@ const char *zp_axes_wrong(const Local *l, const ZpNode *n) {
     if (!have_axes(l, n, &has[i])) return "names an axis that its operands have not";
   }
   if (!is_models(l, k)) return "goes along other axes than the model";
+  if (!has_form(n)) return "has not the operands and results of its operation";
+  if (k->op == ZG_OP_COMBINE && k->nout == 1 && k->opt[0] != zg_type_has(type_of(l, n, k->nin), k->ax[2]))
+    return "adds up the rows of a token, or keeps each, otherwise than its result says";
+  if (k->op == ZG_OP_POINTWISE || k->op == ZG_OP_COPY) return elementwise_wrong(l, n);
   bool planned = like((ZgOp)k->op) == (ZgOp)k->op && zg_op_info[k->op].kind == ZG_PLANNED;
   return listed || planned ? NULL : inferred_wrong(l, n);
 }

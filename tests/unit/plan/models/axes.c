@@ -118,3 +118,51 @@ Test(axes, head_reads_targets) {
   plan_close(&q);
   model_close(&m);
 }
+
+static ZpNode *node_with(Plan *q, ZpSegment *s, bool (*is)(const ZpSegment *s, const ZpNode *n)) {
+  for (int k = 0; k < ZP_PHASES; k++)
+    for (uint32_t i = 0; i < s->list[k].n; i++)
+      if (is(s, &s->list[k].nodes[i])) return &s->list[k].nodes[i];
+  cr_assert_fail("no such node in %u", (uint32_t)(s - q->p->programs.segments));
+  return NULL;
+}
+static bool is_bias_grad(const ZpSegment *s, const ZpNode *n) {
+  return (void)s, n->call.op == ZG_OP_DOT_BIAS_GRAD && !s->values[n->out[0]].nmembers;
+}
+static bool is_norm(const ZpSegment *s, const ZpNode *n) {
+  return (void)s, n->call.op == ZG_OP_NORMALIZE && n->call.nout == 3;
+}
+static bool broadcasts(const ZpSegment *s, const ZpNode *n) {
+  return n->call.op == ZG_OP_POINTWISE && n->call.nin == 2 && n->call.nout == 1 &&
+         s->values[n->in[1]].type.naxes < s->values[n->out[0]].type.naxes;
+}
+
+/* What a call reads and makes has the axes, and is as many values, as its operation asks for; else nobody could
+ * evaluate it. */
+Test(axes, of_operands) {
+  Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=8 -D context=8 -D words=12");
+  Plan q = plan_fused(m.g, "bind batch = 4, seq = 8", supports_all);
+  ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
+  ZpNode *sums = node_with(&q, s, is_bias_grad), *norm = node_with(&q, s, is_norm);
+  WITH(sums->call.nax, 0, "axes");
+  WITH(sums->call.nout, 1, "has not the operands and results of its operation");
+  WITH(sums->call.op, ZG_OP_DOT, "has not the operands and results of its operation");
+  ZkPointwise f = *norm->call.pointwise;
+  f.out[f.out[0] == 1 ? 0 : f.out[1] == 1 ? 1 : 2] = 0; /* nobody stores the deviation */
+  WITH(norm->call.pointwise, &f, "has a result of other axes than its operation makes");
+  plan_close(&q);
+  q = plan_of(m.g, "bind batch = 4, seq = 8");
+  s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
+  ZpNode *wide = node_with(&q, s, broadcasts);
+  ZkCall was = wide->call;
+  ZpNode narrow = *wide; /* the result is as the narrow operand */
+  accepts(q.p);
+  wide->out[0] = wide->in[1], wide->call.out[0] = wide->call.in[1];
+  ZbErr err = {0};
+  cr_assert(!zp_check_segments(q.p, &err));
+  cr_assert(strstr(err.text, "with axes that its results have not"), "%s", err.text);
+  *wide = narrow, wide->call = was;
+  accepts(q.p);
+  plan_close(&q);
+  model_close(&m);
+}
