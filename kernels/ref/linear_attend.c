@@ -25,22 +25,20 @@ static Linear linear(const ZkCall *c) {
   return l;
 }
 
-static Num at(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v) {
+static Num at(const Linear *l, int role, RefIndex *i, int64_t k, int64_t v) {
   if (!l->in[role]) return NUM_0;
-  RefIndex ikv = ref_with(i, l->k, k);
-  ref_move(&ikv, l->v, v);
-  return ref_get(l->in[role], &ikv);
+  ref_move(i, l->k, k), ref_move(i, l->v, v);
+  return ref_get(l->in[role], i);
 }
 
-static void add(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v, Num x) {
+static void add(const Linear *l, int role, RefIndex *i, int64_t k, int64_t v, Num x) {
   if (!l->out[role]) return;
-  RefIndex ikv = ref_with(i, l->k, k);
-  ref_move(&ikv, l->v, v);
-  ref_add(l->out[role], &ikv, x);
+  ref_move(i, l->k, k), ref_move(i, l->v, v);
+  ref_add(l->out[role], i, x);
 }
 
 /* What a state decays by: e^g, 1 without g. */
-static Num decay(const Linear *l, const RefIndex *i, int64_t k, int64_t v) {
+static Num decay(const Linear *l, RefIndex *i, int64_t k, int64_t v) {
   return l->in[G] ? num_exp(at(l, G, i, k, v)) : NUM_1;
 }
 
@@ -52,7 +50,7 @@ static void gain(Num *sum, Num a, Num b) { *sum = num_add(*sum, num_mul(a, b)); 
 
 /* S becomes the state after the token; `decayed`, unless NULL, what it was before anything is added, and u
  * what is added with the key. */
-static void token(const Linear *l, const RefIndex *i, Num *S, Num *decayed, Num *u) {
+static void token(const Linear *l, RefIndex *i, Num *S, Num *decayed, Num *u) {
   int64_t nv = l->values;
   EACH_KV S[k * nv + v] = num_mul(S[k * nv + v], decay(l, i, k, v));
   if (decayed) EACH_KV decayed[k * nv + v] = S[k * nv + v];
@@ -98,7 +96,7 @@ void REF(linear_attend)(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* The token's gradients. D is the cotangent of the state after it, then of that before it. */
-static void token_back(const Linear *l, const RefIndex *i, const ZkView *o, const Num *S, const Num *decayed,
+static void token_back(const Linear *l, RefIndex *i, const ZkView *o, const Num *S, const Num *decayed,
                        const Num *u, Num *D, Num *du) {
   int64_t nv = l->values;
   for (int64_t v = 0; v < nv; v++) {
