@@ -328,6 +328,7 @@ bool zt_decoding_put(ZtDecoding *d, ZtCoder *c, uint32_t id) {
   d->c = c;
   bool more = d->any;
   d->any = true;
+  d->bytes += s.n;
   return (d->t->has_decoder || !more || take(d, 0, " ", 1)) && take(d, 0, s.s, s.n) && close(d, 0);
 }
 

@@ -293,7 +293,8 @@ typedef struct { /* a row of tokens on its way through the decoders */
   const ZtTokenizer *t;
   ZtStage *stage; /* one for each decoder */
   unsigned flags;
-  bool any; /* a token came */
+  bool any;     /* a token came */
+  size_t bytes; /* of all that came */
   ZbText *out;
   ZtCoder *c; /* its matcher, limits and error, while a call runs */
 } ZtDecoding;
