@@ -1,12 +1,12 @@
-/* Ids become a text, a token at a time: each decoder takes the bytes of a token and its end, and gives the next
- * one what no later token can change. Behind the last decoder that is text.
+/* Ids become a text, a token at a time: each decoder takes the bytes of a token and its end, and gives the
+ * next one what no later token can change. Behind the last decoder that is text.
  *
  *   <0xE2>  held: two more bytes may make a character of it, or none
  *   <0x82>  held
  *   a       "\ufffd\ufffd", since the run of bytes is over, and "a"
  *
- * Most decoders hold a token until it ends. Fuse makes one token of all, so what follows it sees no end before
- * that of the text: Strip goes on all the same, the others hold all that comes. */
+ * Most decoders hold a token until it ends. Fuse makes one token of all, so what follows it sees no end
+ * before that of the text: Strip goes on all the same, the others hold all that comes. */
 #define _GNU_SOURCE
 #include "runtime/text/json.h"
 
@@ -166,8 +166,8 @@ static bool replace(ZtDecoding *d, uint32_t k) {
   return token(d, k + 1, &x->made);
 }
 
-/* How many bytes at the end of s[0..n) may be removed there if a token ends so: the longest part that `most` times
- * d->text begins with. */
+/* Counts the bytes at the end of s[0..n) that are removed if a token ends so: the longest part that `most`
+ * times d->text begins with. */
 static size_t strip_may(const ZtDec *d, const char *s, size_t n) {
   size_t best = 0, m = d->text_n, limit = d->stop < n / m + 1 ? d->stop * m : n;
   for (size_t phase = 0; phase < m && limit; phase++) { /* bytes of the last copy that are there */

@@ -2,8 +2,8 @@
  *
  *   decoders  -> sure -> without the prompt -> text, in which stop strings are looked for -> pieces
  *
- * Stop strings are found by the automaton of Knuth, Morris and Pratt (1977), one for each: it knows how much of its
- * string the text ends with, and that much is not sent. */
+ * Stop strings are found by the automaton of Knuth, Morris and Pratt (1977), one for each: it knows how
+ * much of its string the text ends with, and that much is not sent. */
 #include "runtime/text/room.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static bool add_stop(ZtDetokenizer *d, const char *s, ZbErr *err) {
   return true;
 }
 
-/* The text ends with `c`, too. Which stop string does it end with, the longest of several? -1: none. */
+/* Returns the stop string with which the text ends once `c` is in it, the longest of several; -1: none. */
 static int find_stop(ZtDetokenizer *d, char c) {
   int found = -1;
   for (uint32_t i = 0; i < d->nstop; i++) {
@@ -88,7 +88,7 @@ static int find_stop(ZtDetokenizer *d, char c) {
   return found;
 }
 
-/* How many bytes of the text could begin a stop string. */
+/* Counts the bytes of the text that could begin a stop string. */
 static size_t held(const ZtDetokenizer *d) {
   size_t most = 0;
   for (uint32_t i = 0; i < d->nstop && !d->ended && d->stopped < 0; i++)
@@ -104,7 +104,7 @@ static void answer(ZtDetokenizer *d, const char *s, size_t n) {
   }
 }
 
-/* What has become sure is the prompt's while its characters are. */
+/* Takes what has become sure: it is the prompt's while its characters are. */
 static void go_on(ZtDetokenizer *d) {
   const char *s = d->sure.s;
   size_t n = d->sure.len, at = 0;

@@ -56,7 +56,7 @@ static inline size_t zt_char_bytes(uint8_t first) {
 void zt_text_char(ZbText *t, uint32_t c);
 size_t zt_char_before(const char *s, size_t at); /* where the character begins that ends at `at` > 0 */
 void zt_utf8_repair(const char *s, size_t n, ZbText *out);
-/* How many bytes at the end of s[0..n) begin a character that is not whole: 0 to 3. */
+/* Counts the bytes at the end of s[0..n) that begin a character that is not whole: 0 to 3. */
 size_t zt_utf8_open(const char *s, size_t n);
 bool zt_starts(const char *s, size_t n, const char *with, size_t with_n);
 
@@ -331,8 +331,8 @@ bool zt_may_grow(ZtCoder *c, size_t n);
 bool zt_grow(ZtCoder *c, size_t n);
 /* decode.c: what the decoders take for an id; without text if it is left out. */
 ZtToken zt_decoding_token(const ZtTokenizer *t, unsigned flags, uint32_t id);
-/* Begins a row, whose text is appended to *out as it becomes sure: when no later token can change it. A zeroed
- * ZtDecoding is empty, and is always used with the same tokenizer. */
+/* Begins a row, whose text is appended to *out as it becomes sure: when no later token can change it. A
+ * zeroed ZtDecoding is empty, and is always used with the same tokenizer. */
 void zt_decoding_begin(ZtDecoding *d, const ZtTokenizer *t, unsigned flags, ZbText *out);
 void zt_decoding_free(ZtDecoding *d);
 /* One token more, or the end, at which all is sure. False with a message in c->err; see zt_grow_from. */

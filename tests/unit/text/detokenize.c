@@ -23,7 +23,7 @@ static size_t shared(const ZbText *prompt, const ZbText *all) {
   return n;
 }
 
-/* Where the answer ends: before the stop string that ends first, and is the longest of those. */
+/* Returns where the answer ends: before the stop string that ends first, and is the longest of those. */
 static size_t cut(const char *s, size_t n, const char *const *stop, uint32_t nstop, int *which) {
   *which = -1;
   for (size_t at = 1; at <= n; at++) {
@@ -58,7 +58,7 @@ static void finish(Case *x) {
   zt_coder_free(x->c);
 }
 
-/* What was sent after `done` ids is what any other ids behind them leave. */
+/* Checks that what was sent after `done` ids is what any other ids behind them leave. */
 static void stays(Case *x, const uint32_t *id, size_t done, unsigned flags) {
   uint32_t other[IDS + 4];
   memcpy(other, id, done * sizeof *id);
@@ -175,7 +175,8 @@ static const char *const decoders[] = {
     DECODER("WordPiece", ", \"prefix\": \"##\", \"cleanup\": true"),
     DECODER("WordPiece", ", \"prefix\": \"##\", \"cleanup\": false"),
 };
-/* Bytes of characters, alone and in the other way of writing them; ends and beginnings of what is replaced. */
+/* Bytes of characters, alone and in the other way of writing them; ends and beginnings of what is
+ * replaced. */
 static const char *const words[] = {
     "<0xC3>", "<0xA9>", "<0xE2>", "<0x82>",  "<0xac>",  "<0xF0>", "<0x41>", "<0xZZ>", "<0x",     "\u00c3",
     "\u00a9", "\u00e2", "\u00f0", "\u0141",  "\u0120",  "a",      "b",      "ab",     "aa",      "aab",
