@@ -3,6 +3,7 @@
 #include "runtime/exec/generate/generate.h"
 
 #include <criterion/criterion.h>
+#include <malloc.h>
 
 enum { END = 9, WORDS = 100 };
 static ZbErr err;
@@ -232,6 +233,26 @@ Test(scheduler, finished_while_a_step_is_played) {
   cr_expect(!zx_next_ended(s), "there is no second choice");
   zx_finish(s, two, 0, ZX_BY_STOP);
   EXPECT(s, "");
+  zx_scheduler_free(s);
+}
+
+/* Once requests have come no step takes memory, nor do requests of a size that was there before. */
+Test(scheduler, takes_no_memory_for_tokens) {
+  ZxScheduler *s = scheduler(how(64, 4, 30));
+  size_t taken = 0;
+  for (uint32_t round = 0; round < 3; round++) {
+    ZxGenRequest r = request(50, 200);
+    r.choices = 4;
+    ask(s, r);
+    if (!round) taken = mallinfo2().uordblks;
+    while (zx_scheduler_counts(s).running + zx_scheduler_counts(s).waiting) {
+      uint32_t chosen[64] = {0};
+      zx_next_step(s);
+      zx_step_done(s, chosen);
+      while (zx_next_ended(s)) continue;
+    }
+    cr_expect_eq(mallinfo2().uordblks, taken);
+  }
   zx_scheduler_free(s);
 }
 
