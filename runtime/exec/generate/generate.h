@@ -146,18 +146,18 @@ typedef struct {
   float given;     /* the model's logit of row->given, if the part has it */
   uint32_t broken; /* the first id whose logit is not a number; ZX_NONE */
 } ZxFound;
-typedef struct ZxSampler ZxSampler; /* scratch of a thread */
+typedef struct ZxTokenSampler ZxTokenSampler; /* scratch of a thread */
 /* `words`: ids from there on, up to `vocabulary`, are none of the tokenizer's, and are never drawn. */
-ZxSampler *zx_sampler_new(ZbArena *a, uint32_t vocabulary, uint32_t words);
+ZxTokenSampler *zx_sampler_new(ZbArena *a, uint32_t vocabulary, uint32_t words);
 /* Makes part `part` of `parts`, neighbours of equal size but for rounding, with room for all its ids as
  * candidates. */
 void zx_found_new(ZbArena *a, ZxFound *found, uint32_t vocabulary, uint32_t part, uint32_t parts);
 /* Begins a row: few candidates are asked for at first. */
 void zx_found_begin(ZxFound *found, const ZxRow *row);
 /* Finds found->most candidates among the part's ids, whose logits are given. */
-void zx_sample_part(ZxSampler *x, const ZxRow *row, const float *logits, ZxFound *found);
+void zx_sample_part(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found);
 /* Finds more candidates, in less time; the sampler must not have had another row or part since. */
-void zx_sample_more(const ZxSampler *x, const ZxRow *row, const float *logits, ZxFound *found);
+void zx_sample_more(const ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found);
 
 typedef struct {
   uint32_t id; /* chosen, or given */
@@ -173,7 +173,7 @@ typedef enum { ZX_CHOSEN, ZX_MORE, ZX_WRONG } ZxSampled;
  * each is to look again. ZX_WRONG, with a message: a logit is not a number, or no token may come. */
 ZxSampled zx_sample_choose(const ZxRow *row, ZxFound *found, uint32_t parts, ZxChoice *out, ZbErr *err);
 /* Does all of that for one part, which zx_found_new made of all ids. */
-bool zx_sample(ZxSampler *x, const ZxRow *row, const float *logits, ZxFound *found, ZxChoice *out,
+bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found, ZxChoice *out,
                ZbErr *err);
 
 /* ---- the scheduler (scheduler.c) ---------------------------------------------------------------------
@@ -218,12 +218,12 @@ typedef struct {
 } ZxGenRequest;
 
 typedef enum {
-  ZX_GOES_ON,
+  ZX_NOT_ENDED,
   ZX_BY_END,    /* the last token ends the text, and is not part of it */
   ZX_BY_LENGTH, /* max_tokens */
   ZX_BY_STOP,   /* a stop string was found */
-  ZX_CANCELLED,
-  ZX_BROKEN /* its logits are not numbers */
+  ZX_BY_CANCEL,
+  ZX_BY_NAN /* its logits are not numbers */
 } ZxEnding;
 
 struct ZxSequence {
@@ -250,7 +250,7 @@ typedef struct {
   uint32_t token, n;   /* in the step */
   uint32_t row, nrows; /* the last nrows of its tokens have these rows */
   bool chooses;        /* the next token is chosen from the last row */
-} ZxPart;
+} ZxGenPart;
 typedef struct {
   uint64_t number;
   uint32_t ntokens; /* 0: there is nothing to do */
@@ -258,10 +258,10 @@ typedef struct {
   uint32_t nrows;
   const uint32_t *row; /* the token that each is of */
   uint32_t nparts;
-  const ZxPart *part;
+  const ZxGenPart *part;
   uint32_t ncopies;
   const ZxPageCopy *copy; /* to be made in this order before the step writes */
-} ZxStep;
+} ZxGenStep;
 
 typedef struct ZxScheduler ZxScheduler;
 /* NULL with a message: a step or the pages are too small for any sequence. */
@@ -271,9 +271,9 @@ void zx_scheduler_free(ZxScheduler *s); /* NULL is allowed */
  * (err->passing) the queue is full. */
 bool zx_submit(ZxScheduler *s, const ZxGenRequest *r, uint64_t *number, ZbErr *err);
 /* Ends a choice of a request, or all (ZX_NONE), at once. Nothing, if it has ended. */
-void zx_finish(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding why);
+void zx_end_request(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding why);
 /* Returns what is to be played next; valid until the next call of it. The step before must be done. */
-const ZxStep *zx_next_step(ZxScheduler *s);
+const ZxGenStep *zx_next_step(ZxScheduler *s);
 /* Takes the results of the step: chosen[row] is the next token where the part chooses; other rows are not
  * looked at. */
 void zx_step_done(ZxScheduler *s, const uint32_t *chosen);

@@ -10,7 +10,7 @@
 
 enum { BLOCKS = 64, FIRST_CANDIDATES = 32, FEW = 1024, STRETCH = 64 /* ids that are looked at together */ };
 
-struct ZxSampler {
+struct ZxTokenSampler {
   uint32_t vocabulary, words;
   double *score;          /* by id of the part */
   uint32_t *seen, *count; /* by id of the part: the row in which it was seen; how often in the answer */
@@ -140,7 +140,7 @@ static uint32_t bound(uint64_t vocabulary, uint32_t i, uint32_t of) {
 }
 
 /* Sums blocks a .. b - 1, as far as the part has them. */
-static ZxSum sum_blocks(const ZxSampler *x, const ZxFound *f, uint32_t a, uint32_t b) {
+static ZxSum sum_blocks(const ZxTokenSampler *x, const ZxFound *f, uint32_t a, uint32_t b) {
   if (b - a > 1) return add(sum_blocks(x, f, a, (a + b) / 2), sum_blocks(x, f, (a + b) / 2, b));
   uint32_t first = bound(x->vocabulary, a, BLOCKS), end = bound(x->vocabulary, b, BLOCKS);
   if (first < f->first) first = f->first;
@@ -149,7 +149,7 @@ static ZxSum sum_blocks(const ZxSampler *x, const ZxFound *f, uint32_t a, uint32
 }
 
 /* Blocks that are none of the part's change nothing, so that all parts go down one tree. */
-static ZxSum sum_part(const ZxSampler *x, const ZxFound *f) { return sum_blocks(x, f, 0, BLOCKS); }
+static ZxSum sum_part(const ZxTokenSampler *x, const ZxFound *f) { return sum_blocks(x, f, 0, BLOCKS); }
 
 static ZxSum sum_parts(const ZxFound *f, uint32_t a, uint32_t b, bool model) {
   if (b - a > 1) return add(sum_parts(f, a, (a + b) / 2, model), sum_parts(f, (a + b) / 2, b, model));
@@ -299,7 +299,7 @@ static uint32_t first_broken(const float *logits, uint32_t first) {
     if (!(logits[i] < INFINITY)) return first + i;
 }
 
-static void penalize(ZxSampler *x, const ZxRow *row, uint32_t first, uint32_t n) {
+static void penalize(ZxTokenSampler *x, const ZxRow *row, uint32_t first, uint32_t n) {
   const ZxSampling *how = row->how;
   if (how->repetition == 1 && how->presence == 0 && how->frequency == 0) return;
   if (!++x->row) memset(x->seen, 0, x->vocabulary * sizeof *x->seen);
@@ -323,7 +323,7 @@ static void penalize(ZxSampler *x, const ZxRow *row, uint32_t first, uint32_t n)
 }
 
 /* Logits become scores: what may not come has -infinity. */
-static void score(ZxSampler *x, const ZxRow *row, uint32_t first, uint32_t n) {
+static void score(ZxTokenSampler *x, const ZxRow *row, uint32_t first, uint32_t n) {
   const ZxSampling *how = row->how;
   penalize(x, row, first, n);
   for (uint32_t k = 0; k < how->nbias; k++)
@@ -335,7 +335,7 @@ static void score(ZxSampler *x, const ZxRow *row, uint32_t first, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) x->score[i] /= how->temperature;
 }
 
-static void find_model(ZxSampler *x, const ZxRow *row, const float *logits, ZxFound *f) {
+static void find_model(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *f) {
   bool all;
   uint32_t words = x->words > f->first ? x->words - f->first : 0;
   f->model = sum_part(x, f);
@@ -344,7 +344,7 @@ static void find_model(ZxSampler *x, const ZxRow *row, const float *logits, ZxFo
   if (row->given - f->first < f->n) f->given = logits[row->given - f->first];
 }
 
-void zx_sample_part(ZxSampler *x, const ZxRow *row, const float *logits, ZxFound *f) {
+void zx_sample_part(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *f) {
   f->found = f->nbest = 0;
   f->broken = take_logits(x->score, logits, f->n) ? ZX_NONE : first_broken(logits, f->first);
   if (f->broken != ZX_NONE) return;
@@ -355,19 +355,19 @@ void zx_sample_part(ZxSampler *x, const ZxRow *row, const float *logits, ZxFound
   zx_sample_more(x, row, logits, f);
 }
 
-void zx_sample_more(const ZxSampler *x, const ZxRow *row, const float *logits, ZxFound *f) {
+void zx_sample_more(const ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *f) {
   if (kind_of(row) == NOISE) f->found = noisiest(row, x->score, logits, f->first, f->n, f->candidate);
   else f->found = largest(x->score, logits, f->first, f->n, f->most, f->candidate, &f->all);
 }
 
-ZxSampler *zx_sampler_new(ZbArena *a, uint32_t vocabulary, uint32_t words) {
-  ZxSampler *x = ZB_NEW(a, ZxSampler);
-  *x = (ZxSampler){vocabulary,
-                   words,
-                   ZB_NEWN(a, double, vocabulary),
-                   ZB_NEWN(a, uint32_t, vocabulary),
-                   ZB_NEWN(a, uint32_t, vocabulary),
-                   0};
+ZxTokenSampler *zx_sampler_new(ZbArena *a, uint32_t vocabulary, uint32_t words) {
+  ZxTokenSampler *x = ZB_NEW(a, ZxTokenSampler);
+  *x = (ZxTokenSampler){vocabulary,
+                        words,
+                        ZB_NEWN(a, double, vocabulary),
+                        ZB_NEWN(a, uint32_t, vocabulary),
+                        ZB_NEWN(a, uint32_t, vocabulary),
+                        0};
   return x;
 }
 
@@ -494,7 +494,7 @@ ZxSampled zx_sample_choose(const ZxRow *row, ZxFound *f, uint32_t parts, ZxChoic
   return ZX_CHOSEN;
 }
 
-bool zx_sample(ZxSampler *x, const ZxRow *row, const float *logits, ZxFound *found, ZxChoice *out,
+bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found, ZxChoice *out,
                ZbErr *err) {
   ZxSampled was;
   zx_found_begin(found, row);

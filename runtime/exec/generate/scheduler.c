@@ -26,9 +26,9 @@ struct ZxScheduler {
   ZxCounts counts;
   uint32_t *promised; /* by group: pages of those that run, if they are reserved */
   /* the step */
-  ZxStep step;
+  ZxGenStep step;
   uint32_t *id, *position, *seats, *row;
-  ZxPart *part;
+  ZxGenPart *part;
   Entry **of; /* by part; NULL: it has ended since */
   ZxPageCopy *copy;
   uint32_t left, rows; /* while it is made: room for tokens and rows */
@@ -75,7 +75,7 @@ ZxScheduler *zx_scheduler_new(const ZxScheduling *how, ZbErr *err) {
   s->position = ZB_NEWN(a, uint32_t, how->tokens);
   s->seats = ZB_NEWN(a, uint32_t, how->tokens);
   s->row = ZB_NEWN(a, uint32_t, how->rows);
-  s->part = ZB_NEWN(a, ZxPart, seats);
+  s->part = ZB_NEWN(a, ZxGenPart, seats);
   s->of = ZB_NEWN(a, Entry *, seats);
   s->copy = ZB_NEWN(a, ZxPageCopy, (size_t)seats * how->ngroups + 1);
   return s;
@@ -248,7 +248,7 @@ static void remove_at(ZxScheduler *s, uint32_t i, ZxEnding why) {
   end(s, q, why);
 }
 
-void zx_finish(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding why) {
+void zx_end_request(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding why) {
   for (uint32_t i = s->n; i--;) {
     const ZxSequence *q = &s->line[i]->is;
     if (q->request == request && (choice == ZX_NONE || q->choice == choice)) remove_at(s, i, why);
@@ -379,16 +379,16 @@ static void mix(ZxScheduler *s, uint64_t x) {
 }
 
 static void write_part(ZxScheduler *s, Entry *q) {
-  ZxStep *x = &s->step;
+  ZxGenStep *x = &s->step;
   uint32_t nrows = rows_of(&q->is, q->is.done + q->take), from = q->is.done;
   s->of[x->nparts] = q;
-  s->part[x->nparts++] = (ZxPart){.sequence = &q->is,
-                                  .from = from,
-                                  .token = x->ntokens,
-                                  .n = q->take,
-                                  .row = x->nrows,
-                                  .nrows = nrows,
-                                  .chooses = from + q->take == q->is.n && q->is.n < q->is.most};
+  s->part[x->nparts++] = (ZxGenPart){.sequence = &q->is,
+                                     .from = from,
+                                     .token = x->ntokens,
+                                     .n = q->take,
+                                     .row = x->nrows,
+                                     .nrows = nrows,
+                                     .chooses = from + q->take == q->is.n && q->is.n < q->is.most};
   for (uint32_t i = 0; i < q->take; i++) {
     if (i + nrows >= q->take) s->row[x->nrows++] = x->ntokens;
     s->id[x->ntokens] = q->id[from + i];
@@ -398,15 +398,15 @@ static void write_part(ZxScheduler *s, Entry *q) {
   }
 }
 
-const ZxStep *zx_next_step(ZxScheduler *s) {
+const ZxGenStep *zx_next_step(ZxScheduler *s) {
   ZB_ASSERT(!s->under_way);
-  s->step = (ZxStep){.number = s->step.number + 1,
-                     .id = s->id,
-                     .position = s->position,
-                     .seat = s->seats,
-                     .row = s->row,
-                     .part = s->part,
-                     .copy = s->copy};
+  s->step = (ZxGenStep){.number = s->step.number + 1,
+                        .id = s->id,
+                        .position = s->position,
+                        .seat = s->seats,
+                        .row = s->row,
+                        .part = s->part,
+                        .copy = s->copy};
   s->left = s->how.tokens;
   s->rows = s->how.rows;
   s->preempts = false;
@@ -429,7 +429,7 @@ static bool ends_with(const ZxSequence *q, uint32_t id) {
   return is && q->n - q->nprompt > q->min_tokens;
 }
 
-static void take_tokens(ZxScheduler *s, Entry *q, const ZxPart *p, const uint32_t *chosen) {
+static void take_tokens(ZxScheduler *s, Entry *q, const ZxGenPart *p, const uint32_t *chosen) {
   ZxSequence *x = &q->is;
   uint32_t of_prompt = x->done < x->nprompt ? x->nprompt - x->done : 0;
   s->counts.prompt_tokens += of_prompt < p->n ? of_prompt : p->n;

@@ -205,7 +205,7 @@ static ZtTokenizer *tokenizer_of(const char *const *decoder, uint32_t n) {
 Test(detokenize, decoders_of_all_kinds) {
   enum { N = sizeof decoders / sizeof *decoders };
   const char *chosen[4];
-  for (uint32_t i = 0; i < N + breadth_many(1500); i++) {
+  for (uint32_t i = 0; i < N + breadth_many(400); i++) {
     uint32_t n = i < N ? 1 : draw(5);
     ZbText what = {0};
     for (uint32_t k = 0; k < n; k++) {

@@ -99,7 +99,7 @@ static uint32_t plain(const ZxRow *row, const float *logits, uint32_t n) {
 /* ---- the sampler, by parts ---- */
 typedef struct {
   ZbArena *a;
-  ZxSampler *x;
+  ZxTokenSampler *x;
   ZxFound found[8];
   uint32_t parts, rounds;
 } Rank;

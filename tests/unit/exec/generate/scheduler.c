@@ -48,7 +48,7 @@ static uint64_t ask(ZxScheduler *s, ZxGenRequest r) {
 static const char *next(ZxScheduler *s, uint32_t id) {
   static ZbText text;
   static uint32_t chosen[2000];
-  const ZxStep *x = zx_next_step(s);
+  const ZxGenStep *x = zx_next_step(s);
   text.len = 0;
   zb_text_put(&text, "", 0);
   for (uint32_t i = 0; i < x->nparts; i++)
@@ -141,7 +141,7 @@ Test(scheduler, choices_share_their_prompt) {
   r.choices = 3;
   r.prompt_logprobs = true;
   ask(s, r);
-  const ZxStep *x = zx_next_step(s);
+  const ZxGenStep *x = zx_next_step(s);
   uint32_t chosen[64] = {0};
   cr_expect(x->nparts == 1 && x->nrows == 40 && !x->ncopies);
   zx_step_done(s, chosen);
@@ -207,7 +207,7 @@ Test(scheduler, nothing_to_write) {
   ZxGenRequest r = request(30, 0);
   r.prompt_logprobs = true;
   ask(s, r);
-  const ZxStep *x = zx_next_step(s);
+  const ZxGenStep *x = zx_next_step(s);
   uint32_t none[64] = {0};
   cr_expect(x->ntokens == 29 && x->nrows == 29 && !x->part[0].chooses);
   cr_expect_eq(zx_row(x->part[0].sequence, 3).given, 1);
@@ -222,16 +222,16 @@ Test(scheduler, finished_while_a_step_is_played) {
   uint64_t one = ask(s, request(20, 10)), two = ask(s, request(20, 10));
   uint32_t chosen[2] = {1, 1};
   zx_next_step(s);
-  zx_finish(s, one, ZX_NONE, ZX_CANCELLED);
+  zx_end_request(s, one, ZX_NONE, ZX_BY_CANCEL);
   zx_step_done(s, chosen);
   const ZxSequence *q = zx_next_ended(s);
-  cr_expect(q && q->request == one && q->n == 20 && q->ending == ZX_CANCELLED);
+  cr_expect(q && q->request == one && q->n == 20 && q->ending == ZX_BY_CANCEL);
   EXPECT(s, "1: 20+1*");
-  zx_finish(s, one, ZX_NONE, ZX_CANCELLED);
+  zx_end_request(s, one, ZX_NONE, ZX_BY_CANCEL);
   cr_expect(!zx_next_ended(s) && zx_scheduler_free_pages(s, 0) == 2);
-  zx_finish(s, two, 1, ZX_CANCELLED);
+  zx_end_request(s, two, 1, ZX_BY_CANCEL);
   cr_expect(!zx_next_ended(s), "there is no second choice");
-  zx_finish(s, two, 0, ZX_BY_STOP);
+  zx_end_request(s, two, 0, ZX_BY_STOP);
   EXPECT(s, "");
   zx_scheduler_free(s);
 }

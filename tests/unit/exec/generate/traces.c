@@ -103,7 +103,7 @@ static Request *request_of(World *w, const ZxSequence *q) {
   return NULL;
 }
 
-static void play_part(World *w, const ZxStep *x, const ZxPart *p, uint32_t *chosen) {
+static void play_part(World *w, const ZxGenStep *x, const ZxGenPart *p, uint32_t *chosen) {
   const ZxSequence *q = p->sequence;
   Request *r = request_of(w, q);
   cr_assert(p->n && p->from == q->done && p->from + p->n <= q->n);
@@ -131,7 +131,7 @@ static void play_part(World *w, const ZxStep *x, const ZxPart *p, uint32_t *chos
 }
 
 /* ---- the trace ---- */
-static bool same_steps(const ZxStep *a, const ZxStep *b) {
+static bool same_steps(const ZxGenStep *a, const ZxGenStep *b) {
   return a->ntokens == b->ntokens && a->nrows == b->nrows && a->nparts == b->nparts &&
          !memcmp(a->id, b->id, a->ntokens * sizeof *a->id) &&
          !memcmp(a->seat, b->seat, a->ntokens * sizeof *a->seat);
@@ -148,7 +148,7 @@ static void ended(World *w) {
     r->ended++;
     cr_assert(!memcmp(id, q->id, q->n * sizeof *id), "request %llu has other tokens than alone",
               (unsigned long long)q->request);
-    cr_assert((q->ending == ZX_CANCELLED || q->ending == ZX_BY_STOP) == r->cut[q->choice]);
+    cr_assert((q->ending == ZX_BY_CANCEL || q->ending == ZX_BY_STOP) == r->cut[q->choice]);
     if (r->cut[q->choice]) continue;
     cr_assert_eq(q->n, n);
     bool by_end = r->max && ((end == w->end && !r->ignore_end) || (r->nstop && end == r->stop)) &&
@@ -179,10 +179,10 @@ static void submit(World *w, Request *r) {
 
 static void leave(World *w, Request *r) {
   uint32_t choice = draw(w, 2) ? ZX_NONE : draw(w, r->choices);
-  ZxEnding why = draw(w, 2) ? ZX_CANCELLED : ZX_BY_STOP;
+  ZxEnding why = draw(w, 2) ? ZX_BY_CANCEL : ZX_BY_STOP;
   ZxCounts before = zx_scheduler_counts(w->s);
-  zx_finish(w->s, r->number, choice, why);
-  zx_finish(w->twin, r->number, choice, why);
+  zx_end_request(w->s, r->number, choice, why);
+  zx_end_request(w->twin, r->number, choice, why);
   ZxCounts after = zx_scheduler_counts(w->s);
   uint32_t gone = before.running + before.waiting - after.running - after.waiting;
   for (uint32_t i = 0; i < r->choices && gone; i++)
@@ -192,7 +192,7 @@ static void leave(World *w, Request *r) {
 #define CHECKED(s) cr_assert(zx_scheduler_check(s, &err), "%s", err.text)
 
 /* The oldest that has not ended is in each step. */
-static void oldest_goes_on(const World *w, const ZxStep *x) {
+static void oldest_goes_on(const World *w, const ZxGenStep *x) {
   for (uint32_t i = 0; i < w->nrequests; i++) {
     const Request *r = &w->request[i];
     if (!r->taken || r->ended == r->choices) continue;
@@ -204,7 +204,7 @@ static void oldest_goes_on(const World *w, const ZxStep *x) {
 
 static bool step(World *w) {
   uint32_t chosen[LONGEST];
-  const ZxStep *x = zx_next_step(w->s), *twin = zx_next_step(w->twin);
+  const ZxGenStep *x = zx_next_step(w->s), *twin = zx_next_step(w->twin);
   CHECKED(w->s);
   cr_assert(same_steps(x, twin) && x->ntokens <= w->how.tokens && x->nrows <= w->how.rows &&
             x->nparts <= w->how.seats);
