@@ -13,6 +13,10 @@ libexec_a_SOURCES = \
   runtime/exec/evaluate.h \
   runtime/exec/facts.c \
   runtime/exec/facts.h \
+  runtime/exec/generate/generate.h \
+  runtime/exec/generate/pages.c \
+  runtime/exec/generate/sample.c \
+  runtime/exec/generate/scheduler.c \
   runtime/exec/health.c \
   runtime/exec/health.h \
   runtime/exec/log/events.c \

@@ -21,11 +21,8 @@ void zt_coder_free(ZtCoder *c) {
   zt_matcher_free(c->matcher);
   zt_stretch_free(&c->stretch);
   zb_text_free(&c->repaired);
-  for (int i = 0; i < 2; i++) {
-    zb_text_free(&c->norm[i]);
-    zb_text_free(&c->row[i].bytes);
-    free(c->row[i].end);
-  }
+  for (int i = 0; i < 2; i++) zb_text_free(&c->norm[i]);
+  zt_decoding_free(&c->decoding);
   for (uint32_t i = 0; i < c->t->npre; i++) zb_text_free(&c->pre[i]);
   free(c->pre);
   free(c->seen);

@@ -4,6 +4,7 @@ libtext_a_SOURCES = \
   runtime/text/added.c \
   runtime/text/bpe.c \
   runtime/text/decode.c \
+  runtime/text/detokenize.c \
   runtime/text/encode.c \
   runtime/text/json.c \
   runtime/text/json.h \

@@ -56,6 +56,8 @@ static inline size_t zt_char_bytes(uint8_t first) {
 void zt_text_char(ZbText *t, uint32_t c);
 size_t zt_char_before(const char *s, size_t at); /* where the character begins that ends at `at` > 0 */
 void zt_utf8_repair(const char *s, size_t n, ZbText *out);
+/* Counts the bytes at the end of s[0..n) that begin a character that is not whole: 0 to 3. */
+size_t zt_utf8_open(const char *s, size_t n);
 bool zt_starts(const char *s, size_t n, const char *with, size_t with_n);
 
 /* Sets of characters, by their names in unicode.txt. */
@@ -278,10 +280,24 @@ typedef struct { /* best path to a place */
   double score;
   uint32_t from, id;
 } ZtStep;
-typedef struct { /* tokens in a row, as texts: what a decoder takes and gives */
-  ZbText bytes;
-  size_t *end, n, cap;
-} ZtRow;
+typedef struct { /* a decoder at work */
+  ZbText held;   /* what it has of the token that comes in */
+  ZbText run;    /* bytes that may become a character */
+  ZbText made;   /* of the token that goes out */
+  size_t grown;  /* bytes that it made of the row */
+  uint32_t cut;  /* Strip: so many times at the beginning of the token */
+  bool tokens;   /* one came before */
+  bool broken;   /* ByteFallback: the run is no UTF-8, and `run` has none of it that was given on */
+} ZtStage;
+typedef struct { /* a row of tokens on its way through the decoders */
+  const ZtTokenizer *t;
+  ZtStage *stage; /* one for each decoder */
+  unsigned flags;
+  bool any;     /* a token came */
+  size_t bytes; /* of all that came */
+  ZbText *out;
+  ZtCoder *c; /* its matcher, limits and error, while a call runs */
+} ZtDecoding;
 
 struct ZtCoder {
   const ZtTokenizer *t;
@@ -300,7 +316,7 @@ struct ZtCoder {
   uint32_t pending; /* a token for what is unknown, not yet written */
   ZtStep *step;
   size_t step_cap;
-  ZtRow row[2];
+  ZtDecoding decoding;
 };
 
 /* added.c: looks for the next added token in s[from..n); sets where it begins and ends. Anything before is
@@ -313,6 +329,15 @@ void zt_grow_from(ZtCoder *c, size_t n);
 /* Whether it may grow by n bytes; false with a message. zt_grow also counts them. */
 bool zt_may_grow(ZtCoder *c, size_t n);
 bool zt_grow(ZtCoder *c, size_t n);
+/* decode.c: what the decoders take for an id; without text if it is left out. */
+ZtToken zt_decoding_token(const ZtTokenizer *t, unsigned flags, uint32_t id);
+/* Begins a row, whose text is appended to *out as it becomes sure: when no later token can change it. A
+ * zeroed ZtDecoding is empty, and is always used with the same tokenizer. */
+void zt_decoding_begin(ZtDecoding *d, const ZtTokenizer *t, unsigned flags, ZbText *out);
+void zt_decoding_free(ZtDecoding *d);
+/* One token more, or the end, at which all is sure. False with a message in c->err; see zt_grow_from. */
+bool zt_decoding_put(ZtDecoding *d, ZtCoder *c, uint32_t id);
+bool zt_decoding_end(ZtDecoding *d, ZtCoder *c);
 /* normalize.c: all normalizers over s[0..n); *out is s itself, or scratch of the coder until the next
  * call. */
 bool zt_normalize(ZtCoder *c, const char *s, size_t n, const char **out, size_t *out_n);

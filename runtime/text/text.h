@@ -11,9 +11,9 @@
  *   Hel lo <|end|> _world      bpe.c, unigram.c, wordpiece.c      words into tokens: the model
  *   <s> Hel lo <|end|> _world  encode.c       what the post-processor puts before and after
  *
- * decode.c goes back. The ids are those that the library gives; load.c refuses a file with parts that are not
- * built here and says which. `truncation`, `padding` and `dropout` of a file are ignored: a trainer wants all
- * of a text, unchanged. train.c makes a tokenizer.
+ * decode.c goes back, and detokenize.c sends the text while its tokens come. The ids are those that the library
+ * gives; load.c refuses a file with parts that are not built here and says which. `truncation`, `padding` and
+ * `dropout` of a file are ignored: a trainer wants all of a text, unchanged. train.c makes a tokenizer.
  *
  * Other ids than the library's are known of: characters younger than PCRE2's Unicode, in grapheme clusters
  * (Precompiled) and in negated properties inside a class; scores of more than 15 digits (Unigram), which the
@@ -86,6 +86,53 @@ enum { ZT_SKIP_SPECIAL = 1 }; /* special tokens give no text */
 /* Appends the text of ids to *out; it is valid UTF-8. Ids that no token has are left out, as the library
  * does. Errors: a regular expression of the file that gives up; a text that grows beyond the limit. */
 bool zt_decode(ZtCoder *c, const uint32_t *id, size_t n, unsigned flags, ZbText *out, ZbErr *err);
+
+/* ---- text as tokens come ---------------------------------------------------------------------------
+ * A detokenizer has the text of one sequence that a model writes: prompt and answer decoded together,
+ * without the prompt, so that " world" behind "Hello" keeps its blank. Nothing that it gives is taken
+ * back: parts of characters, what later tokens could change, and what could begin a stop string are held
+ * until it is known what they are. All pieces together are the text.
+ *
+ *   zt_detokenize_begin(d, c, &(ZtWriting){.stop = (const char *[]){"\n\n"}, .nstop = 1}, prompt, n, &err);
+ *   for each token, until it has stopped:
+ *     zt_detokenize(d, c, id, &err);
+ *     send(zt_detokenized(d, &n), n);
+ *   zt_detokenize_end(d, c, &err);
+ *   send(zt_detokenized(d, &n), n);
+ *
+ * Its memory doubles as the text grows, and is used again for the next sequence. */
+typedef struct ZtDetokenizer ZtDetokenizer;
+enum {
+  ZT_STOPS = 16,           /* stop strings of a sequence */
+  ZT_STOP_LIMIT = 1 << 12, /* bytes of one */
+  ZT_ECHO = 2              /* beside ZT_SKIP_SPECIAL: the text has the prompt, too */
+};
+typedef struct {
+  unsigned flags;
+  const char *const *stop; /* UTF-8; they are copied */
+  uint32_t nstop;
+  /* No stop string ends in what comes with the first so many tokens of the answer. */
+  uint32_t min_tokens;
+} ZtWriting;
+ZtDetokenizer *zt_detokenizer_new(const ZtTokenizer *t); /* which must live longer */
+void zt_detokenizer_free(ZtDetokenizer *d);              /* NULL is allowed */
+/* Begins a sequence with its prompt, in which no stop string is looked for. `c` is any coder of the same
+ * tokenizer, and need not be the same for the next call. Errors: stop strings that are empty, too long,
+ * too many or not UTF-8; those of zt_decode. */
+bool zt_detokenize_begin(ZtDetokenizer *d, ZtCoder *c, const ZtWriting *w, const uint32_t *prompt, size_t n,
+                         ZbErr *err);
+/* Takes the next token of the answer; nothing once a stop string was found. */
+bool zt_detokenize(ZtDetokenizer *d, ZtCoder *c, uint32_t id, ZbErr *err);
+/* No more tokens come: what was held is text, and may have a stop string, too. */
+bool zt_detokenize_end(ZtDetokenizer *d, ZtCoder *c, ZbErr *err);
+/* The text that has become sure since the last call, whole characters, until the next call of any of
+ * these. */
+const char *zt_detokenized(ZtDetokenizer *d, size_t *n);
+/* All the text that is sure. It ends before the stop string. */
+const char *zt_detokenized_text(const ZtDetokenizer *d, size_t *n);
+/* The index of the stop string that was found, of all the one that ended first, and the longest of those;
+ * -1: none. */
+int zt_detokenizer_stopped(const ZtDetokenizer *d);
 
 /* ---- training ------------------------------------------------------------------------------------
  * Byte-level BPE as GPT-2 has it, from texts; the same texts in any order of calls give the same words and

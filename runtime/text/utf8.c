@@ -48,6 +48,14 @@ void zt_utf8_repair(const char *s, size_t n, ZbText *out) {
   }
 }
 
+size_t zt_utf8_open(const char *s, size_t n) {
+  for (size_t k = 1; k <= 3 && k <= n; k++) {
+    uint8_t lead = (uint8_t)s[n - k];
+    if (lead >= 0xc2 && lead <= 0xf4) return character((const uint8_t *)s + n - k, k) == -(int)k ? k : 0;
+  }
+  return 0;
+}
+
 uint32_t zt_char(const char *s, size_t *bytes) {
   const uint8_t *p = (const uint8_t *)s;
   *bytes = zt_char_bytes(p[0]);

@@ -64,6 +64,7 @@ engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/
 wall $exec/ckpt "base/.*|kernels/elem\.h|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
 wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
+wall $exec/generate "base/.*|$exec/generate/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
@@ -108,6 +109,7 @@ floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
+floors generate pages.c sample.c scheduler.c
 floors run agree.c machine.c inputs.c start.c train.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 

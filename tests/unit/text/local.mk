@@ -5,10 +5,13 @@ TESTS += tests/unit/test-text
 tests_unit_test_text_SOURCES = \
   tests/unit/text/bounds.c \
   tests/unit/text/broken.c \
+  tests/unit/text/detokenize.c \
   tests/unit/text/files.c \
   tests/unit/text/files.h \
   tests/unit/text/ids.c \
   tests/unit/text/large.c \
+  tests/unit/text/plain.c \
+  tests/unit/text/plain.h \
   tests/unit/text/regex.c \
   tests/unit/text/train.c \
   tests/unit/text/variants.c

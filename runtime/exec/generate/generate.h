@@ -1,0 +1,295 @@
+/* generate: many sequences are written at once, a step at a time: which tokens a step has, where their
+ * keys and values lie, and which token comes next. Pure: it knows no engine, no text, no sockets and no
+ * clock. All ranks are given the same events and the same tokens, so all come to the same next step by
+ * themselves.
+ *
+ *   requests -> scheduler.c -> a step: ids, positions, seats -> the engine -> logits -> sample.c
+ *                |      ^                                                                |
+ *             pages.c   +---------------------------- tokens ----------------------------+
+ *
+ *   zx_submit(s, &request, &number, &err);              at any time: cancel, stop and further requests too
+ *   while ((step = zx_next_step(s))->ntokens) {
+ *     copy pages, play the step;                        logits of step->row[0 .. nrows)
+ *     for each row: zx_sample(...) -> chosen[row]
+ *     zx_step_done(s, chosen);
+ *     while ((q = zx_next_ended(s))) ...                their tokens, and why they ended
+ *   }
+ *
+ * After they are opened, nothing here takes memory for a token; a request takes some when it comes. */
+#ifndef ZUG_EXEC_GENERATE_H
+#define ZUG_EXEC_GENERATE_H
+
+#include "base/base.h"
+
+/* ---- pages (pages.c) ---------------------------------------------------------------------------------
+ * The keys and values of a sequence lie in pages of neighbouring positions, which need not be neighbours
+ * of each other. All layers whose attention has one window share a table: entry i of a seat's is the page
+ * that has its positions i * page to (i + 1) * page - 1, in each of these layers. Pages that no later
+ * token can see are given back. With a page of 4, a window of 6, and position 9 in turn:
+ *
+ *   position    0 1 2 3  4 5 6 7  8 9          position 9 sees 4 to 9
+ *   table       none     5        2            page 7, which had 0 to 3, is free again
+ *
+ * Several sequences may share pages of what is the same in all of them; a page counts in how many tables
+ * it stands, and is written to only while that is one. */
+#define ZX_NO_PAGE UINT32_MAX
+typedef struct {
+  uint32_t pages;  /* there are so many */
+  uint32_t window; /* keys that a token sees, its own among them; 0: all */
+} ZxPageGroup;
+typedef struct {
+  const ZxPageGroup *group;
+  uint32_t ngroups;
+  uint32_t page;   /* positions of a page */
+  uint32_t seats;  /* sequences at once */
+  uint32_t length; /* positions of a sequence */
+  uint32_t tokens; /* the most of a sequence in one step */
+} ZxPaging;
+typedef struct {
+  uint32_t group, from, to;
+} ZxPageCopy;
+typedef struct ZxPages ZxPages;
+ZxPages *zx_pages_new(ZbArena *a, const ZxPaging *how);
+uint32_t zx_pages_free(const ZxPages *p, uint32_t group); /* nobody has them */
+/* Returns how many pages of a group a sequence of `tokens` positions has at most at once. */
+uint32_t zx_pages_most(const ZxPages *p, uint32_t group, uint32_t tokens);
+/* Gets pages for positions from .. to - 1 of a seat, of which 0 .. from - 1 are there, and gives back
+ * those that lie before what position `from` sees. False if too few are free; none is taken then. */
+bool zx_pages_take(ZxPages *p, uint32_t seat, uint32_t from, uint32_t to);
+/* Gives an empty seat positions 0 .. tokens - 1 of another: full pages are shared, and of one that is not
+ * full, to which both will write, a copy is made. Those copies are to be made in their order before the
+ * next step writes; they are added to copy[*n], at most one of each group. False if too few pages are
+ * free; none is taken then. */
+bool zx_pages_share(ZxPages *p, uint32_t seat, uint32_t of, uint32_t tokens, ZxPageCopy *copy, uint32_t *n);
+/* Says whether another seat can: windows may have given back what it needs. */
+bool zx_pages_can_share(const ZxPages *p, uint32_t of, uint32_t tokens);
+/* Gives back all pages of a seat. */
+void zx_pages_give(ZxPages *p, uint32_t seat);
+/* Returns the table of a seat: one entry for each `page` of `length` positions, ZX_NO_PAGE where there is
+ * none. */
+const uint32_t *zx_pages_table(const ZxPages *p, uint32_t group, uint32_t seat);
+/* Checks that each page is free or in as many tables as it counts, tables have what their windows see, and
+ * what is written to now is in one table only. False with a message: a mistake of ours, in tests. */
+bool zx_pages_check(const ZxPages *p, ZbErr *err);
+
+typedef struct ZxSequence ZxSequence; /* see the scheduler */
+
+/* ---- sampling (sample.c) --------------------------------------------------------------------------- */
+#define ZX_NONE UINT32_MAX
+enum { ZX_TOP_LOGPROBS = 20, ZX_CHOICES = 16 };
+typedef struct {
+  uint32_t id;
+  float by;
+} ZxBias;
+/* Says how a request's tokens are chosen, in the order of transformers: penalties and bias change logits,
+ * which are divided by the temperature; then top_k, top_p of what that leaves, and min_p say which tokens
+ * may come. */
+typedef struct {
+  double temperature;         /* 0, or below 1e-9: the most likely token */
+  uint32_t top_k;             /* 0: all */
+  double top_p, min_p;        /* 1, 0: all */
+  double repetition;          /* of what is in prompt or answer; 1: none */
+  double presence, frequency; /* of what is in the answer; 0: none */
+  const ZxBias *bias;
+  uint32_t nbias;
+  uint64_t seed;
+  /* How many of the most likely tokens are given with each; ZX_NONE: no log-probabilities. */
+  uint32_t logprobs;
+} ZxSampling;
+/* As the model has it, the most likely token. */
+#define ZX_GREEDY ((ZxSampling){.top_p = 1, .repetition = 1, .logprobs = ZX_NONE})
+/* Checks that all is in range. False with a message that names the field and the range. */
+bool zx_sampling_check(const ZxSampling *how, uint32_t vocabulary, ZbErr *err);
+
+/* One row of logits becomes a token, and log-probabilities. The words may lie in parts, neighbouring
+ * ranges of ids, one for each rank that shares them: each part gives what it found, and what they found
+ * together gives the token to each, the same as if there were one part, and to the last bit if parts are
+ * 1, 2, 4, 8 .. of equal size.
+ *
+ *   do for each part: zx_sample_part(x, &row, logits, &found[part]);
+ *   while (zx_sample_choose(&row, found, parts, &choice, &err) == ZX_MORE);
+ *
+ * A choice is the largest of logit / temperature + noise(seed, choice, position, id), Gumbel's: an exact
+ * draw, whatever else is drawn (Gumbel 1954; Maddison, Tarlow, Minka, "A* sampling", 2014). */
+typedef struct {
+  const ZxSampling *how;
+  const uint32_t *id; /* of the sequence: prompt and answer, n; penalties count them */
+  uint32_t n, nprompt;
+  uint32_t choice;
+  const uint32_t *hold; /* ids that must not come yet: those that end the text, before min_tokens */
+  uint32_t nhold;
+  /* An id that is given, whose log-probability is asked for: the next of a prompt. ZX_NONE: the token at
+   * position n is chosen. */
+  uint32_t given;
+} ZxRow;
+/* Returns the row of a sequence's next token, or (`position` < n - 1) of a token of its prompt. */
+ZxRow zx_row(const ZxSequence *q, uint32_t position);
+
+typedef struct {
+  double score; /* logit / temperature, or with noise; the largest is first, of equal ones the lowest id */
+  float logit;  /* the model's own */
+  uint32_t id;
+} ZxCandidate;
+typedef struct {
+  double most, sum; /* the largest of some numbers, and the sum of exp(x - most) */
+} ZxSum;
+typedef struct {
+  uint32_t first, n;  /* ids of the part */
+  uint32_t most, cap; /* how many candidates are asked for, and may be */
+  ZxCandidate *candidate;
+  uint32_t found;
+  bool all;    /* the part has no other candidates */
+  ZxSum sum;   /* of candidates' scores, if top_p needs it */
+  ZxSum model; /* of the model's logits, if log-probabilities are wanted */
+  ZxCandidate best[ZX_TOP_LOGPROBS];
+  uint32_t nbest;
+  float given;     /* the model's logit of row->given, if the part has it */
+  uint32_t broken; /* the first id whose logit is not a number; ZX_NONE */
+} ZxFound;
+typedef struct ZxTokenSampler ZxTokenSampler; /* scratch of a thread */
+/* `words`: ids from there on, up to `vocabulary`, are none of the tokenizer's, and are never drawn. */
+ZxTokenSampler *zx_sampler_new(ZbArena *a, uint32_t vocabulary, uint32_t words);
+/* Makes part `part` of `parts`, neighbours of equal size but for rounding, with room for all its ids as
+ * candidates. */
+void zx_found_new(ZbArena *a, ZxFound *found, uint32_t vocabulary, uint32_t part, uint32_t parts);
+/* Begins a row: few candidates are asked for at first. */
+void zx_found_begin(ZxFound *found, const ZxRow *row);
+/* Finds found->most candidates among the part's ids, whose logits are given. */
+void zx_sample_part(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found);
+/* Finds more candidates, in less time; the sampler must not have had another row or part since. */
+void zx_sample_more(const ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found);
+
+typedef struct {
+  uint32_t id; /* chosen, or given */
+  double logprob;
+  uint32_t ntop;
+  struct {
+    uint32_t id;
+    double logprob;
+  } top[ZX_TOP_LOGPROBS]; /* the most likely ones, by the model's own log-probabilities */
+} ZxChoice;
+typedef enum { ZX_CHOSEN, ZX_MORE, ZX_WRONG } ZxSampled;
+/* Chooses a token from what all parts found. ZX_MORE: it lies beyond that; found[..].most has grown, and
+ * each is to look again. ZX_WRONG, with a message: a logit is not a number, or no token may come. */
+ZxSampled zx_sample_choose(const ZxRow *row, ZxFound *found, uint32_t parts, ZxChoice *out, ZbErr *err);
+/* Does all of that for one part, which zx_found_new made of all ids. */
+bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found, ZxChoice *out,
+               ZbErr *err);
+
+/* ---- the scheduler (scheduler.c) ---------------------------------------------------------------------
+ * A step has, in this order: one token of each sequence that decodes; parts of prompts, the oldest request
+ * first, as far as there is room; new sequences, while there are seats and pages. If a page is needed and
+ * none is free, the youngest sequence is preempted: its pages go back, its tokens are known, and it is the
+ * next to be started again. The oldest is never preempted, so every request ends. `line` is the whole
+ * state of that:
+ *
+ *   line    3 5 8 | 9 12         by age; the first `running` have seats, the others wait
+ *
+ * A request for n choices is n sequences. The prompt is made once where that can be: the others wait for
+ * the first one, and share its pages.
+ *
+ * Where a model has recurrent states the way a state was made is part of its bits: parts of prompts end at
+ * multiples of 128 only, and when a preempted sequence is made again its answer goes token by token as it
+ * did the first time. No state need be put aside. */
+enum { ZX_STATE_CHUNK = 128 };
+typedef struct {
+  uint32_t tokens, rows, seats; /* of a step: tokens, rows of logits, sequences */
+  uint32_t length;              /* positions of a sequence: prompt and answer */
+  uint32_t page;                /* positions of a page */
+  const ZxPageGroup *group;
+  uint32_t ngroups;
+  uint32_t vocabulary; /* ids of the model */
+  uint32_t queue;      /* sequences that may wait */
+  const uint32_t *end; /* ids that end a text, of the model */
+  uint32_t nend;
+  bool states;  /* a seat has more than pages: recurrent states, recent tokens */
+  bool reserve; /* a sequence is started when all pages that it may need are free: nobody is ever preempted */
+} ZxScheduling;
+
+typedef struct {
+  const uint32_t *prompt;
+  uint32_t nprompt, max_tokens, min_tokens;
+  uint32_t choices;     /* 1 to ZX_CHOICES */
+  const uint32_t *stop; /* ids that end the text, too */
+  uint32_t nstop;
+  bool ignore_end;      /* the model's end tokens are tokens as others, but not those of `stop` */
+  bool prompt_logprobs; /* rows of logits are wanted for the prompt, too */
+  ZxSampling sampling;
+} ZxGenRequest;
+
+typedef enum {
+  ZX_NOT_ENDED,
+  ZX_BY_END,    /* the last token ends the text, and is not part of it */
+  ZX_BY_LENGTH, /* max_tokens */
+  ZX_BY_STOP,   /* a stop string was found */
+  ZX_BY_CANCEL,
+  ZX_BY_NAN /* its logits are not numbers */
+} ZxEnding;
+
+struct ZxSequence {
+  uint64_t request; /* zx_submit's number */
+  uint32_t choice;
+  const uint32_t *id; /* prompt and answer, n of them */
+  uint32_t n, nprompt;
+  uint32_t most; /* prompt and max_tokens */
+  uint32_t min_tokens;
+  const uint32_t *end; /* all ids that end it */
+  uint32_t nend;
+  uint32_t done;      /* positions that keys, values and states have */
+  uint32_t row_from;  /* rows before this position were made, or are not wanted */
+  uint32_t seat;      /* ZX_NONE: it waits */
+  uint32_t preempted; /* so often */
+  ZxEnding ending;
+  ZxSampling sampling;
+};
+
+/* A part of a step: n tokens of one sequence, neighbours and in order, and the rows among them. */
+typedef struct {
+  const ZxSequence *sequence;
+  uint32_t from;       /* position of its first token */
+  uint32_t token, n;   /* in the step */
+  uint32_t row, nrows; /* the last nrows of its tokens have these rows */
+  bool chooses;        /* the next token is chosen from the last row */
+} ZxGenPart;
+typedef struct {
+  uint64_t number;
+  uint32_t ntokens; /* 0: there is nothing to do */
+  const uint32_t *id, *position, *seat;
+  uint32_t nrows;
+  const uint32_t *row; /* the token that each is of */
+  uint32_t nparts;
+  const ZxGenPart *part;
+  uint32_t ncopies;
+  const ZxPageCopy *copy; /* to be made in this order before the step writes */
+} ZxGenStep;
+
+typedef struct ZxScheduler ZxScheduler;
+/* NULL with a message: a step or the pages are too small for any sequence. */
+ZxScheduler *zx_scheduler_new(const ZxScheduling *how, ZbErr *err);
+void zx_scheduler_free(ZxScheduler *s); /* NULL is allowed */
+/* Puts a request at the end of the line. False with a message: it is out of range, it can never fit, or
+ * (err->passing) the queue is full. */
+bool zx_submit(ZxScheduler *s, const ZxGenRequest *r, uint64_t *number, ZbErr *err);
+/* Ends a choice of a request, or all (ZX_NONE), at once. Nothing, if it has ended. */
+void zx_end_request(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding why);
+/* Returns what is to be played next; valid until the next call of it. The step before must be done. */
+const ZxGenStep *zx_next_step(ZxScheduler *s);
+/* Takes the results of the step: chosen[row] is the next token where the part chooses; other rows are not
+ * looked at. */
+void zx_step_done(ZxScheduler *s, const uint32_t *chosen);
+/* Returns a sequence that has ended, each once, or NULL; it is valid until the next call. */
+const ZxSequence *zx_next_ended(ZxScheduler *s);
+const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t seat); /* see zx_pages_table */
+typedef struct {
+  uint32_t running, waiting;
+  uint64_t steps, prompt_tokens, answer_tokens; /* made */
+  uint64_t preempted, lost;                     /* sequences, and their positions */
+} ZxCounts;
+ZxCounts zx_scheduler_counts(const ZxScheduler *s);
+uint32_t zx_scheduler_free_pages(const ZxScheduler *s, uint32_t group);
+/* Returns a number of all steps and choices so far: ranks that play the same have the same. */
+uint64_t zx_scheduler_digest(const ZxScheduler *s);
+/* Checks pages, seats and the line. False with a message: a mistake of ours, in tests. */
+bool zx_scheduler_check(const ZxScheduler *s, ZbErr *err);
+
+#endif

@@ -1,0 +1,522 @@
+/* Decides which tokens the next step has: a function of the state and of the events that came, the same on
+ * all ranks. */
+#include "runtime/exec/generate/generate.h"
+
+#include <stdlib.h>
+
+typedef struct Entry Entry;
+struct Entry {
+  ZxSequence is; /* is.id, is.end and is.sampling.bias are the arrays below */
+  uint64_t age;
+  uint32_t *id, *end, idcap, endcap, biascap;
+  ZxBias *bias;
+  uint32_t take; /* tokens in the step that is being made */
+  Entry *next;   /* among those that have ended, or are free */
+};
+
+struct ZxScheduler {
+  ZxScheduling how;
+  ZbArena *a;
+  ZxPages *pages;
+  Entry **line; /* by age: the first `running` have seats */
+  uint32_t n, running;
+  uint32_t *seat, nseats; /* free ones, a stack */
+  Entry *ended, **last_ended, *shown, *spare;
+  uint64_t requests, ages, digest;
+  ZxCounts counts;
+  uint32_t *promised; /* by group: pages of those that run, if they are reserved */
+  /* the step */
+  ZxGenStep step;
+  uint32_t *id, *position, *seats, *row;
+  ZxGenPart *part;
+  Entry **of; /* by part; NULL: it has ended since */
+  ZxPageCopy *copy;
+  uint32_t left, rows; /* while it is made: room for tokens and rows */
+  bool preempts;       /* somebody was preempted */
+  bool under_way;
+};
+
+/* ---- opening ---- */
+static bool check_sizes(const ZxScheduling *how, ZbErr *err) {
+  ZB_ASSERT(how->tokens && how->rows && how->seats && how->length && how->page);
+  uint32_t least = ZX_STATE_CHUNK + how->seats - 1;
+  if (how->states && how->tokens < least)
+    return zb_fail(
+        err, "let a step have more tokens, or fewer sequences at once",
+        "a step of %u tokens is too small for %u sequences of a model with recurrent states: a part of "
+        "a prompt is %d tokens beside one of each other, %u",
+        how->tokens, how->seats, ZX_STATE_CHUNK, least);
+  for (uint32_t g = 0; g < how->ngroups; g++)
+    if (!how->group[g].pages) return zb_fail(err, NULL, "no memory is left for pages");
+  return true;
+}
+
+ZxScheduler *zx_scheduler_new(const ZxScheduling *how, ZbErr *err) {
+  if (!check_sizes(how, err)) return NULL;
+  ZbArena *a = zb_arena_new();
+  ZxScheduler *s = ZB_NEW(a, ZxScheduler);
+  ZxPageGroup *group = ZB_NEWN(a, ZxPageGroup, how->ngroups + 1);
+  uint32_t *end = ZB_NEWN(a, uint32_t, how->nend + 1), seats = how->seats;
+  memcpy(group, how->group, how->ngroups * sizeof *group);
+  memcpy(end, how->end, how->nend * sizeof *end);
+  *s = (ZxScheduler){.how = *how, .a = a, .digest = how->tokens};
+  s->how.group = group;
+  s->how.end = end;
+  s->pages = zx_pages_new(a, &(ZxPaging){group, how->ngroups, how->page, seats, how->length, how->tokens});
+  s->line = ZB_NEWN(a, Entry *, (size_t)seats + how->queue);
+  s->seat = ZB_NEWN(a, uint32_t, seats);
+  while (s->nseats < seats) {
+    s->seat[s->nseats] = seats - 1 - s->nseats;
+    s->nseats++;
+  }
+  s->last_ended = &s->ended;
+  s->promised = ZB_NEWN(a, uint32_t, how->ngroups + 1);
+  s->id = ZB_NEWN(a, uint32_t, how->tokens);
+  s->position = ZB_NEWN(a, uint32_t, how->tokens);
+  s->seats = ZB_NEWN(a, uint32_t, how->tokens);
+  s->row = ZB_NEWN(a, uint32_t, how->rows);
+  s->part = ZB_NEWN(a, ZxGenPart, seats);
+  s->of = ZB_NEWN(a, Entry *, seats);
+  s->copy = ZB_NEWN(a, ZxPageCopy, (size_t)seats * how->ngroups + 1);
+  return s;
+}
+
+static void free_all(Entry *q) {
+  for (Entry *next; q; q = next) {
+    next = q->next;
+    free(q->id);
+    free(q->end);
+    free(q->bias);
+    free(q);
+  }
+}
+
+void zx_scheduler_free(ZxScheduler *s) {
+  if (!s) return;
+  for (uint32_t i = 0; i < s->n; i++) s->line[i]->next = i + 1 < s->n ? s->line[i + 1] : NULL;
+  if (s->n) free_all(s->line[0]);
+  free_all(s->ended);
+  free_all(s->shown);
+  free_all(s->spare);
+  zb_arena_free(s->a);
+}
+
+/* ---- requests ---- */
+/* Counts the positions that are made of a sequence: its last token is not looked at by another. */
+static uint32_t positions(uint32_t most) { return most > 1 ? most - 1 : 1; }
+
+static bool check_pages(const ZxScheduler *s, uint32_t total, ZbErr *err) {
+  for (uint32_t g = 0; g < s->how.ngroups; g++) {
+    uint32_t need = zx_pages_most(s->pages, g, positions(total));
+    if (need > s->how.group[g].pages)
+      return zb_fail(err, "ask for fewer tokens",
+                     "prompt and answer of %u tokens need %u pages of %u tokens, and there are %u", total,
+                     need, s->how.page, s->how.group[g].pages);
+  }
+  return true;
+}
+
+static bool check_ids(const ZxScheduler *s, const uint32_t *id, uint32_t n, const char *what, ZbErr *err) {
+  for (uint32_t i = 0; i < n; i++)
+    if (id[i] >= s->how.vocabulary)
+      return zb_fail(err, NULL, "%s: id %u; the model has %u", what, id[i], s->how.vocabulary);
+  return true;
+}
+
+static bool check_request(const ZxScheduler *s, const ZxGenRequest *r, ZbErr *err) {
+  uint64_t total = (uint64_t)r->nprompt + r->max_tokens;
+  if (!r->nprompt) return zb_fail(err, "begin with a token that begins texts", "the prompt has no tokens");
+  if (!r->choices || r->choices > ZX_CHOICES)
+    return zb_fail(err, NULL, "%u choices; 1 to %d are possible", r->choices, ZX_CHOICES);
+  if (r->min_tokens > r->max_tokens)
+    return zb_fail(err, NULL, "at least %u tokens, and at most %u", r->min_tokens, r->max_tokens);
+  if (total > s->how.length)
+    return zb_fail(err, "ask for fewer tokens",
+                   "a prompt of %u tokens and an answer of up to %u are %llu; a sequence has at most %u",
+                   r->nprompt, r->max_tokens, (unsigned long long)total, s->how.length);
+  uint32_t chunk = r->nprompt < ZX_STATE_CHUNK ? r->nprompt : ZX_STATE_CHUNK;
+  if (s->how.states && r->prompt_logprobs && chunk + s->how.seats - 1 > s->how.rows)
+    return zb_fail(
+        err, "let a step have more rows, or fewer sequences at once",
+        "log-probabilities of a prompt take %u rows of a step beside one of each other sequence, and it "
+        "has %u for %u sequences",
+        chunk, s->how.rows, s->how.seats);
+  return check_pages(s, (uint32_t)total, err) && check_ids(s, r->prompt, r->nprompt, "the prompt", err) &&
+         check_ids(s, r->stop, r->nstop, "tokens that end the text", err) &&
+         zx_sampling_check(&r->sampling, s->how.vocabulary, err);
+}
+
+/* Makes room for n of an entry's own array, which stays for the next sequence. */
+static void *room(void *p, uint32_t *cap, size_t n, size_t size) {
+  if (*cap >= n && p) return p;
+  *cap = (uint32_t)n;
+  free(p);
+  p = malloc(zb_array_bytes(n + 1, size));
+  if (!p) zb_out_of_memory((n + 1) * size);
+  return p;
+}
+
+static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
+  Entry *q = s->spare;
+  if (q) s->spare = q->next;
+  else if (!(q = calloc(1, sizeof *q))) zb_out_of_memory(sizeof *q);
+  uint32_t most = r->nprompt + r->max_tokens, nend = r->ignore_end ? 0 : s->how.nend;
+  q->id = room(q->id, &q->idcap, most, sizeof *q->id);
+  q->end = room(q->end, &q->endcap, (size_t)nend + r->nstop, sizeof *q->end);
+  q->bias = room(q->bias, &q->biascap, r->sampling.nbias, sizeof *q->bias);
+  memcpy(q->id, r->prompt, r->nprompt * sizeof *q->id);
+  memcpy(q->end, s->how.end, nend * sizeof *q->end);
+  if (r->nstop) memcpy(q->end + nend, r->stop, r->nstop * sizeof *q->end);
+  if (r->sampling.nbias) memcpy(q->bias, r->sampling.bias, r->sampling.nbias * sizeof *q->bias);
+  q->is = (ZxSequence){.request = s->requests,
+                       .choice = choice,
+                       .id = q->id,
+                       .n = r->nprompt,
+                       .nprompt = r->nprompt,
+                       .most = most,
+                       .min_tokens = r->min_tokens,
+                       .end = q->end,
+                       .nend = nend + r->nstop,
+                       .row_from = r->prompt_logprobs && !choice ? 0 : r->nprompt - 1,
+                       .seat = ZX_NONE,
+                       .sampling = r->sampling};
+  q->is.sampling.bias = q->bias;
+  q->age = s->ages++;
+  q->take = 0;
+  return q;
+}
+
+static void end(ZxScheduler *s, Entry *q, ZxEnding why) {
+  q->is.ending = why;
+  q->next = NULL;
+  *s->last_ended = q;
+  s->last_ended = &q->next;
+}
+
+/* Positions that are wanted of what is known: of the last token only if another one comes. */
+static uint32_t goal(const ZxSequence *q) { return q->n - (q->n == q->most); }
+static bool nothing_to_make(const ZxSequence *q) { return q->n == q->most && q->row_from >= goal(q); }
+
+bool zx_submit(ZxScheduler *s, const ZxGenRequest *r, uint64_t *number, ZbErr *err) {
+  if (!check_request(s, r, err)) return false;
+  uint32_t waiting = s->n - s->running;
+  if (r->choices > s->how.seats + s->how.queue - s->n) {
+    zb_fail(err, "try again later", "%u sequences wait, and %u more do not fit the queue of %u", waiting,
+            r->choices, s->how.queue);
+    if (err) err->passing = true;
+    return false;
+  }
+  for (uint32_t choice = 0; choice < r->choices; choice++) {
+    Entry *q = entry_of(s, r, choice);
+    if (nothing_to_make(&q->is)) end(s, q, ZX_BY_LENGTH);
+    else s->line[s->n++] = q;
+  }
+  *number = s->requests++;
+  return true;
+}
+
+/* ---- seats and pages ---- */
+static void promise(ZxScheduler *s, const Entry *q, bool more) {
+  for (uint32_t g = 0; g < s->how.ngroups; g++) {
+    uint32_t pages = zx_pages_most(s->pages, g, positions(q->is.most));
+    s->promised[g] += more ? pages : -pages;
+  }
+}
+
+static void leave_seat(ZxScheduler *s, Entry *q) {
+  zx_pages_give(s->pages, q->is.seat);
+  s->seat[s->nseats++] = q->is.seat;
+  q->is.seat = ZX_NONE;
+  promise(s, q, false);
+}
+
+static void take_seat(ZxScheduler *s, Entry *q) {
+  q->is.seat = s->seat[--s->nseats];
+  promise(s, q, true);
+}
+
+static void remove_at(ZxScheduler *s, uint32_t i, ZxEnding why) {
+  Entry *q = s->line[i];
+  if (i < s->running) {
+    leave_seat(s, q);
+    s->running--;
+  }
+  s->n--;
+  memmove(s->line + i, s->line + i + 1, (s->n - i) * sizeof *s->line);
+  for (uint32_t k = 0; k < s->step.nparts && s->under_way; k++)
+    if (s->of[k] == q) s->of[k] = NULL;
+  end(s, q, why);
+}
+
+void zx_end_request(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding why) {
+  for (uint32_t i = s->n; i--;) {
+    const ZxSequence *q = &s->line[i]->is;
+    if (q->request == request && (choice == ZX_NONE || q->choice == choice)) remove_at(s, i, why);
+  }
+}
+
+/* ---- a step is filled ---- */
+/* Counts the rows that a sequence needs if its part of the step ends before `to`. */
+static uint32_t rows_of(const ZxSequence *q, uint32_t to) {
+  uint32_t from = q->row_from > q->done ? q->row_from : q->done;
+  return to > from ? to - from : 0;
+}
+
+/* The youngest that runs gives all back, and is the first that waits. */
+static void preempt(ZxScheduler *s) {
+  Entry *q = s->line[--s->running];
+  s->left += q->take;
+  s->rows += rows_of(&q->is, q->is.done + q->take);
+  s->counts.preempted++;
+  s->counts.lost += q->is.done;
+  s->preempts = true;
+  leave_seat(s, q);
+  q->is.done = q->take = 0;
+  q->is.preempted++;
+}
+
+/* Returns where the next part of a sequence ends, as far as the step has room; q->done: there is none. */
+static uint32_t part_end(const ZxScheduler *s, const ZxSequence *q) {
+  uint32_t whole = goal(q), cut = s->how.states ? ZX_STATE_CHUNK : s->how.page;
+  if (s->how.states && q->n > q->nprompt) whole = q->done < q->nprompt ? q->nprompt : q->done + 1;
+  uint32_t to = whole - q->done > s->left ? q->done + s->left : whole, rows = rows_of(q, to);
+  if (rows > s->rows) to -= rows - s->rows;
+  if (to == whole) return to;
+  uint32_t at_cut = to - to % cut;
+  if (at_cut > q->done) return at_cut;
+  return s->how.states ? q->done : to; /* a page may be cut, if that is all the room there is */
+}
+
+/* Gets pages for line[i], if need be of younger ones. */
+static bool get_pages(ZxScheduler *s, uint32_t i, uint32_t to) {
+  const ZxSequence *q = &s->line[i]->is;
+  while (!zx_pages_take(s->pages, q->seat, q->done, to)) {
+    if (i + 1 == s->running) return false;
+    preempt(s);
+  }
+  return true;
+}
+
+static void put(ZxScheduler *s, Entry *q, uint32_t to) {
+  q->take = to - q->is.done;
+  s->left -= q->take;
+  s->rows -= rows_of(&q->is, to);
+}
+
+static bool decodes(const ZxSequence *q) { return q->n > q->nprompt && q->n - q->done == 1; }
+
+/* Sequences that run get their next tokens, those that decode or the others. */
+static void go_on(ZxScheduler *s, bool decoding) {
+  for (uint32_t i = 0; i < s->running; i++) {
+    Entry *q = s->line[i];
+    if (decoding != decodes(&q->is)) continue;
+    uint32_t to = part_end(s, &q->is);
+    if (to > q->is.done && get_pages(s, i, to)) put(s, q, to);
+  }
+}
+
+/* First those that decode; but if the oldest does not, it too has a token and a row at least. */
+static void go_on_all(ZxScheduler *s) {
+  uint32_t kept = s->running && !decodes(&s->line[0]->is);
+  s->left -= kept;
+  s->rows -= kept;
+  go_on(s, true);
+  s->left += kept;
+  s->rows += kept;
+  go_on(s, false);
+}
+
+/* Says whether there are pages for a sequence to be started: if it was preempted, for all that is known of
+ * it, so that it is not preempted again at once. */
+static bool pages_to_start(const ZxScheduler *s, const ZxSequence *q) {
+  for (uint32_t g = 0; g < s->how.ngroups; g++) {
+    uint32_t all = zx_pages_most(s->pages, g, positions(q->most));
+    if (s->how.reserve && all > s->how.group[g].pages - s->promised[g]) return false;
+    if (q->preempted && zx_pages_most(s->pages, g, q->n) > zx_pages_free(s->pages, g)) return false;
+  }
+  return true;
+}
+
+/* Returns a seat with the prompt that another choice of the request has made, but for its last token,
+ * whose row is wanted; ZX_NONE: there is none. *wait: it is being made. */
+static uint32_t same_prompt(const ZxScheduler *s, const ZxSequence *q, bool *wait) {
+  *wait = false;
+  if (s->how.states || q->nprompt < 2) return ZX_NONE;
+  for (uint32_t i = 0; i < s->running; i++) {
+    const ZxSequence *other = &s->line[i]->is;
+    if (other->request != q->request) continue;
+    *wait |= other->done < q->nprompt;
+    if (!*wait && zx_pages_can_share(s->pages, other->seat, q->nprompt - 1)) return other->seat;
+  }
+  return ZX_NONE;
+}
+
+/* Starts the first that waits. False if there is no room for it in the step, or no pages. */
+static bool start(ZxScheduler *s) {
+  Entry *q = s->line[s->running];
+  bool wait;
+  uint32_t other = same_prompt(s, &q->is, &wait), copies = s->step.ncopies;
+  if (wait || !s->nseats || !s->left || !pages_to_start(s, &q->is)) return false;
+  take_seat(s, q);
+  bool ok = other == ZX_NONE ||
+            zx_pages_share(s->pages, q->is.seat, other, q->is.nprompt - 1, s->copy, &s->step.ncopies);
+  if (ok && other != ZX_NONE) q->is.done = q->is.nprompt - 1;
+  uint32_t to = part_end(s, &q->is);
+  if (ok && to > q->is.done && zx_pages_take(s->pages, q->is.seat, q->is.done, to)) {
+    put(s, q, to);
+    s->running++;
+    return true;
+  }
+  s->step.ncopies = copies;
+  q->is.done = 0;
+  leave_seat(s, q);
+  return false;
+}
+
+/* ---- a step is written down ---- */
+static void mix(ZxScheduler *s, uint64_t x) {
+  s->digest = zb_mix64(s->digest * 0x9e3779b97f4a7c15ull + x + 1);
+}
+
+static void write_part(ZxScheduler *s, Entry *q) {
+  ZxGenStep *x = &s->step;
+  uint32_t nrows = rows_of(&q->is, q->is.done + q->take), from = q->is.done;
+  s->of[x->nparts] = q;
+  s->part[x->nparts++] = (ZxGenPart){.sequence = &q->is,
+                                     .from = from,
+                                     .token = x->ntokens,
+                                     .n = q->take,
+                                     .row = x->nrows,
+                                     .nrows = nrows,
+                                     .chooses = from + q->take == q->is.n && q->is.n < q->is.most};
+  for (uint32_t i = 0; i < q->take; i++) {
+    if (i + nrows >= q->take) s->row[x->nrows++] = x->ntokens;
+    s->id[x->ntokens] = q->id[from + i];
+    s->position[x->ntokens] = from + i;
+    s->seats[x->ntokens++] = q->is.seat;
+    mix(s, (uint64_t)q->id[from + i] << 32 | (from + i));
+  }
+}
+
+const ZxGenStep *zx_next_step(ZxScheduler *s) {
+  ZB_ASSERT(!s->under_way);
+  s->step = (ZxGenStep){.number = s->step.number + 1,
+                        .id = s->id,
+                        .position = s->position,
+                        .seat = s->seats,
+                        .row = s->row,
+                        .part = s->part,
+                        .copy = s->copy};
+  s->left = s->how.tokens;
+  s->rows = s->how.rows;
+  s->preempts = false;
+  for (uint32_t i = 0; i < s->n; i++) s->line[i]->take = 0;
+  go_on_all(s);
+  while (!s->preempts && s->running < s->n && start(s)) continue;
+  mix(s, s->step.number);
+  for (uint32_t i = 0; i < s->running; i++)
+    if (s->line[i]->take) write_part(s, s->line[i]);
+  ZB_ASSERT(s->step.ntokens || !s->n); /* the oldest always goes on */
+  s->under_way = s->step.ntokens;
+  s->counts.steps += s->under_way;
+  return &s->step;
+}
+
+/* ---- a step was played ---- */
+static bool ends_with(const ZxSequence *q, uint32_t id) {
+  bool is = false;
+  for (uint32_t i = 0; i < q->nend; i++) is |= q->end[i] == id;
+  return is && q->n - q->nprompt > q->min_tokens;
+}
+
+static void take_tokens(ZxScheduler *s, Entry *q, const ZxGenPart *p, const uint32_t *chosen) {
+  ZxSequence *x = &q->is;
+  uint32_t of_prompt = x->done < x->nprompt ? x->nprompt - x->done : 0;
+  s->counts.prompt_tokens += of_prompt < p->n ? of_prompt : p->n;
+  x->done += p->n;
+  if (x->row_from < x->done) x->row_from = x->done;
+  if (p->chooses) {
+    uint32_t id = chosen[p->row + p->nrows - 1];
+    ZB_ASSERT(id < s->how.vocabulary);
+    q->id[x->n++] = id;
+    s->counts.answer_tokens++;
+    mix(s, id);
+    if (ends_with(x, id)) x->ending = ZX_BY_END;
+  }
+  if (!x->ending && x->n == x->most && (p->chooses || x->done >= goal(x))) x->ending = ZX_BY_LENGTH;
+}
+
+void zx_step_done(ZxScheduler *s, const uint32_t *chosen) {
+  ZB_ASSERT(s->under_way);
+  s->under_way = false;
+  for (uint32_t k = 0; k < s->step.nparts; k++)
+    if (s->of[k]) take_tokens(s, s->of[k], &s->part[k], chosen);
+  for (uint32_t i = 0; i < s->running;) {
+    ZxEnding why = s->line[i]->is.ending;
+    if (why) remove_at(s, i, why);
+    else i++;
+  }
+}
+
+const ZxSequence *zx_next_ended(ZxScheduler *s) {
+  if (s->shown) {
+    s->shown->next = s->spare;
+    s->spare = s->shown;
+  }
+  Entry *q = s->shown = s->ended;
+  if (!q) return NULL;
+  s->ended = q->next;
+  if (!s->ended) s->last_ended = &s->ended;
+  q->next = NULL;
+  return &q->is;
+}
+
+/* ---- what is asked ---- */
+const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t seat) {
+  return zx_pages_table(s->pages, group, seat);
+}
+
+ZxCounts zx_scheduler_counts(const ZxScheduler *s) {
+  ZxCounts c = s->counts;
+  c.running = s->running;
+  c.waiting = s->n - s->running;
+  return c;
+}
+
+uint32_t zx_scheduler_free_pages(const ZxScheduler *s, uint32_t group) {
+  return zx_pages_free(s->pages, group);
+}
+uint64_t zx_scheduler_digest(const ZxScheduler *s) { return s->digest; }
+
+static bool check_entry(const ZxScheduler *s, uint32_t i, ZbErr *err) {
+  const Entry *q = s->line[i];
+  const ZxSequence *x = &q->is;
+  bool runs = i < s->running;
+  if (i && q->age <= s->line[i - 1]->age) return zb_fail(err, NULL, "line %u is older than %u", i, i - 1);
+  if (runs != (x->seat != ZX_NONE) || (!runs && x->done))
+    return zb_fail(err, NULL, "line %u of %u that run has seat %u, and %u positions", i, s->running, x->seat,
+                   x->done);
+  for (uint32_t k = 0; k < i && runs; k++)
+    if (s->line[k]->is.seat == x->seat) return zb_fail(err, NULL, "seat %u is taken twice", x->seat);
+  for (uint32_t k = 0; k < s->nseats; k++)
+    if (s->seat[k] == x->seat) return zb_fail(err, NULL, "seat %u is taken, and free", x->seat);
+  return (x->done <= goal(x) && x->n <= x->most && x->n >= x->nprompt && !x->ending) ||
+         zb_fail(err, NULL, "line %u: %u positions of %u tokens of %u", i, x->done, x->n, x->most);
+}
+
+bool zx_scheduler_check(const ZxScheduler *s, ZbErr *err) {
+  if (s->nseats + s->running != s->how.seats)
+    return zb_fail(err, NULL, "%u seats are free, and %u sequences run", s->nseats, s->running);
+  for (uint32_t i = 0; i < s->n; i++)
+    if (!check_entry(s, i, err)) return false;
+  for (uint32_t g = 0; g < s->how.ngroups; g++) {
+    uint32_t pages = 0;
+    for (uint32_t i = 0; i < s->running; i++)
+      pages += zx_pages_most(s->pages, g, positions(s->line[i]->is.most));
+    if (pages != s->promised[g])
+      return zb_fail(err, NULL, "group %u: %u pages are promised, not %u", g, s->promised[g], pages);
+    if (!s->running && zx_pages_free(s->pages, g) != s->how.group[g].pages)
+      return zb_fail(err, NULL, "group %u: nobody runs, and pages are taken", g);
+  }
+  return zx_pages_check(s->pages, err);
+}
