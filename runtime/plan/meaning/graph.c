@@ -7,18 +7,19 @@
 /* ---- what comes from outside --------------------------------------------------------------------------- */
 enum { IDS = 5 };
 
-/* Ids of an axis are positions on it, and some are unknown; other integers are few, so that some are equal. */
+/* Ids of an axis are positions on it; other integers are few, so that some are equal. */
 static int32_t integer(const Small *w, const ZgType *t, uint64_t h) {
   int64_t n = t->elem == ZG_INDEX ? w->valid[t->of] : IDS;
   return h >> 61 ? (int32_t)((h & UINT32_MAX) % (uint64_t)n) : -1;
 }
 
+/* One id at least is unknown, another one for each seed. */
 void *zp_leaf(Eval *e, uint16_t op, int64_t k, const ZgType *t) {
-  int64_t n = zp_whole_elements(e->w, t);
+  int64_t n = zp_whole_elements(e->w, t), unknown = (int64_t)e->seed % n;
   char *x = zb_alloc(e->a, (size_t)n * zp_cell(t) + 1);
   for (int64_t i = 0; i < n; i++) {
     uint64_t h = zb_random_u64(e->seed, (uint64_t)op << 32 | (uint64_t)k, (uint64_t)i);
-    if (zp_is_ints(t)) ((int32_t *)(void *)x)[i] = integer(e->w, t, h);
+    if (zp_is_ints(t)) ((int32_t *)(void *)x)[i] = i == unknown ? -1 : integer(e->w, t, h);
     else ((ZkResidue *)(void *)x)[i] = zk_residue_reduced(h >> 33);
   }
   return x;

@@ -128,6 +128,7 @@ static void look_at_node(Sizes *z, const ZgNode *n) {
   case ZG_OP_ROPE: say(z, n->ax[1], z->w->p->layout.axis_size[n->ax[1]] / 2); break;
   case ZG_OP_ROTATE: say(z, n->ax[0], n->opt[1] / 2); break;
   case ZG_OP_TOPK: look_at_topk(z, n); break;
+  case ZG_OP_POSITION: need(z, n->ax[0], 1, FEW); break; /* 0 and 1 are their own squares */
   case ZG_OP_CONV:
   case ZG_OP_CONV_TRANSPOSE:
   case ZG_OP_CONV_GRAD: look_at_conv(z, n); break;
@@ -209,24 +210,26 @@ static int64_t smaller(int64_t n, int64_t scale, int64_t moved) {
   return moved ? n > LITTLE ? n - moved : n : n / scale;
 }
 
-static bool suits(const Sizes *z, uint32_t f, int64_t scale, int64_t moved, int64_t least) {
+/* large: each axis should have two elements, and those that it needs, if the plan's has. */
+static bool suits(const Sizes *z, uint32_t f, int64_t scale, int64_t moved, bool large) {
   const int64_t *size = z->w->p->layout.axis_size;
   for (uint32_t i = 0; i < z->naxes; i++) {
+    const Axis *a = &z->axis[i];
     if (root(z, i) != f) continue;
-    int64_t n = smaller(size[i], scale, moved);
-    if (n % z->axis[i].parts || (n < least && n < size[i])) return false;
+    int64_t n = smaller(size[i], scale, moved), least = !large ? 1 : a->least > 2 ? a->least : 2;
+    if (n % a->parts || (n < least && n < size[i])) return false;
   }
   return true;
 }
 
 static int64_t scale_of(const Sizes *z, uint32_t f, const Family *x) {
   int64_t best = 1;
-  for (int64_t least = 2; least > 0 && x->largest / best > LARGE; least--)
+  for (int large = 1; large >= 0 && x->largest / best > LARGE; large--)
     for (int64_t k = 1; k * k <= x->divisor; k++) {
       if (x->divisor % k) continue;
       const int64_t pair[] = {k, x->divisor / k};
       for (int i = 0; i < 2; i++)
-        if (pair[i] > best && suits(z, f, pair[i], 0, least)) best = pair[i];
+        if (pair[i] > best && suits(z, f, pair[i], 0, large)) best = pair[i];
     }
   return best;
 }
@@ -234,7 +237,7 @@ static int64_t scale_of(const Sizes *z, uint32_t f, const Family *x) {
 static int64_t move_of(const Sizes *z, uint32_t f, const Family *x) {
   if (x->least_large == INT64_MAX) return 0;
   for (int64_t to = LITTLE + 1; to < x->least_large && to <= MOST_MOVED; to++)
-    if (suits(z, f, 1, x->least_large - to, 1)) return x->least_large - to;
+    if (suits(z, f, 1, x->least_large - to, false)) return x->least_large - to;
   return 0;
 }
 
