@@ -102,9 +102,9 @@ static uint32_t other_value(Change *c, uint32_t v, int how) {
   return take;
 }
 
-/* Returns whether a softmax may not see what the value is: attend takes it for keys, whose bias adds the same to
- * all scores of a query, or cross-entropy takes it off all logits; perhaps from other ranks, rotated, or under other
- * names. */
+/* Returns whether a softmax may not see what the value is: attend takes it for keys, whose bias adds the same
+ * to all scores of a query, or cross-entropy takes it off all logits; perhaps from other ranks, rotated, or
+ * under other names. */
 static bool cancels(const Change *c, uint32_t v, int deep) {
   for (uint32_t i = 0; i < c->l->n; i++) {
     const ZpNode *n = &c->l->nodes[i];
@@ -222,8 +222,8 @@ static bool moved_far(Change *c) {
   return take(c, any) && moved(c, (uint32_t)(c->n - c->l->nodes), roll(c, c->l->n));
 }
 
-/* A node is left out, and whoever reads its result reads its operand. states: which is then said to be what the
- * result was, as by a pass that takes it for that. */
+/* A node is left out, and whoever reads its result reads its operand. states: which is then said to be what
+ * the result was, as by a pass that takes it for that. */
 static bool left_out(Change *c, bool states) {
   uint32_t from = c->n->in[roll(c, c->n->call.nin)], to = c->n->out[0];
   if (!lie_alike(value(c, from), value(c, to))) return false;
@@ -378,7 +378,7 @@ static bool pointwise_op(Change *c) {
   for (uint16_t k = 0; k < ZG_OP_COUNT; k++) {
     const ZgOpInfo *o = &zg_op_info[k];
     bool alike = o->kind == ZG_EW && o->max_in == zg_op_info[was].max_in && k != ZG_OP_AXSIZE && k != was;
-    /* one that is not defined everywhere only for another function: what is then multiplied by 0 is no number */
+    /* one that is not defined everywhere for a function alone: what is then multiplied by 0 is no number */
     if (alike && (!o->partial || zg_op_info[was].function) && !roll(c, ++found)) x->op = k;
   }
   say(c, "%s instead of %s", zg_op_info[x->op].text, zg_op_info[was].text);
@@ -445,7 +445,7 @@ static bool collective_op(Change *c) {
   if (c->n->call.op == ZG_OP_COPY) c->n->dims = 0;
   return true;
 }
-/* ... and its operand is said to be what the other operation takes: a local slice of a sum that is not complete. */
+/* ... and its operand is said to be what the other takes: a local slice of a sum that is not complete. */
 static bool collective_taken_for(Change *c) {
   if (!take(c, is_collective) || c->n->call.nin != 1) return false;
   static const uint16_t to[][2] = {{ZG_OP_REDUCE_SCATTER, ZG_OP_LOCAL_SLICE},
