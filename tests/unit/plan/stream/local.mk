@@ -1,0 +1,12 @@
+# Generation: which models can be made token by token, and steps against whole sequences, by the reference kernels.
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-plan-stream
+TESTS += tests/unit/test-plan-stream
+tests_unit_test_plan_stream_SOURCES = \
+  tests/unit/compiler/load.c tests/unit/compiler/load.h \
+  tests/unit/plan/stream/models.c \
+  tests/unit/plan/stream/models.h \
+  tests/unit/plan/stream/rule.c
+tests_unit_test_plan_stream_CFLAGS = $(unit_cflags)
+tests_unit_test_plan_stream_LDADD = libcompiler.a libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan) $(unit_libs)
+endif

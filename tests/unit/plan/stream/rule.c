@@ -1,0 +1,70 @@
+/* Which models can be made token by token, and what is said of the others. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/unit/plan/stream/models.h"
+
+/* A model is let through, or refused with the operation and its place in the source. */
+Test(rule, models) {
+  for (int i = 0; i < stream_model_count; i++) {
+    const StreamModel *m = &stream_models[i];
+    Case c;
+    ZgGraph *g = stream_model(&c, m);
+    ZgStream s;
+    ZbErr err = {0};
+    bool ok = zg_stream(g, c.a, NULL, NULL, &s, &err);
+    if (m->refused)
+      cr_expect(!ok && strstr(err.text, m->refused), "%s: %s", m->name, ok ? "not refused" : err.text);
+    else cr_expect(ok, "%s: %s", m->name, err.text);
+    done(&c);
+  }
+}
+
+static const char two[] = "model Two(words = 7) {\n"
+                          "  axis batch, seq, embed = 4, vocab = words\n"
+                          "  input tokens: index(vocab)[batch, seq]\n"
+                          "  input other: index(vocab)[batch, seq]\n"
+                          "  input targets: index(vocab)[batch, seq]\n"
+                          "  param table[vocab, embed] ~ normal(0.3)\n"
+                          "  x = lookup(table, tokens) + %s\n"
+                          "  z = dot[embed](x, table)\n"
+                          "  output logits = z\n"
+                          "  output centred = z - mean[batch](z)\n"
+                          "  output rows = lookup(table, targets)\n"
+                          "  loss xent[vocab](z, targets) per known(targets)\n"
+                          "}\n";
+
+typedef struct {
+  const char *more, *output, *tokens, *says;
+} Choice;
+
+/* Of several outputs or inputs one must be named; what the output does not depend on is no choice. */
+Test(rule, several) {
+  static const Choice choices[] = {
+      {"0", NULL, NULL, "can write more than one text: logits from tokens, centred from tokens"},
+      {"0", "logits", NULL, NULL},
+      {"0", "logits", "tokens", NULL},
+      {"0", "logits", "other", "does not write text"},
+      {"0", "centred", NULL, "sum mixes samples"},
+      {"0", "rows", NULL, "does not write text: no output has `batch`, a time axis"},
+      {"0", "none", NULL, "has no output none; its outputs: logits"},
+      {"0", "logits", "none", "has no input none"},
+      {"lookup(table, other)", "logits", NULL, "logits from tokens, logits from other"},
+      {"lookup(table, other)", "logits", "other", NULL},
+  };
+  for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+    ZbArena *a = zb_arena_new();
+    Case c = load_text(zb_printf(a, two, choices[i].more));
+    ZgGraph *g = compile(&c);
+    cr_assert(g, "%s", messages(&c));
+    ZgStream s;
+    ZbErr err = {0};
+    bool ok = zg_stream(g, a, choices[i].output, choices[i].tokens, &s, &err);
+    if (choices[i].says)
+      cr_expect(!ok && strstr(err.text, choices[i].says), "%zu: %s", i, ok ? "ok" : err.text);
+    else cr_expect(ok, "%zu: %s", i, err.text);
+    if (ok) cr_expect_str_eq(g->inputs[s.tokens].name, choices[i].tokens ? choices[i].tokens : "tokens");
+    done(&c);
+    zb_arena_free(a);
+  }
+}
