@@ -18,7 +18,7 @@ int zg_stream_axes(const ZgStream *s, const ZgType *t) {
   return n;
 }
 
-/* ---- what the output depends on -------------------------------------------------------------------------- */
+/* ---- what the output depends on ------------------------------------------------------------------------ */
 /* Marks what node `n` of segment k takes, if something that it makes is marked or is itself a way out. */
 static void mark_operands(ZgStream *to, uint32_t k, const ZgNode *n, const bool *leaves, bool *enters) {
   bool *needed = to->needed[k], live = false;
@@ -50,7 +50,7 @@ static void mark_needed(const ZgGraph *g, ZbArena *a, ZgStream *to) {
   }
 }
 
-/* ---- which axis is time ---------------------------------------------------------------------------------- */
+/* ---- which axis is time -------------------------------------------------------------------------------- */
 static const char *list_outputs(const ZgGraph *g, ZbArena *a) {
   ZbText t = {0};
   for (uint32_t i = 0; i < g->noutputs; i++) {
@@ -131,7 +131,7 @@ static void find_names(const ZgGraph *g, ZbArena *a, ZgStream *to) {
   } while (more);
 }
 
-/* ---- the rule -------------------------------------------------------------------------------------------- */
+/* ---- the rule ------------------------------------------------------------------------------------------ */
 #define BY_HAND "let `attend[q, k, h](.., mask = causal, bias = ..)` compare them"
 
 static const char *name(const Walk *w, uint16_t axis) { return w->g->axes[axis].name; }
@@ -285,7 +285,7 @@ static ZgAlong step(const Walk *w, const ZgSegment *s, const ZgNode *n, const Zg
   return most;
 }
 
-/* ---- the fixed point ------------------------------------------------------------------------------------- */
+/* ---- the fixed point ----------------------------------------------------------------------------------- */
 static void flow_into(Walk *w, uint32_t segment, int64_t position, ZgAlong v) {
   ZgAlong *at = &w->inflow[segment][position], now = highest(*at, v);
   if (now.time == at->time && now.sample == at->sample) return;

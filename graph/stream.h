@@ -37,8 +37,8 @@ typedef struct {
 } ZgStream;
 
 /* Applies the rule to the forward part of a graph that is right. `output` and `tokens` name those that are
- * meant, or are NULL where there is one of each. False where the model cannot be made token by token: with the
- * operation that is in the way, and its place. `to` lives in `a`. */
+ * meant, or are NULL where there is one of each. False where the model cannot be made token by token: with
+ * the operation that is in the way, and its place. `to` lives in `a`. */
 bool zg_stream(const ZgGraph *g, ZbArena *a, const char *output, const char *tokens, ZgStream *to,
                ZbErr *err);
 
