@@ -4,9 +4,11 @@ check_PROGRAMS += tests/unit/test-plan-stream
 TESTS += tests/unit/test-plan-stream
 tests_unit_test_plan_stream_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
+  tests/unit/compiler/grad/interp.c tests/unit/compiler/grad/interp.h \
   tests/unit/plan/stream/models.c \
   tests/unit/plan/stream/models.h \
-  tests/unit/plan/stream/rule.c
+  tests/unit/plan/stream/rule.c \
+  tests/unit/plan/stream/steps.c
 tests_unit_test_plan_stream_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_stream_LDADD = libcompiler.a libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan) $(unit_libs)
 endif

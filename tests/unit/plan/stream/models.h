@@ -8,10 +8,9 @@
 
 typedef struct {
   const char *name;
-  const char
-      *options; /* of an example: as on zc's command line; NULL: `input` and `body` are a small model's */
-  const char *input, *body;
-  const char *refused; /* what the message must say, or NULL */
+  const char *options;      /* of an example, as on zc's command line; NULL: it is a small model */
+  const char *input, *body; /* of a small model */
+  const char *refused;      /* what the message must say, or NULL */
   /* Of what is refused: the values of earlier tokens do not change with later ones, so a finer rule could let
    * it through. */
   bool causal;
