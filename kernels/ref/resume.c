@@ -39,13 +39,17 @@ static Num ago_of(const ZkCall *c, const RefIndex *i, int64_t ago) {
 
 void REF(recent)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
-  const ZkView *x = &c->in[0], *r = &c->in[1], *y = &c->out[0];
-  int64_t taps = c->nax > 3 ? ref_size(y, c->ax[3]) : 0;
+  const ZkView *x = &c->in[0], *r = &c->in[1];
+  int64_t taps = c->nax > 3 ? ref_size(&c->out[0], c->ax[3]) : 0, by = c->opt[0];
   RefIndex i = {0}, k = {0};
-  RefAxes all = ref_axes(&i, y, NULL, 0), each = ref_axes(&k, x, &c->ax[0], 1);
-  REF_EACH(&i, all) {
-    int64_t ago = taps ? (taps - 1 - ref_at(&i, c->ax[3])) * c->opt[0] : c->opt[0];
-    ref_put(y, &i, ago_of(c, &i, ago));
+  RefAxes all = ref_axes(&i, &c->out[0], NULL, 0), each = ref_axes(&k, x, &c->ax[0], 1);
+  for (int o = 0, b = 0; o < c->nout; o++, b++) {
+    while (c->opt[1] && !(c->opt[1] >> b & 1)) b++;
+    if (c->opt[1]) by = b;
+    REF_EACH(&i, all) {
+      int64_t ago = taps ? (taps - 1 - ref_at(&i, c->ax[3])) * by : by;
+      ref_put(&c->out[o], &i, ago_of(c, &i, ago));
+    }
   }
   REF_EACH(&k, each) { /* a later token of the sequence takes the place of an earlier one */
     for (int64_t t = 0; t < ref_size(x, c->ax[0]); t++) {

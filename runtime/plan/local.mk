@@ -42,6 +42,7 @@ libplan_a_SOURCES = \
   runtime/plan/check/queues.c \
   runtime/plan/check/say.c \
   runtime/plan/check/segment.c \
+  runtime/plan/stream/absorb.c \
   runtime/plan/stream/admit.c \
   runtime/plan/stream/cached.c \
   runtime/plan/stream/caches.c \

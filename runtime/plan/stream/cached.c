@@ -63,13 +63,27 @@ static uint32_t put(ZpDerive *d, uint32_t x, uint32_t group) {
   return zp_step_node(d, n, in, 5, &t, 1);
 }
 
+/* Returns where among the keys' numbers the values are, if they are a part of them; or -1. */
+static int64_t part_of_keys(const ZpDerive *d) {
+  const ZgNode *n = d->from, *keys = &d->s->nodes[d->s->values[n->in[1]].node];
+  ZgAttendAxes of = zg_attend_axes(n->ax, n->nax);
+  int64_t at = 0;
+  if (n->in[1] == n->in[2]) return 0;
+  for (int i = 0; keys->op == ZG_OP_CONCAT && keys->ax[0] == of.h && i < keys->nin; i++) {
+    if (keys->in[i] == n->in[2] && keys->ax[i + 1] == of.w) return at;
+    at += d->g->axes[keys->ax[i + 1]].size;
+  }
+  return -1;
+}
+
 uint32_t zp_step_attend(ZpDerive *d, const uint32_t *in, ZgType to) {
   const ZgNode *n = d->from;
   const ZpStreamAxes *ax = &d->to->axis;
   ZgAttendAxes of = zg_attend_axes(n->ax, n->nax);
   uint32_t group = page_group(d, n->opt[1]), take[ZG_MAX_IN] = {in[0]}, count = 6;
+  int64_t part = part_of_keys(d);
   take[1] = put(d, in[1], group);
-  take[2] = put(d, in[2], group);
+  take[2] = part < 0 ? put(d, in[2], group) : take[1];
   take[3] = zp_step_told(d, d->to->groups[group].input);
   take[4] = sequences(d);
   take[5] = positions(d);
@@ -141,20 +155,23 @@ uint32_t zp_step_recurrence(ZpDerive *d, const uint32_t *in, ZgType to) {
 }
 
 /* ---- tokens before ------------------------------------------------------------------------------------- */
-/* x of `by` tokens before; or along `tap`, of as many as it has. `reach` is how far back that goes. */
-static uint32_t recent(ZpDerive *d, uint32_t x, int64_t reach, int64_t by, const uint16_t *tap, ZgType to) {
+/* Takes x of tokens before, as n has it (but for the axes that it begins with), from as far back as `reach`. */
+static uint32_t recent(ZpDerive *d, uint32_t x, int64_t reach, ZgNode n, const ZgType *to, int nto) {
   const ZpStreamAxes *ax = &d->to->axis;
   uint16_t places = zp_step_axis(d, zb_printf(d->a, "step.recent.%lld", (long long)reach), reach);
   uint32_t r = kept(d, ZP_CACHE_RECENT, 0, zp_step_type(d, x), (uint16_t[]){ax->seat, places}, 2);
-  ZgNode n = {.op = ZG_OP_RECENT, .nax = tap ? 4 : 3, .ax = {ax->token, ax->seat, places}, .opt = {by}};
-  if (tap) n.ax[3] = *tap;
-  if (d->from->op == ZG_OP_SHIFT) n.num[0] = d->from->num[0];
-  return zp_step_node(d, n, (uint32_t[]){x, r, sequences(d), positions(d)}, 4, &to, 1);
+  n.op = ZG_OP_RECENT;
+  n.ax[0] = ax->token, n.ax[1] = ax->seat, n.ax[2] = places;
+  return zp_step_node(d, n, (uint32_t[]){x, r, sequences(d), positions(d)}, 4, to, nto);
 }
 
-uint32_t zp_step_shift(ZpDerive *d, uint32_t x, ZgType to) {
-  int64_t by = d->from->opt[0];
-  return by ? recent(d, x, by, by, NULL, to) : x;
+uint32_t zp_step_shifts(ZpDerive *d, uint32_t x, uint64_t which, ZgType to) {
+  ZgType types[ZG_MAX_OUT];
+  int n = __builtin_popcountll(which);
+  int64_t by = d->from->opt[0], reach = which ? 63 - __builtin_clzll(which) : by;
+  for (int i = 0; i < ZG_MAX_OUT; i++) types[i] = to;
+  ZgNode shift = {.nax = 3, .num = {d->from->num[0]}, .opt = {which ? 0 : by, (int64_t)which}};
+  return by ? recent(d, x, reach, shift, types, n ? n : 1) : x;
 }
 
 /* Its windows along time become an axis of tokens before, which the product sums over as over features: a
@@ -173,7 +190,8 @@ uint32_t zp_step_conv(ZpDerive *d, uint32_t x, uint32_t w, ZgType to) {
   ZgType one = zg_type((ZgElem)zp_step_type(d, x)->elem, &tap, 1),
          window = zg_type_union(zp_step_type(d, x), &one);
   int64_t dilate = (int64_t)n->num[0], reach = (d->g->axes[tap].size - 1) * dilate;
-  x = reach ? recent(d, x, reach, dilate, &tap, window) : zp_spread(d, x, window);
+  ZgNode windows = {.nax = 4, .ax = {[3] = tap}, .opt = {dilate}};
+  x = reach ? recent(d, x, reach, windows, &window, 1) : zp_spread(d, x, window);
   uint32_t in[] = {x, w};
   if (rest.nax) return zp_step_node(d, rest, in, 2, &to, 1);
   const ZgType *tw = zp_step_type(d, w);

@@ -229,6 +229,29 @@ static uint32_t make_same(Demand *x, const ZgNode *n, ZpForm form) {
   return zp_step_node(d, to, in, (int)nin, types, n->nout);
 }
 
+/* Makes a shift, and with it all that others of the same value are: one cache holds the tokens before of all. */
+static uint32_t make_shifts(Demand *x, const ZgNode *n, uint32_t v, ZgType to) {
+  enum { MOST = 62 };
+  const ZgSegment *s = x->d.s;
+  const ZgNode *by[MOST + 1] = {NULL};
+  uint64_t which = 0;
+  uint32_t *made = x->made[ZP_AS_TOKENS];
+  if (n->opt[0] < 1 || n->opt[0] > MOST) return zp_step_shifts(&x->d, v, 0, to);
+  for (uint32_t i = 0; i < s->nforward && __builtin_popcountll(which) < ZG_MAX_OUT; i++) {
+    const ZgNode *m = &s->nodes[i];
+    bool like =
+        m->op == ZG_OP_SHIFT && m->in[0] == n->in[0] && m->ax[0] == n->ax[0] && m->num[0] == n->num[0];
+    if (!like || m->opt[0] < 1 || m->opt[0] > MOST || by[m->opt[0]]) continue;
+    if (!(x->want[x->d.k][m->out] & BIT(ZP_AS_TOKENS)) || made[m->out] != ZG_NONE) continue;
+    by[m->opt[0]] = m;
+    which |= 1ull << m->opt[0];
+  }
+  uint32_t out = zp_step_shifts(&x->d, v, which, to);
+  for (int b = 1; b <= MOST; b++)
+    if (by[b]) made[by[b]->out] = out++;
+  return made[n->out];
+}
+
 /* Makes what mixes tokens, of tokens. */
 static uint32_t make_mixing(Demand *x, const ZgNode *n, ZgType to) {
   uint32_t in[ZG_MAX_IN];
@@ -236,7 +259,7 @@ static uint32_t make_mixing(Demand *x, const ZgNode *n, ZgType to) {
   if (n->nout > 1 && x->want[x->d.k][n->out + 1]) zp_derive_fail(&x->d, "attend's second result is wanted");
   switch (n->op) {
   case ZG_OP_ATTEND: return zp_step_attend(&x->d, in, to);
-  case ZG_OP_SHIFT: return zp_step_shift(&x->d, in[0], to);
+  case ZG_OP_SHIFT: return make_shifts(x, n, in[0], to);
   case ZG_OP_CONV: return zp_step_conv(&x->d, in[0], in[1], to);
   default: return zp_step_recurrence(&x->d, in, to);
   }
@@ -317,7 +340,7 @@ static void make_segment(Demand *x, uint32_t k) {
     for (int form = 0; form < ZP_FORMS; form++) {
       uint8_t wanted = 0;
       for (int j = 0; j < n->nout; j++) wanted |= x->want[k][n->out + (uint32_t)j] >> form & 1;
-      if (!wanted) continue;
+      if (!wanted || (n->nout == 1 && x->made[form][n->out] != ZG_NONE)) continue; /* or made with another */
       if (form == ZP_AS_OWN) { /* results are kept one by one */
         for (uint32_t j = 0; j < n->nout; j++)
           if (x->want[k][n->out + j] >> form & 1) x->made[form][n->out + j] = zp_step_own(&x->d, n->out + j);
@@ -333,6 +356,8 @@ bool zp_stream(const ZgGraph *model, ZbArena *a, const char *output, const char 
                ZbErr *err) {
   *to = (ZpStream){.model = model};
   if (!zg_stream(model, a, output, tokens, &to->along, err)) return false;
+  to->model = zp_absorb(model, a, &to->along);
+  if (to->model != model && !zg_stream(to->model, a, output, tokens, &to->along, err)) return false;
   uint32_t n = model->nsegments;
   Demand x = {.d = {.to = to, .a = a, .err = err}};
   x.want = ZB_NEWN(a, uint8_t *, n);

@@ -55,7 +55,8 @@ uint32_t zp_step_rows(ZpDerive *d, uint32_t v, uint16_t from, uint32_t ids, ZgTy
 /* Make what carries something over along time, of operands in the forms in which it takes them. */
 uint32_t zp_step_attend(ZpDerive *d, const uint32_t *in, ZgType to);
 uint32_t zp_step_recurrence(ZpDerive *d, const uint32_t *in, ZgType to);
-uint32_t zp_step_shift(ZpDerive *d, uint32_t x, ZgType to);
+/* Makes shifts of x: by as much as the node at hand, or with one result for each bit of `which`. */
+uint32_t zp_step_shifts(ZpDerive *d, uint32_t x, uint64_t which, ZgType to);
 uint32_t zp_step_conv(ZpDerive *d, uint32_t x, uint32_t w, ZgType to);
 /* Returns a value of its sequence alone, as it lies at all seats. */
 uint32_t zp_step_own(ZpDerive *d, uint32_t value);
@@ -69,5 +70,9 @@ uint32_t zp_step_rope(ZpDerive *d, uint32_t x, ZgType to);
 /* ---- admit.c ------------------------------------------------------------------------------------------- */
 /* Makes to->admit of what the caches of a sequence's own values hold. */
 void zp_derive_admit(ZpStream *to, ZbArena *a);
+
+/* ---- absorb.c -------------------------------------------------------------------------------------------- */
+/* Returns the model with latent attention rewritten, forward only; the model itself, if it has none. */
+const ZgGraph *zp_absorb(const ZgGraph *model, ZbArena *a, const ZgStream *along);
 
 #endif

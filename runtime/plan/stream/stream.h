@@ -17,6 +17,7 @@
  *
  * Files, each on those before it; derive.h is what they share:
  * forms.c    axes and types of the forms, nodes of a step
+ * absorb.c   latent attention, rewritten
  * cached.c   operations with caches
  * admit.c    the graph of a sequence's own values
  * derive.c   which forms are wanted, and their nodes
@@ -60,7 +61,8 @@ typedef struct {
 } ZpStreamAxes;
 typedef struct {
   ZgStream along; /* of the model */
-  const ZgGraph *model;
+  const ZgGraph
+      *model;    /* forward only; with latent attention rewritten, its axes and values behind the others */
   ZgGraph *step; /* forward only; its one output is [row, words] */
   ZpStreamAxes axis;
   uint32_t position, sequence, row; /* inputs: i32[token], index(seat)[token], index(token)[row] */

@@ -8,6 +8,7 @@ tests_unit_test_plan_stream_SOURCES = \
   tests/unit/plan/stream/models.c \
   tests/unit/plan/stream/models.h \
   tests/unit/plan/stream/rule.c \
+  tests/unit/plan/stream/sizes.c \
   tests/unit/plan/stream/steps.c
 tests_unit_test_plan_stream_CFLAGS = $(unit_cflags)
 tests_unit_test_plan_stream_LDADD = libcompiler.a libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan) $(unit_libs)

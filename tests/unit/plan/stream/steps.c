@@ -76,8 +76,7 @@ static uint32_t input_of(const ZgGraph *g, const char *name) {
 }
 
 /* A sequence with all that it needs, and the logits of all of it. */
-static void new_sequence(Server *v, int i, double **params) {
-  const ZgGraph *g = v->s.model;
+static void new_sequence(Server *v, const ZgGraph *g, int i, double **params) {
   const ZgStream *st = &v->s.along;
   Sequence *q = &v->of[i];
   Interp *m = q->whole = interp_empty(g, v->a);
@@ -267,7 +266,8 @@ static void play(Server *v, Step *p) {
 static void make_own(Server *v, const Sequence *q) {
   if (!v->s.admit) return;
   Interp *m = interp_empty(v->s.admit, v->a);
-  m->size = q->whole->size, m->param = q->whole->param, m->input = q->whole->input;
+  m->param = q->whole->param, m->input = q->whole->input;
+  memcpy(m->size, q->whole->size, q->whole->g->naxes * sizeof *m->size);
   m->kept = ZB_NEWN(v->a, void **, v->s.ncaches);
   for (uint32_t c = 0; c < v->s.ncaches; c++)
     m->kept[c] = ZB_NEWN(v->a, void *, v->s.step->segments[v->s.caches[c].segment].trip);
@@ -361,7 +361,7 @@ static double play_model(const ZgGraph *g, ZbArena *a, Fault fault, Server *v, Z
     if (!m->size[i] && i != v->s.axis.token && i != v->s.axis.row) m->size[i] = OTHER;
   v->pools = ZB_NEWN(a, Pool, v->s.ngroups + 1);
   for (int i = 0; i < SEATS; i++) v->at[i] = -1;
-  for (int i = 0; i < SEQUENCES; i++) new_sequence(v, i, i ? v->of[0].whole->param : NULL);
+  for (int i = 0; i < SEQUENCES; i++) new_sequence(v, g, i, i ? v->of[0].whole->param : NULL);
   m->param = v->of[0].whole->param;
   new_caches(v);
   serve(v);
