@@ -1,12 +1,12 @@
-/* Latent attention: what is cached is what keys and values are made of. Where k = W c and v = W2 c, position by
- * position,
+/* Latent attention: what is cached is what keys and values are made of. Where k = W c and v = W2 c, position
+ * by position,
  *
  *   q . (W c) = (W' q) . c          sum_j p_j (W2 c_j) = W2 (sum_j p_j c_j)
  *
- * so queries go through W, attention has one key for all heads, of which its values are a part, and its result goes
- * through W2. Keys may be joined of pieces, each made by a parameter that has the heads, or the same for all. All of it
- * is operations that a model could have, so that nothing behind this knows of it. Decode reads the cache, so only
- * where a token then takes a quarter or less. */
+ * so queries go through W, attention has one key for all heads, of which its values are a part, and its result
+ * goes through W2. Keys may be joined of pieces, each made by a parameter that has the heads, or the same for
+ * all. All of it is operations that a model could have, so that nothing behind this knows of it. Decode reads
+ * the cache, so only where a token then takes a quarter or less. */
 #include "runtime/plan/stream/derive.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ static bool has_heads(const Absorb *x, uint32_t v) {
   return false;
 }
 
-/* Says whether v is a product of a parameter that has the heads, along one axis, with something that has none. */
+/* Says whether v is a product, along one axis, of a parameter that has the heads with what has none. */
 static bool is_widened(const Absorb *x, uint32_t v, Piece *to) {
   const ZgNode *n = maker(x, v);
   if (n->op != ZG_OP_DOT || n->nax != 1) return false;
@@ -70,7 +70,7 @@ static bool find_pieces(const Absorb *x, int n, const uint32_t *part, const uint
   return true;
 }
 
-/* ---- rewriting ------------------------------------------------------------------------------------------- */
+/* ---- rewriting ----------------------------------------------------------------------------------------- */
 static void push(Absorb *x, ZgNode n) { ZB_PUSH(x->a, x->nodes, x->nnodes, n); }
 
 /* Adds a node beside `at`, whose results are new values; returns the first. */

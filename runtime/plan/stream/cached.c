@@ -155,7 +155,7 @@ uint32_t zp_step_recurrence(ZpDerive *d, const uint32_t *in, ZgType to) {
 }
 
 /* ---- tokens before ------------------------------------------------------------------------------------- */
-/* Takes x of tokens before, as n has it (but for the axes that it begins with), from as far back as `reach`. */
+/* Takes x of tokens before, as n has it but for its first axes, from as far back as `reach`. */
 static uint32_t recent(ZpDerive *d, uint32_t x, int64_t reach, ZgNode n, const ZgType *to, int nto) {
   const ZpStreamAxes *ax = &d->to->axis;
   uint16_t places = zp_step_axis(d, zb_printf(d->a, "step.recent.%lld", (long long)reach), reach);

@@ -229,7 +229,7 @@ static uint32_t make_same(Demand *x, const ZgNode *n, ZpForm form) {
   return zp_step_node(d, to, in, (int)nin, types, n->nout);
 }
 
-/* Makes a shift, and with it all that others of the same value are: one cache holds the tokens before of all. */
+/* Makes a shift, and with it others of the same value: one cache holds the tokens before of all. */
 static uint32_t make_shifts(Demand *x, const ZgNode *n, uint32_t v, ZgType to) {
   enum { MOST = 62 };
   const ZgSegment *s = x->d.s;

@@ -71,7 +71,7 @@ uint32_t zp_step_rope(ZpDerive *d, uint32_t x, ZgType to);
 /* Makes to->admit of what the caches of a sequence's own values hold. */
 void zp_derive_admit(ZpStream *to, ZbArena *a);
 
-/* ---- absorb.c -------------------------------------------------------------------------------------------- */
+/* ---- absorb.c ------------------------------------------------------------------------------------------ */
 /* Returns the model with latent attention rewritten, forward only; the model itself, if it has none. */
 const ZgGraph *zp_absorb(const ZgGraph *model, ZbArena *a, const ZgStream *along);
 

@@ -8,7 +8,7 @@
  *   constant    as it is: made of parameters alone
  *   own         a sequence's own, without time (an encoder's text, a class): made at admission, and kept
  *   tokens      [token, ..] in place of batch and time
- *   rows        [row, ..]: of those tokens of which logits are wanted, from where nothing mixes tokens any more
+ *   rows        [row, ..]: of those tokens of which logits are wanted, from where nothing mixes tokens
  *   table       [position, ..]: of all positions of a sequence
  *   pairs       [token, position, ..]: tokens by positions of keys
  *

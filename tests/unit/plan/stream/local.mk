@@ -5,6 +5,8 @@ TESTS += tests/unit/test-plan-stream
 tests_unit_test_plan_stream_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/compiler/grad/interp.c tests/unit/compiler/grad/interp.h \
+  tests/unit/breadth.h \
+  tests/unit/plan/stream/later.c \
   tests/unit/plan/stream/models.c \
   tests/unit/plan/stream/models.h \
   tests/unit/plan/stream/rule.c \

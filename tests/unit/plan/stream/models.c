@@ -108,9 +108,12 @@ static const char small[] =
     "  input tokens: index(vocab)[batch, seq]\n"
     "  input targets: index(vocab)[batch, seq]\n"
     "  %s\n"
+    "  %s\n"
     "  param table[vocab, embed] ~ normal(0.3)\n"
     "  x = lookup(table, tokens)\n"
     "  repeat 2 as layer {\n%s\n}\n"
+    "  x = nn.RMSNorm[embed](x) as middle\n"
+    "  repeat 3 as tail {\n%s\n}\n"
     "  output logits = dot[embed](nn.RMSNorm[embed](x) as norm, table)\n"
     "  loss xent[vocab](logits, targets) per known(targets)\n"
     "}\n";
@@ -118,10 +121,20 @@ static const char small[] =
 ZgGraph *stream_model(Case *c, const StreamModel *m) {
   ZbArena *a = zb_arena_new();
   *c = m->options ? load_file(zb_printf(a, ZUG_SRC "/examples/%s.zug", m->name))
-                  : load_text(zb_printf(a, small, m->input, m->body));
+                  : load_text(zb_printf(a, small, m->input, "", m->body, "x = 0.5 * x"));
   if (m->options) set_options(c, m->options);
   ZgGraph *g = compile(c);
   cr_assert(g, "%s does not compile:\n%s", m->name, messages(c));
+  zb_arena_free(a);
+  return g;
+}
+
+ZgGraph *stream_pair(Case *c, const StreamModel *first, const StreamModel *second) {
+  ZbArena *a = zb_arena_new();
+  const char *again = first->input == second->input ? "" : second->input;
+  *c = load_text(zb_printf(a, small, first->input, again, first->body, second->body));
+  ZgGraph *g = compile(c);
+  cr_assert(g, "%s, then %s: does not compile:\n%s", first->name, second->name, messages(c));
   zb_arena_free(a);
   return g;
 }

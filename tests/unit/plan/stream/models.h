@@ -20,5 +20,7 @@ extern const int stream_model_count;
 
 /* Compiles a model of the table, which must be right. */
 ZgGraph *stream_model(Case *c, const StreamModel *m);
+/* Compiles a small model of two repeats, with the bodies of two of the table. */
+ZgGraph *stream_pair(Case *c, const StreamModel *first, const StreamModel *second);
 
 #endif

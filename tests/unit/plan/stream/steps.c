@@ -7,6 +7,7 @@
 
 #include "graph/ragged.h"
 #include "runtime/plan/stream/stream.h"
+#include "tests/unit/breadth.h"
 #include "tests/unit/compiler/grad/interp.h"
 #include "tests/unit/plan/stream/models.h"
 
@@ -386,6 +387,25 @@ Test(steps, are_the_whole, .timeout = 120) {
     done(&c);
   }
   cr_expect(preempted > 20);
+}
+
+/* The same of every operation before and behind another one. */
+Test(steps, pairs, .timeout = 300) {
+  size_t at = 0;
+  for (int i = 0; i < stream_model_count; i++)
+    for (int j = 0; j < stream_model_count; j++) {
+      const StreamModel *first = &stream_models[i], *second = &stream_models[j];
+      if (first->options || second->options || first->refused || second->refused) continue;
+      if (!breadth_tries(at++, 11)) continue;
+      Case c;
+      Server v;
+      ZbErr err = {0};
+      ZgGraph *g = stream_pair(&c, first, second);
+      double off = play_model(g, c.a, NO_FAULT, &v, &err);
+      cr_expect(off >= 0 && off < TOLERANCE, "%s, then %s: off by %g %s", first->name, second->name, off,
+                err.text);
+      done(&c);
+    }
 }
 
 /* What is planted is seen. */
