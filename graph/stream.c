@@ -4,11 +4,14 @@
 
 #include <string.h>
 
+#include "graph/ragged.h"
+
 typedef struct {
   const ZgGraph *g;
   ZbArena *a;
   ZgStream *to;
   ZgAlong **inflow; /* by segment and carried position: what arrives at its start */
+  bool *length;     /* by axis: how long it is differs from sequence to sequence; not batch and time */
   bool changed;
 } Walk;
 
@@ -245,6 +248,13 @@ static const char *source_blocked(const Walk *w, const ZgNode *n, const ZgType *
   return NULL;
 }
 
+/* Says whether a value is as long as something of its sequence. */
+static bool has_length(const Walk *w, const ZgNode *n, const ZgType *t) {
+  bool has = n->op == ZG_OP_AXSIZE && w->length[n->ax[0]];
+  for (int i = 0; i < t->naxes; i++) has |= w->length[t->axis[i]];
+  return has;
+}
+
 static ZgAlong blocked(const ZgNode *n, const char *why, const char *help) {
   return (ZgAlong){.time = ZG_NONCAUSAL, .sample = true, .why = why, .help = help, .loc = n->loc};
 }
@@ -265,6 +275,7 @@ static ZgAlong step(const Walk *w, const ZgSegment *s, const ZgNode *n, const Zg
   for (int i = 0; i < n->nout; i++) {
     types[n->nin + i] = s->values[n->out + (uint32_t)i].type;
     int axes = zg_stream_axes(w->to, &types[n->nin + i]);
+    most.sample |= has_length(w, n, &types[n->nin + i]);
     if (axes > time) time = axes;
     if (axes > 2 || (axes == 2 && !zg_stream_has_time(w->to, &types[n->nin + i])))
       keys_differ = true, time = 2;
@@ -335,6 +346,10 @@ bool zg_stream(const ZgGraph *g, ZbArena *a, const char *output, const char *tok
   if (batch == ZG_NONE) return zb_fail(err, NULL, "%s does not write text: it has no axis `batch`", g->model);
   if (!find_time(g, a, output, tokens, to, err)) return false;
   find_names(g, a, to);
+  const uint16_t *slots = zg_slot_axes(g, a, NULL);
+  w.length = ZB_NEWN(a, bool, g->naxes + 1);
+  for (uint32_t i = 0; i < g->naxes; i++)
+    w.length[i] = !g->axes[i].size && i != batch && !to->names[i] && slots[i] == ZG_NO_AXIS;
   to->of = ZB_NEWN(a, ZgAlong *, g->nsegments);
   w.inflow = ZB_NEWN(a, ZgAlong *, g->nsegments);
   for (uint32_t k = 0; k < g->nsegments; k++) {

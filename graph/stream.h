@@ -20,8 +20,9 @@ typedef enum {
   ZG_NONCAUSAL   /* depends on later tokens, on the length, on other samples or on noise */
 } ZgTime;
 typedef struct {
-  uint8_t time;    /* ZgTime */
-  bool sample;     /* differs from sample to sample; where it is timeless, it is a sequence's own */
+  uint8_t time; /* ZgTime */
+  /* Differs from sample to sample, if only in a length; where it is timeless, it is a sequence's own. */
+  bool sample;
   const char *why; /* of NONCAUSAL: what is in the way, and its remedy or NULL, */
   const char *help;
   uint32_t loc; /* and where */

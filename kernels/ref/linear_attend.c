@@ -101,29 +101,29 @@ void REF(linear_attend)(const ZkEnv *env, const ZkCall *c) {
 void REF(resume_linear)(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   Linear of = linear(c), *l = &of;
-  const ZkView *state = &c->in[c->nin - 3], *sequence = &c->in[c->nin - 2], *position = &c->in[c->nin - 1];
+  const ZkView *state = &c->in[c->nin - 3], *whose = &c->in[c->nin - 2], *position = &c->in[c->nin - 1];
   Num *S = numbers(l->keys * l->values), *u = numbers(l->values);
   RefIndex i = {0};
   RefAxes rows = rows_of(&i, l, &c->out[0]);
   REF_EACH(&i, rows) {
     for (int64_t t = 0; t < l->tokens; t++) {
       RefIndex it = ref_with(&i, l->s, t);
-      int64_t seat = ref_id(sequence, &it), nv = l->values;
-      bool first = seat >= 0 && ref_id(position, &it) == 0;
-      if (seat >= 0) ref_move(&it, c->ax[3], seat);
+      int64_t sequence = ref_id(whose, &it), nv = l->values;
+      bool first = sequence >= 0 && ref_id(position, &it) == 0;
+      if (sequence >= 0) ref_move(&it, c->ax[3], sequence);
       EACH_KV {
         RefIndex ikv = ref_with(&it, l->k, k);
         ref_move(&ikv, l->v, v);
-        S[k * nv + v] = first || seat < 0 ? NUM_0 : ref_get(state, &ikv);
+        S[k * nv + v] = first || sequence < 0 ? NUM_0 : ref_get(state, &ikv);
       }
       token(l, &it, S, NULL, u);
       for (int64_t v = 0; v < nv; v++) {
         RefIndex iv = ref_with(&it, l->v, v);
         Num o = NUM_0;
         for (int64_t k = 0; k < l->keys; k++) gain(&o, S[k * nv + v], at(l, Q, &it, k, v));
-        ref_put(&c->out[0], &iv, seat < 0 ? NUM_0 : o);
+        ref_put(&c->out[0], &iv, sequence < 0 ? NUM_0 : o);
       }
-      if (seat < 0) continue;
+      if (sequence < 0) continue;
       EACH_KV {
         RefIndex ikv = ref_with(&it, l->k, k);
         ref_move(&ikv, l->v, v);

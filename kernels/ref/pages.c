@@ -4,13 +4,13 @@
 
 /* A token's sequence and position; and where a position of that sequence lies. */
 typedef struct {
-  uint16_t token, seat, entry, page, within;
-  const ZkView *table, *sequence, *position;
-  int64_t size; /* positions of a page */
+  uint16_t token, sequence, entry, page, within;
+  const ZkView *table, *of, *position; /* of: the sequence of each token */
+  int64_t size;                        /* positions of a page */
 } Pages;
 
-static RefIndex lies_at(const Pages *p, const RefIndex *i, int64_t seat, int64_t position) {
-  RefIndex of = ref_with(i, p->seat, seat), j = *i;
+static RefIndex lies_at(const Pages *p, const RefIndex *i, int64_t sequence, int64_t position) {
+  RefIndex of = ref_with(i, p->sequence, sequence), j = *i;
   ref_move(&of, p->entry, position / p->size);
   int64_t page = ref_id(p->table, &of);
   ZB_ASSERT(page >= 0);
@@ -28,9 +28,9 @@ void REF(put_pages)(const ZkEnv *env, const ZkCall *c) {
   RefIndex i = {0};
   RefAxes all = ref_axes(&i, x, NULL, 0);
   REF_EACH(&i, all) {
-    int64_t seat = ref_id(p.sequence, &i);
-    if (seat < 0) continue;
-    RefIndex j = lies_at(&p, &i, seat, ref_id(p.position, &i));
+    int64_t sequence = ref_id(p.of, &i);
+    if (sequence < 0) continue;
+    RefIndex j = lies_at(&p, &i, sequence, ref_id(p.position, &i));
     ref_put(to, &j, ref_get(x, &i));
   }
 }
@@ -73,7 +73,7 @@ static Attention attention(const ZkCall *c) {
     a.p.size = ref_size(a.k, a.p.within);
     tell_more(&a, c, 6, a.p.page);
   } else {
-    a.p = (Pages){.token = c->ax[0], .seat = c->ax[3], .sequence = &c->in[3]};
+    a.p = (Pages){.token = c->ax[0], .sequence = c->ax[3], .of = &c->in[3]};
     tell_more(&a, c, 4, a.s);
   }
   return a;
@@ -106,16 +106,16 @@ static Num value_at(const Attention *a, const RefIndex *j, int64_t e) {
   return ref_get(a->v, &at);
 }
 
-/* Keys [from, to) of the token at i, which is of `seat`. */
+/* Keys [from, to) of the token at i, which is of `sequence`. */
 typedef struct {
-  int64_t seat, from, to;
+  int64_t sequence, from, to;
 } Keys;
 
 static Keys keys_of(const Attention *a, const RefIndex *i) {
-  Keys k = {.seat = ref_id(a->p.sequence, i)};
-  if (k.seat < 0) return k;
+  Keys k = {.sequence = ref_id(a->p.of, i)};
+  if (k.sequence < 0) return k;
   if (!a->p.table) {
-    RefIndex of = ref_with(i, a->p.seat, k.seat);
+    RefIndex of = ref_with(i, a->p.sequence, k.sequence);
     k.to = a->length ? ref_id(a->length, &of) : ref_size(a->k, a->s);
     return k;
   }
@@ -125,8 +125,8 @@ static Keys keys_of(const Attention *a, const RefIndex *i) {
   return k;
 }
 
-static RefIndex key_at(const Attention *a, const RefIndex *i, int64_t seat, int64_t key) {
-  RefIndex j = a->p.table ? lies_at(&a->p, i, seat, key) : ref_with(i, a->p.seat, seat);
+static RefIndex key_at(const Attention *a, const RefIndex *i, int64_t sequence, int64_t key) {
+  RefIndex j = a->p.table ? lies_at(&a->p, i, sequence, key) : ref_with(i, a->p.sequence, sequence);
   ref_move(&j, a->s, key);
   return j;
 }
@@ -141,12 +141,12 @@ static void attend(const ZkCall *c) {
     Num before = a.sink ? ref_get(a.sink, &i) : num_of(ZK_ATTEND_LOW), peak = before, sum = NUM_0;
     REF_EACH(&i, wide) ref_put(o, &i, NUM_0);
     for (int64_t key = keys.from; key < keys.to; key++) {
-      RefIndex j = key_at(&a, &i, keys.seat, key);
+      RefIndex j = key_at(&a, &i, keys.sequence, key);
       if (same_document(&a, &i, &j)) peak = num_max(peak, score(&a, &i, &j));
     }
     if (a.sink) sum = num_exp(num_sub(before, peak));
     for (int64_t key = keys.from; key < keys.to; key++) {
-      RefIndex j = key_at(&a, &i, keys.seat, key);
+      RefIndex j = key_at(&a, &i, keys.sequence, key);
       if (!same_document(&a, &i, &j)) continue;
       Num weight = num_exp(num_sub(score(&a, &i, &j), peak));
       sum = num_add(sum, weight);

@@ -17,7 +17,7 @@ uint32_t zp_step_rows(ZpDerive *d, uint32_t v, uint16_t from, uint32_t ids, ZgTy
 
 uint32_t zp_step_sequences(ZpDerive *d, ZpForm form) {
   ZgType rows = zg_type(ZG_INDEX, &d->to->axis.row, 1);
-  rows.of = d->to->axis.seat;
+  rows.of = d->to->axis.sequence;
   if (form != ZP_AS_ROWS) return sequences(d);
   return zp_step_rows(d, sequences(d), d->to->axis.token, zp_step_told(d, d->to->row), rows);
 }
@@ -44,7 +44,7 @@ static uint32_t page_group(ZpDerive *d, int64_t window) {
   for (uint32_t i = 0; i < to->ngroups; i++)
     if (to->groups[i].window == window) return i;
   const char *suffix = window ? zb_printf(d->a, ".%lld", (long long)window) : "";
-  ZgType table = zg_type(ZG_I32, (uint16_t[]){to->axis.seat, to->axis.entry}, 2);
+  ZgType table = zg_type(ZG_I32, (uint16_t[]){to->axis.sequence, to->axis.entry}, 2);
   ZpPageGroup g = {.window = window, .page = zp_step_axis(d, zb_printf(d->a, "step.page%s", suffix), 0)};
   d->bound[g.page] = true;
   g.input = zp_step_input(d, zb_printf(d->a, "step.pages%s", suffix), table);
@@ -57,7 +57,8 @@ static uint32_t put(ZpDerive *d, uint32_t x, uint32_t group) {
   const ZpStreamAxes *ax = &d->to->axis;
   const ZpPageGroup *g = &d->to->groups[group];
   uint32_t c = kept(d, ZP_CACHE_PAGES, group, zp_step_type(d, x), (uint16_t[]){g->page, ax->within}, 2);
-  ZgNode n = {.op = ZG_OP_PUT_PAGES, .nax = 5, .ax = {ax->token, ax->seat, ax->entry, g->page, ax->within}};
+  ZgNode n = {
+      .op = ZG_OP_PUT_PAGES, .nax = 5, .ax = {ax->token, ax->sequence, ax->entry, g->page, ax->within}};
   uint32_t in[] = {x, c, zp_step_told(d, g->input), sequences(d), positions(d)};
   ZgType t = *zp_step_type(d, c);
   return zp_step_node(d, n, in, 5, &t, 1);
@@ -94,12 +95,12 @@ uint32_t zp_step_attend(ZpDerive *d, const uint32_t *in, ZgType to) {
     if (id && key) take[count++] = put(d, in[i], group);
     if (!id) take[count++] = key && !zg_type_has(here, ax->position) ? put(d, in[i], group) : in[i];
   }
-  ZgNode a = {
-      .op = ZG_OP_ATTEND_PAGES,
-      .nax = 8,
-      .ax = {ax->token, of.h, of.w, ax->seat, ax->entry, d->to->groups[group].page, ax->within, ax->position},
-      .num = {n->num[0], n->num[1]},
-      .opt = {0, n->opt[1]}};
+  ZgNode a = {.op = ZG_OP_ATTEND_PAGES,
+              .nax = 8,
+              .ax = {ax->token, of.h, of.w, ax->sequence, ax->entry, d->to->groups[group].page, ax->within,
+                     ax->position},
+              .num = {n->num[0], n->num[1]},
+              .opt = {0, n->opt[1]}};
   return zp_step_node(d, a, take, (int)count, &to, 1);
 }
 
@@ -118,11 +119,11 @@ uint32_t zp_step_attend_own(ZpDerive *d, const uint32_t *in, ZpForm form, ZgType
   for (int i = 3; i < n->nin; i++) take[count++] = in[i];
   if (!d->g->axes[of.k].size) {
     const char *name = zb_printf(d->a, "step.length.%s", d->g->axes[of.k].name);
-    take[count++] = zp_step_told(d, zp_step_input(d, name, zg_type(ZG_I32, &d->to->axis.seat, 1)));
+    take[count++] = zp_step_told(d, zp_step_input(d, name, zg_type(ZG_I32, &d->to->axis.sequence, 1)));
   }
   ZgNode a = {.op = ZG_OP_ATTEND_OWN,
               .nax = 5,
-              .ax = {zp_form_axis(d, form), of.h, of.w, d->to->axis.seat, of.k},
+              .ax = {zp_form_axis(d, form), of.h, of.w, d->to->axis.sequence, of.k},
               .num = {n->num[0], n->num[1]}};
   return zp_step_node(d, a, take, (int)count, &to, 1);
 }
@@ -143,13 +144,13 @@ uint32_t zp_step_recurrence(ZpDerive *d, const uint32_t *in, ZgType to) {
   for (int i = 0; i < n->nin; i++) take[count++] = in[i];
   ZgType state = to;
   state.elem = ZG_F32;
-  take[count++] = kept(d, ZP_CACHE_STATE, 0, &state, (uint16_t[]){ax->seat, n->ax[1]}, linear ? 2 : 1);
+  take[count++] = kept(d, ZP_CACHE_STATE, 0, &state, (uint16_t[]){ax->sequence, n->ax[1]}, linear ? 2 : 1);
   take[count++] = sequences(d);
   take[count++] = positions(d);
-  ZgNode scan = {.op = ZG_OP_RESUME_SCAN, .nax = 2, .ax = {ax->token, ax->seat}};
+  ZgNode scan = {.op = ZG_OP_RESUME_SCAN, .nax = 2, .ax = {ax->token, ax->sequence}};
   ZgNode sum = {.op = ZG_OP_RESUME_LINEAR,
                 .nax = 4,
-                .ax = {ax->token, n->ax[1], n->ax[2], ax->seat},
+                .ax = {ax->token, n->ax[1], n->ax[2], ax->sequence},
                 .opt = {n->opt[0]}};
   return zp_step_node(d, linear ? sum : scan, take, (int)count, &to, 1);
 }
@@ -159,9 +160,9 @@ uint32_t zp_step_recurrence(ZpDerive *d, const uint32_t *in, ZgType to) {
 static uint32_t recent(ZpDerive *d, uint32_t x, int64_t reach, ZgNode n, const ZgType *to, int nto) {
   const ZpStreamAxes *ax = &d->to->axis;
   uint16_t places = zp_step_axis(d, zb_printf(d->a, "step.recent.%lld", (long long)reach), reach);
-  uint32_t r = kept(d, ZP_CACHE_RECENT, 0, zp_step_type(d, x), (uint16_t[]){ax->seat, places}, 2);
+  uint32_t r = kept(d, ZP_CACHE_RECENT, 0, zp_step_type(d, x), (uint16_t[]){ax->sequence, places}, 2);
   n.op = ZG_OP_RECENT;
-  n.ax[0] = ax->token, n.ax[1] = ax->seat, n.ax[2] = places;
+  n.ax[0] = ax->token, n.ax[1] = ax->sequence, n.ax[2] = places;
   return zp_step_node(d, n, (uint32_t[]){x, r, sequences(d), positions(d)}, 4, to, nto);
 }
 

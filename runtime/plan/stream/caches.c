@@ -6,8 +6,7 @@ uint64_t zp_cache_numbers(const ZpStream *s, ZpCacheKind kind, uint32_t group) {
   for (uint32_t i = 0; i < s->ncaches; i++) {
     const ZpCache *c = &s->caches[i];
     if (c->kind != kind || c->group != group || !zg_elements(s->step, &c->type, &one)) continue;
-    total +=
-        one * s->step->segments[c->segment].trip; /* seats, pages and places within them have no size here */
+    total += one * s->step->segments[c->segment].trip; /* sequences, pages and positions have no size here */
   }
   return total;
 }

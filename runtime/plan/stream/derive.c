@@ -90,7 +90,7 @@ static ZpForm operand_form(const Demand *x, const ZgNode *n, int i, ZpForm form)
   bool id = t->elem == ZG_I32 || t->elem == ZG_INDEX, key;
   if (n->op != ZG_OP_ATTEND || !is_time(x->d.to, n->ax[0])) return form;
   key = zg_type_has(t, zg_attend_axes(n->ax, n->nax).k);
-  if (!mixes(x->d.to, n)) return key ? ZP_AS_OWN : form;
+  if (!mixes(x->d.to, n)) return key ? natural(x, n->in[i]) : form; /* timeless, as the rule has it */
   if (i < 3) return form;
   if (id || !key) return form;
   if (zg_stream_axes(st, t) > 1) return ZP_AS_PAIRS;
@@ -164,13 +164,17 @@ static uint32_t take(Demand *x, uint32_t v, ZpForm form) {
   ZpForm from = source_form(x, v, form);
   uint32_t got = x->made[from][v];
   ZB_ASSERT(got != ZG_NONE);
-  bool of_tokens = from == ZP_AS_TOKENS && form == ZP_AS_ROWS, of_seats = from == ZP_AS_OWN && form != from;
-  if (of_tokens || of_seats) { /* once in each form */
+  bool of_tokens = from == ZP_AS_TOKENS && form == ZP_AS_ROWS, of_own = from == ZP_AS_OWN && form != from;
+  if (of_own && !zg_type_has(type_of(x, v), d->to->along.batch))
+    zp_derive_fail(d, zb_printf(d->a, "%s takes a length that differs from sequence to sequence",
+                                zg_op_info[d->from->op].text));
+  if (of_tokens || of_own) { /* once in each form */
     ZgType to = zp_form_type(d, type_of(x, v), form);
     uint32_t *rows = &x->made[form][v];
     if (*rows == ZG_NONE && of_tokens)
       *rows = zp_step_rows(d, got, d->to->axis.token, zp_step_told(d, d->to->row), to);
-    else if (*rows == ZG_NONE) *rows = zp_step_rows(d, got, d->to->axis.seat, zp_step_sequences(d, form), to);
+    else if (*rows == ZG_NONE)
+      *rows = zp_step_rows(d, got, d->to->axis.sequence, zp_step_sequences(d, form), to);
     got = *rows;
   }
   return zp_spread(d, got, zp_form_type(d, type_of(x, v), form));

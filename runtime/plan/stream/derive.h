@@ -58,7 +58,7 @@ uint32_t zp_step_recurrence(ZpDerive *d, const uint32_t *in, ZgType to);
 /* Makes shifts of x: by as much as the node at hand, or with one result for each bit of `which`. */
 uint32_t zp_step_shifts(ZpDerive *d, uint32_t x, uint64_t which, ZgType to);
 uint32_t zp_step_conv(ZpDerive *d, uint32_t x, uint32_t w, ZgType to);
-/* Returns a value of its sequence alone, as it lies at all seats. */
+/* Returns a value of its sequence alone, of all sequences. */
 uint32_t zp_step_own(ZpDerive *d, uint32_t value);
 /* Returns the sequence of each token, or of each row. */
 uint32_t zp_step_sequences(ZpDerive *d, ZpForm form);

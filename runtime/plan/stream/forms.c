@@ -56,13 +56,13 @@ void zp_begin_step(ZpDerive *d) {
   for (uint32_t i = 0; i < to->model->naxes; i++) d->bound[i] = experts[i] != ZG_NO_AXIS;
   to->axis = (ZpStreamAxes){.token = bound_axis(d, "step.token", 0),
                             .row = bound_axis(d, "step.row", 0),
-                            .seat = bound_axis(d, "step.seat", 0),
+                            .sequence = bound_axis(d, "step.sequence", 0),
                             .position = bound_axis(d, "step.position", to->model->axes[to->along.time].size),
                             .entry = bound_axis(d, "step.entry", 0),
                             .within = bound_axis(d, "step.within", 0)};
   ZgType position = zg_type(ZG_I32, &to->axis.token, 1), sequence = zg_type(ZG_INDEX, &to->axis.token, 1);
   ZgType row = zg_type(ZG_INDEX, &to->axis.row, 1);
-  sequence.of = to->axis.seat;
+  sequence.of = to->axis.sequence;
   row.of = to->axis.token;
   to->position = zp_step_input(d, "step.position", position);
   to->sequence = zp_step_input(d, "step.sequence", sequence);
@@ -80,13 +80,14 @@ uint16_t zp_form_axis(const ZpDerive *d, ZpForm form) {
 
 ZgType zp_form_type(const ZpDerive *d, const ZgType *t, ZpForm form) {
   const ZgStream *along = &d->to->along;
-  uint16_t axis[ZG_MAX_AXES];
+  uint16_t axis[ZG_MAX_AXES + 1];
   int n = 0;
+  if (form == ZP_AS_OWN) axis[n++] = d->to->axis.sequence;
   for (int i = 0; i < t->naxes; i++) {
     uint16_t a = t->axis[i];
     bool time = along->names[a], here = form == ZP_AS_TOKENS || form == ZP_AS_ROWS || form == ZP_AS_PAIRS;
-    if (a == along->batch && !here && form != ZP_AS_OWN) continue; /* the same of all samples */
-    if (a == along->batch) a = form == ZP_AS_OWN ? d->to->axis.seat : zp_form_axis(d, form);
+    if (a == along->batch && !here) continue; /* the same of all samples, or in the place of sequences */
+    if (a == along->batch) a = zp_form_axis(d, form);
     else if (time && form == ZP_AS_PAIRS && a != along->time) a = d->to->axis.position;
     else if (time) a = zp_form_axis(d, form);
     axis[n++] = a;

@@ -1,6 +1,6 @@
 /* stream: the graph of a step of generation, derived from a model's. A step makes some tokens of several
- * sequences at once: one of each that decodes, parts of the prompts of others. A *seat* is what a running
- * sequence has: its caches, and its rows of the page tables.
+ * sequences at once: one of each that decodes, parts of the prompts of others. Running sequences are numbered, and
+ * each has its caches and its rows of the page tables under its number.
  *
  * Time and samples together become one axis of tokens. Every value is made in the form in which it is wanted,
  * from the output back, so that nothing else is there:
@@ -30,9 +30,9 @@
 
 typedef enum {
   ZP_CACHE_PAGES,  /* of the tokens of sequences, by position */
-  ZP_CACHE_STATE,  /* of a seat: what a recurrence goes on from */
-  ZP_CACHE_RECENT, /* of a seat: the last tokens of a value */
-  ZP_CACHE_OWN,    /* of a seat: a value of its sequence alone, made when that is admitted */
+  ZP_CACHE_STATE,  /* of a sequence: what a recurrence goes on from */
+  ZP_CACHE_RECENT, /* of a sequence: the last tokens of a value */
+  ZP_CACHE_OWN,    /* of a sequence: a value of it alone, made when it is admitted */
   ZP_CACHES
 } ZpCacheKind;
 typedef struct {
@@ -47,14 +47,14 @@ typedef struct {
 typedef struct {
   int64_t window; /* 0: none */
   uint16_t page;  /* the axis of its pages */
-  uint32_t input; /* its table: i32[seat, entry], the page of each `within` positions */
+  uint32_t input; /* its table: i32[sequence, entry], the page of each `within` positions */
 } ZpPageGroup;
 
 /* Axes that the step's graph has beside the model's. Their sizes are 0: whoever plays the step binds them. */
 typedef struct {
   uint16_t token;    /* tokens of a step */
   uint16_t row;      /* tokens of which logits are wanted */
-  uint16_t seat;     /* sequences at once */
+  uint16_t sequence; /* sequences at once */
   uint16_t position; /* positions of a sequence, as many as the longest has */
   uint16_t entry;    /* pages of a sequence */
   uint16_t within;   /* positions of a page */
@@ -65,7 +65,7 @@ typedef struct {
       *model;    /* forward only; with latent attention rewritten, its axes and values behind the others */
   ZgGraph *step; /* forward only; its one output is [row, words] */
   ZpStreamAxes axis;
-  uint32_t position, sequence, row; /* inputs: i32[token], index(seat)[token], index(token)[row] */
+  uint32_t position, sequence, row; /* inputs: i32[token], index(sequence)[token], index(token)[row] */
   /* Makes a sequence's own values: of one sample, played when that is admitted; each goes to a sink `keep`
    * with its cache. Axes are the model's, lengths the sequence's. NULL: there are none. */
   ZgGraph *admit;
@@ -82,7 +82,7 @@ bool zp_stream(const ZgGraph *model, ZbArena *a, const char *output, const char 
 
 /* ---- caches.c ------------------------------------------------------------------------------------------ */
 /* How many numbers caches of a kind take over all iterations: of pages in `group`, of a token; of others,
- * of a seat. */
+ * of a sequence. */
 uint64_t zp_cache_numbers(const ZpStream *s, ZpCacheKind kind, uint32_t group);
 
 #endif

@@ -73,9 +73,26 @@ const StreamModel stream_models[] = {
      ATTEND_OF("seen", "", "attend[seq, src, hd](q, k, v, mask = none)"), NULL, 0},
     {"attention of heads", NULL, "", ATTEND("attend[head, hd](q, k, v, mask = none)"), NULL, 0},
     {"dropout", NULL, "", "x = x + nn.dropout(nn.SwiGLU[embed, ffn](x, std = 0.3, out = 0.3) as mlp, p = 0.2)", NULL, 0},
+    {"shift far back, and by nothing", NULL, "", "x = x + shift[seq](x, by = 15) + shift[seq](x, by = 0)", NULL, 0},
+    {"conv of time and features", NULL, "",
+     "param w[tap, span] ~ normal(0.5)  x = x + conv[seq, tap, embed, span](x, w, pad = causal)", NULL, 0},
+    {"conv of single tokens", NULL, "",
+     "param w[other, embed, one] ~ normal(0.5)  x = x + conv[other, seq, one](rename[embed, other](x), w)", NULL, 0},
+    {"bias of a running sum of positions", NULL, "", ATTEND("attend[seq, hd](q, k, v, mask = causal, "
+     "bias = real(spread[head](cumsum[seq](place[seq]() * 0.01))))"), NULL, 0},
+    {"running sum of a sequence's own", NULL, "input hint: real[batch, embed]",
+     "x = x + 0.1 * real(cumsum[seq](spread[seq](f32(hint))))", NULL, 0},
+    {"keys that all sequences share", NULL, "", "param memory[lat, head, hd] ~ normal(1)\n"
+     ATTEND("attend[seq, lat, hd](q, spread[batch](memory), spread[batch](memory), mask = none)"), NULL, 0},
+    {"keys of a sequence with a bias that all share", NULL, "input seen: real[batch, src, embed]", "param sink[head] ~ normal(1)\n"
+     ATTEND_OF("seen", "", "attend[seq, src, hd](q, k, v, mask = none, sinks = sink, bias = real(spread[head](place[src]() * 0.1)))"),
+     NULL, 0},
+    {"values that are keys", NULL, "", ATTEND("attend[seq, hd](q, k, k, mask = causal) + v * 0"), NULL, 0},
     {"noise that the output does not need", NULL, "", "aux mean[batch, seq, embed](f32(x) * normal[batch, seq, embed]())",
      NULL, 0},
 
+    {"a text of another length", NULL, "input seen: real[batch, src, embed]",
+     "x = x + 0.1 * spread[seq](sum[src](seen) / real(size[src]()))", NULL, 0},
     {"both ways", NULL, "", ATTEND("attend[seq, hd](q, k, v, mask = none)"), "attend with mask = none sees later tokens", 0},
     {"window on both sides", NULL, "", ATTEND("attend[seq, hd](q, k, v, mask = none, window = 3)"),
      "attend with a window on both sides sees later tokens", 0},
@@ -104,7 +121,8 @@ static const char small[] =
     "use std.recurrent as rec\n"
     "model Small(words = 31, width = 16, heads = 2) {\n"
     "  axis batch, seq, embed = width, head = heads, hd = width / heads, other = width, vocab = words\n"
-    "  axis tap = 3, cond = 4, kind = 5, kk = 4, vv = 6, ffn = 24, bucket = 8, lat = 3, key, src\n"
+    "  axis tap = 3, span = 2, one = 1, cond = 4, kind = 5, kk = 4, vv = 6, ffn = 24, bucket = 8, lat = 3, "
+    "key, src\n"
     "  input tokens: index(vocab)[batch, seq]\n"
     "  input targets: index(vocab)[batch, seq]\n"
     "  %s\n"

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "runtime/plan/stream/stream.h"
 #include "tests/unit/plan/stream/models.h"
 
 /* A model is let through, or refused with the operation and its place in the source. */
@@ -66,5 +67,25 @@ Test(rule, several) {
     if (ok) cr_expect_str_eq(g->inputs[s.tokens].name, choices[i].tokens ? choices[i].tokens : "tokens");
     done(&c);
     zb_arena_free(a);
+  }
+}
+
+/* What a step cannot have although the rule lets it through. */
+Test(rule, lengths) {
+  static const StreamModel models[] = {
+      {"the length of a source", NULL, "input seen: real[batch, src, embed]", "x = x + x / real(size[src]())",
+       "takes a length that differs from sequence to sequence", 0},
+      {"a source by hand", NULL, "input seen: real[batch, src, embed]",
+       "x = x + dot[src](softmax[src](dot[embed](x, seen)), seen)", "has all of `src` beside tokens", 0},
+  };
+  for (int i = 0; i < 2; i++) {
+    Case c;
+    ZgGraph *g = stream_model(&c, &models[i]);
+    ZpStream s;
+    ZbErr err = {0};
+    bool ok = zp_stream(g, c.a, NULL, NULL, &s, &err);
+    cr_expect(!ok && strstr(err.text, models[i].refused), "%s: %s", models[i].name,
+              ok ? "derived" : err.text);
+    done(&c);
   }
 }

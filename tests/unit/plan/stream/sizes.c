@@ -1,4 +1,4 @@
-/* What a token, a token within a window and a seat take in models of published sizes. */
+/* What a token, a token within a window and a sequence take in models of published sizes. */
 #include <criterion/criterion.h>
 
 #include "runtime/plan/stream/stream.h"

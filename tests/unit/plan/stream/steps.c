@@ -1,4 +1,4 @@
-/* Steps against whole sequences: six sequences on three seats, prompts in chunks of random sizes, pages
+/* Steps against whole sequences: six sequences in three slots, prompts in chunks of random sizes, pages
  * that run out, sequences that are preempted and made again. Logits must be those of the model's forward
  * of each whole sequence, by reference kernels in f64. */
 #include <criterion/criterion.h>
@@ -13,7 +13,7 @@
 
 enum {
   SEQUENCES = 6,
-  SEATS = 3,
+  SLOTS = 3,
   TOKENS = 9,
   WITHIN = 4,
   LONGEST = 24,
@@ -31,14 +31,14 @@ typedef enum { NO_FAULT, POSITION_TOO_FAR, OLD_STATE, PAGE_TOO_EARLY, LOST_TOKEN
 typedef struct {
   Interp *whole; /* its inputs, and its logits */
   int64_t length, prompt, known, done;
-  int seat; /* -1: it waits */
+  int slot; /* -1: it waits */
   int64_t logits;
 } Sequence;
 
 typedef struct {
   bool used[PAGES];
-  int32_t table[SEATS][ENTRIES];
-  bool has[SEATS][ENTRIES];
+  int32_t table[SLOTS][ENTRIES];
+  bool has[SLOTS][ENTRIES];
 } Pool;
 
 typedef struct {
@@ -46,7 +46,7 @@ typedef struct {
   ZpStream s;
   Interp *step;
   Sequence of[SEQUENCES];
-  int at[SEATS];                 /* the sequence of a seat, or -1 */
+  int at[SLOTS];                 /* the sequence of a slot, or -1 */
   int order[SEQUENCES], running; /* in the order in which they were admitted */
   Pool *pools;
   Fault fault;
@@ -102,10 +102,10 @@ static void new_sequence(Server *v, const ZgGraph *g, int i, double **params) {
   interp_run(m, false);
   q->prompt = q->known = 1 + draw(v, q->length - 1);
   q->done = 0;
-  q->seat = -1;
+  q->slot = -1;
 }
 
-/* ---- seats and pages ----------------------------------------------------------------------------------- */
+/* ---- slots and pages ----------------------------------------------------------------------------------- */
 static void poison(Server *v, uint32_t group, int64_t page) {
   for (uint32_t c = 0; c < v->s.ncaches; c++) {
     const ZpCache *of = &v->s.caches[c];
@@ -122,19 +122,19 @@ static void poison(Server *v, uint32_t group, int64_t page) {
   }
 }
 
-static void give_back(Server *v, uint32_t group, int seat, int entry) {
+static void give_back(Server *v, uint32_t group, int slot, int entry) {
   Pool *p = &v->pools[group];
-  if (!p->has[seat][entry]) return;
-  p->has[seat][entry] = false;
-  p->used[p->table[seat][entry]] = false;
-  poison(v, group, p->table[seat][entry]);
+  if (!p->has[slot][entry]) return;
+  p->has[slot][entry] = false;
+  p->used[p->table[slot][entry]] = false;
+  poison(v, group, p->table[slot][entry]);
 }
 
 static void leave(Server *v, int i) {
-  int seat = v->of[i].seat, n = 0;
+  int slot = v->of[i].slot, n = 0;
   for (uint32_t g = 0; g < v->s.ngroups; g++)
-    for (int e = 0; e < ENTRIES; e++) give_back(v, g, seat, e);
-  v->at[seat] = v->of[i].seat = -1;
+    for (int e = 0; e < ENTRIES; e++) give_back(v, g, slot, e);
+  v->at[slot] = v->of[i].slot = -1;
   for (int k = 0; k < v->running; k++)
     if (v->order[k] != i) v->order[n++] = v->order[k];
   v->running = n;
@@ -155,14 +155,14 @@ static bool find_pages(Server *v, const Sequence *q, int64_t n) {
     int64_t window = v->s.groups[g].window;
     if (window && v->fault == PAGE_TOO_EARLY) window = window > 3 ? window - 3 : 1;
     for (int e = 0; window && e < ENTRIES; e++)
-      if ((e + 1) * WITHIN <= q->done - window + 1) give_back(v, g, q->seat, e);
+      if ((e + 1) * WITHIN <= q->done - window + 1) give_back(v, g, q->slot, e);
     for (int64_t e = q->done / WITHIN; e <= (q->done + n - 1) / WITHIN; e++) {
-      if (p->has[q->seat][e]) continue;
+      if (p->has[q->slot][e]) continue;
       int page = 0;
       while (page < PAGES && p->used[page]) page++;
       if (page == PAGES) return false;
-      p->used[page] = p->has[q->seat][e] = true;
-      p->table[q->seat][e] = page;
+      p->used[page] = p->has[q->slot][e] = true;
+      p->table[q->slot][e] = page;
     }
   }
   return true;
@@ -191,14 +191,14 @@ static void tell(Server *v, const Step *p) {
         if (v->fault == OLD_STATE && *x == 0) *x = 1;
         continue;
       }
-      if (i == v->s.sequence) *x = v->of[p->of[token]].seat;
+      if (i == v->s.sequence) *x = v->of[p->of[token]].slot;
       else if (i == v->s.row) *x = (double)p->row[e];
       else if (!strncmp(g->inputs[i].name, "step.", 5)) {
-        int of = v->at[at[v->s.axis.seat]];
+        int of = v->at[at[v->s.axis.sequence]];
         if (!strncmp(g->inputs[i].name, "step.length.", 12) && of >= 0)
           *x = (double)v->of[of].whole->size[zg_axis_find(v->s.model, g->inputs[i].name + 12)];
         for (uint32_t k = 0; k < v->s.ngroups; k++)
-          if (v->s.groups[k].input == i) *x = v->pools[k].table[at[v->s.axis.seat]][at[v->s.axis.entry]];
+          if (v->s.groups[k].input == i) *x = v->pools[k].table[at[v->s.axis.sequence]][at[v->s.axis.entry]];
       } else {
         const Interp *whole = v->of[p->of[token]].whole;
         uint32_t from = input_of(whole->g, g->inputs[i].name);
@@ -263,7 +263,7 @@ static void play(Server *v, Step *p) {
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------------ */
-/* Makes what is the sequence's own, and keeps it at its seat. */
+/* Makes what is the sequence's own, and keeps it at its slot. */
 static void make_own(Server *v, const Sequence *q) {
   if (!v->s.admit) return;
   Interp *m = interp_empty(v->s.admit, v->a);
@@ -282,7 +282,7 @@ static void make_own(Server *v, const Sequence *q) {
       for (int64_t e = 0; e < interp_elements(m, t); e++) {
         int64_t at[ZG_MAX_GRAPH_AXES];
         positions(m, t, e, at);
-        at[v->s.axis.seat] = q->seat;
+        at[v->s.axis.sequence] = q->slot;
         int64_t to = element(v->step, &of->type, at);
         if (ids) ((int32_t *)v->step->kept[c][it])[to] = ((int32_t *)m->kept[c][it])[e];
         else ((double *)v->step->kept[c][it])[to] = ((double *)m->kept[c][it])[e];
@@ -291,12 +291,12 @@ static void make_own(Server *v, const Sequence *q) {
 }
 
 static bool admit(Server *v) {
-  int seat = 0, i = 0;
-  while (seat < SEATS && v->at[seat] >= 0) seat++;
-  while (i < SEQUENCES && (v->of[i].seat >= 0 || v->of[i].done == v->of[i].length)) i++;
-  if (seat == SEATS || i == SEQUENCES) return false;
-  v->at[seat] = i;
-  v->of[i].seat = seat;
+  int slot = 0, i = 0;
+  while (slot < SLOTS && v->at[slot] >= 0) slot++;
+  while (i < SEQUENCES && (v->of[i].slot >= 0 || v->of[i].done == v->of[i].length)) i++;
+  if (slot == SLOTS || i == SEQUENCES) return false;
+  v->at[slot] = i;
+  v->of[i].slot = slot;
   v->order[v->running++] = i;
   make_own(v, &v->of[i]);
   return true;
@@ -310,8 +310,8 @@ static void fill_step(Server *v, Step *p) {
     Sequence *q = &v->of[i];
     int64_t left = TOKENS - p->tokens, n = q->done < q->known ? 1 + draw(v, q->known - q->done) : 1;
     n = n < left ? n : left;
-    while (q->seat >= 0 && !find_pages(v, q, n)) preempt(v, v->order[v->running - 1]);
-    for (int64_t t = 0; q->seat >= 0 && t < n; t++) {
+    while (q->slot >= 0 && !find_pages(v, q, n)) preempt(v, v->order[v->running - 1]);
+    for (int64_t t = 0; q->slot >= 0 && t < n; t++) {
       p->of[p->tokens] = i;
       p->position[p->tokens] = q->done + t;
       if (q->done + t >= q->prompt - 1) p->row[p->rows++] = p->tokens;
@@ -329,7 +329,7 @@ static void serve(Server *v) {
     play(v, &p);
     for (int64_t t = 0; t < p.tokens; t++) v->of[p.of[t]].done++;
     for (int i = 0; i < SEQUENCES; i++)
-      if (v->of[i].seat >= 0 && v->of[i].done == v->of[i].length) leave(v, i);
+      if (v->of[i].slot >= 0 && v->of[i].done == v->of[i].length) leave(v, i);
     if (v->running > 1 && draw(v, 20) == 0) preempt(v, v->order[v->running - 1]);
   }
 }
@@ -353,7 +353,7 @@ static double play_model(const ZgGraph *g, ZbArena *a, Fault fault, Server *v, Z
   *v = (Server){.a = a, .fault = fault};
   if (!zp_stream(g, a, NULL, NULL, &v->s, err)) return -1;
   Interp *m = v->step = interp_empty(v->s.step, a);
-  m->size[v->s.axis.seat] = SEATS;
+  m->size[v->s.axis.sequence] = SLOTS;
   m->size[v->s.axis.position] = LONGEST;
   m->size[v->s.axis.entry] = ENTRIES;
   m->size[v->s.axis.within] = WITHIN;
@@ -361,7 +361,7 @@ static double play_model(const ZgGraph *g, ZbArena *a, Fault fault, Server *v, Z
   for (uint32_t i = 0; i < m->g->naxes; i++)
     if (!m->size[i] && i != v->s.axis.token && i != v->s.axis.row) m->size[i] = OTHER;
   v->pools = ZB_NEWN(a, Pool, v->s.ngroups + 1);
-  for (int i = 0; i < SEATS; i++) v->at[i] = -1;
+  for (int i = 0; i < SLOTS; i++) v->at[i] = -1;
   for (int i = 0; i < SEQUENCES; i++) new_sequence(v, g, i, i ? v->of[0].whole->param : NULL);
   m->param = v->of[0].whole->param;
   new_caches(v);
@@ -387,6 +387,34 @@ Test(steps, are_the_whole, .timeout = 120) {
     done(&c);
   }
   cr_expect(preempted > 20);
+}
+
+static const char fixed[] =
+    "use std.nn as nn\n"
+    "model Fixed(words = 31, length = 24) {\n"
+    "  axis batch, seq = length, embed = 16, head = 2, hd = 8, vocab = words\n"
+    "  input tokens: index(vocab)[batch, seq]\n"
+    "  input targets: index(vocab)[batch, seq]\n"
+    "  param table[vocab, embed], where[seq, embed] ~ normal(0.3)\n"
+    "  param far[head, seq] ~ normal(0.3)\n"
+    "  param w[embed, head, hd], wo[head, hd, embed] ~ normal(0.3)\n"
+    "  x = lookup(table, tokens) + where\n"
+    "  q = dot[embed](x, w)\n"
+    "  x = x + dot[head, hd](attend[seq, hd](q, q, q, mask = causal, bias = far), wo)\n"
+    "  output logits = dot[embed](x * where, table)\n"
+    "  loss xent[vocab](logits, targets) per known(targets)\n"
+    "}\n";
+
+/* A length that the model gives, and parameters along it. */
+Test(steps, fixed_length) {
+  Case c = load_text(fixed);
+  Server v;
+  ZbErr err = {0};
+  ZgGraph *g = compile(&c);
+  cr_assert(g, "%s", messages(&c));
+  double off = play_model(g, c.a, NO_FAULT, &v, &err);
+  cr_expect(off >= 0 && off < TOLERANCE, "off by %g %s", off, err.text);
+  done(&c);
 }
 
 /* The same of every operation before and behind another one. */
