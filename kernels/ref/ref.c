@@ -19,6 +19,7 @@ static ZkKernel *kernel_of(int op) {
       [ZG_OP_RESUME_SCAN] = REF(resume_scan),
       [ZG_OP_RESUME_LINEAR] = REF(resume_linear),
       [ZG_OP_RECENT] = REF(recent),
+      [ZG_OP_ROPE_AT] = REF(rope_at),
       [ZG_OP_ROWS] = REF(rows),
   };
   if (op < 0 || op >= ZG_OP_COUNT) return NULL;

@@ -157,6 +157,6 @@ ZkKernel REF(ew);
 #include "kernels/kernels.def"
 ZkKernel REF(pointwise), REF(copy), REF(grouped_dot), REF(grouped_outer), REF(slots), REF(round);
 ZkKernel REF(put_pages), REF(attend_pages), REF(attend_own), REF(resume_scan), REF(resume_linear),
-    REF(recent), REF(rows);
+    REF(recent), REF(rope_at), REF(rows);
 
 #endif

@@ -23,6 +23,16 @@ uint32_t zp_step_sequences(ZpDerive *d, ZpForm form) {
 }
 
 /* ---- caches -------------------------------------------------------------------------------------------- */
+static uint32_t add_cache(ZpDerive *d, ZpCache c) {
+  ZpStream *to = d->to;
+  if (c.type.naxes > ZG_MAX_AXES) {
+    zp_derive_fail(d, "its cache would have too many axes");
+    c.type.naxes = 0;
+  }
+  ZB_PUSH(d->a, to->caches, to->ncaches, c);
+  return zp_step_node(d, (ZgNode){.op = ZG_OP_KEPT, .opt = {to->ncaches - 1}}, NULL, 0, &c.type, 1);
+}
+
 /* Returns a cache of what `t`, of tokens, has besides, and of the `n` axes `more`. */
 static uint32_t kept(ZpDerive *d, ZpCacheKind kind, uint32_t group, const ZgType *t, const uint16_t *more,
                      int n) {
@@ -30,12 +40,7 @@ static uint32_t kept(ZpDerive *d, ZpCacheKind kind, uint32_t group, const ZgType
   ZgType rest = zg_type_minus(t, &to->axis.token, 1), add = zg_type((ZgElem)t->elem, more, n);
   ZpCache c = {.kind = (uint8_t)kind, .segment = d->k, .group = group, .value = ZG_NONE, .loc = d->from->loc};
   c.type = zg_type_union(&rest, &add);
-  if (c.type.naxes > ZG_MAX_AXES) {
-    zp_derive_fail(d, "its cache would have too many axes");
-    c.type = add;
-  }
-  ZB_PUSH(d->a, to->caches, to->ncaches, c);
-  return zp_step_node(d, (ZgNode){.op = ZG_OP_KEPT, .opt = {to->ncaches - 1}}, NULL, 0, &c.type, 1);
+  return add_cache(d, c);
 }
 
 /* Finds the pages of a window, or adds them. */
@@ -105,11 +110,9 @@ uint32_t zp_step_attend(ZpDerive *d, const uint32_t *in, ZgType to) {
 }
 
 uint32_t zp_step_own(ZpDerive *d, uint32_t value) {
-  ZpStream *to = d->to;
   ZpCache c = {.kind = ZP_CACHE_OWN, .segment = d->k, .value = value, .loc = d->from->loc};
   c.type = zp_form_type(d, &d->s->values[value].type, ZP_AS_OWN);
-  ZB_PUSH(d->a, to->caches, to->ncaches, c);
-  return zp_step_node(d, (ZgNode){.op = ZG_OP_KEPT, .opt = {to->ncaches - 1}}, NULL, 0, &c.type, 1);
+  return add_cache(d, c);
 }
 
 uint32_t zp_step_attend_own(ZpDerive *d, const uint32_t *in, ZpForm form, ZgType to) {
@@ -202,30 +205,13 @@ uint32_t zp_step_conv(ZpDerive *d, uint32_t x, uint32_t w, ZgType to) {
   return zp_step_node(d, dot, in, 2, &to, 1);
 }
 
-/* ---- positions ----------------------------------------------------------------------------------------- */
-static uint32_t made(ZpDerive *d, ZgOp op, uint32_t a, uint32_t b) {
-  ZgType t = zg_type_union(zp_step_type(d, a), zp_step_type(d, b));
-  return zp_step_node(d, (ZgNode){.op = (uint16_t)op}, (uint32_t[]){a, b}, 2, &t, 1);
-}
-static uint32_t number(ZpDerive *d, double x) {
-  ZgType t = zg_type(ZG_F32, NULL, 0);
-  return zp_step_node(d, (ZgNode){.op = ZG_OP_FILL, .num = {x}}, NULL, 0, &t, 1);
-}
-
-/* rope is rotate with the speeds base^(-2p/H) of pairs p. */
+/* ---- positions ------------------------------------------------------------------------------------------- */
 uint32_t zp_step_rope(ZpDerive *d, uint32_t x, ZgType to) {
   const ZgNode *n = d->from;
-  uint16_t h = n->ax[1];
-  int64_t size = d->g->axes[h].size;
-  ZgType pairs = zg_type(ZG_I32, &h, 1), real = zg_type(ZG_F32, &h, 1);
-  ZgType at = zg_type(ZG_F32, &d->to->axis.token, 1);
-  uint32_t p = zp_step_node(d, (ZgNode){.op = ZG_OP_POSITION, .nax = 1, .ax = {h}}, NULL, 0, &pairs, 1);
-  p = zp_step_node(d, (ZgNode){.op = ZG_OP_CAST}, &p, 1, &real, 1);
-  p = made(d, ZG_OP_MUL, p, number(d, -2.0 / (double)size));
-  uint32_t speed = made(d, ZG_OP_POW, number(d, n->num[0]), p);
-  uint32_t position = positions(d);
-  position = zp_step_node(d, (ZgNode){.op = ZG_OP_CAST}, &position, 1, &at, 1);
-  ZgNode turn = {
-      .op = ZG_OP_ROTATE, .nax = 1, .ax = {h}, .num = {1}, .opt = {n->opt[0] ? ZG_ROTATE_BACK : 0, size}};
-  return zp_step_node(d, turn, (uint32_t[]){x, position, speed}, 3, &to, 1);
+  ZgNode at = {.op = ZG_OP_ROPE_AT,
+               .nax = 2,
+               .ax = {d->to->axis.token, n->ax[1]},
+               .num = {n->num[0]},
+               .opt = {n->opt[0]}};
+  return zp_step_node(d, at, (uint32_t[]){x, positions(d)}, 2, &to, 1);
 }

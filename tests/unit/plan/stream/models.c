@@ -2,6 +2,7 @@
 #include "tests/unit/plan/stream/models.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 #define LLAMA "-D layers=2 -D heads=4 -D kv_heads=2 -D width=32 -D head_dim=8 -D inner=48 -D words=97"
 #define SHARE(MORE) LLAMA " " MORE
@@ -80,8 +81,8 @@ const StreamModel stream_models[] = {
      "param w[other, embed, one] ~ normal(0.5)  x = x + conv[other, seq, one](rename[embed, other](x), w)", NULL, 0},
     {"bias of a running sum of positions", NULL, "", ATTEND("attend[seq, hd](q, k, v, mask = causal, "
      "bias = real(spread[head](cumsum[seq](place[seq]() * 0.01))))"), NULL, 0},
-    {"running sum of a sequence's own", NULL, "input hint: real[batch, embed]",
-     "x = x + 0.1 * real(cumsum[seq](spread[seq](f32(hint))))", NULL, 0},
+    {"running sum of a sequence's own", NULL, "input slope: real[batch, embed]",
+     "x = x + 0.1 * real(cumsum[seq](spread[seq](f32(slope))))", NULL, 0},
     {"keys that all sequences share", NULL, "", "param memory[lat, head, hd] ~ normal(1)\n"
      ATTEND("attend[seq, lat, hd](q, spread[batch](memory), spread[batch](memory), mask = none)"), NULL, 0},
     {"keys of a sequence with a bias that all share", NULL, "input seen: real[batch, src, embed]", "param sink[head] ~ normal(1)\n"
@@ -149,7 +150,7 @@ ZgGraph *stream_model(Case *c, const StreamModel *m) {
 
 ZgGraph *stream_pair(Case *c, const StreamModel *first, const StreamModel *second) {
   ZbArena *a = zb_arena_new();
-  const char *again = first->input == second->input ? "" : second->input;
+  const char *again = strcmp(first->input, second->input) ? second->input : "";
   *c = load_text(zb_printf(a, small, first->input, again, first->body, second->body));
   ZgGraph *g = compile(c);
   cr_assert(g, "%s, then %s: does not compile:\n%s", first->name, second->name, messages(c));
