@@ -25,24 +25,37 @@ static uint32_t count(const bool *of, uint32_t n) {
 }
 
 static const bool *leaves_of(const Admit *x, uint32_t k) {
-  const ZgGraph *m = x->to->model;
-  return m->segments[k].repeat ? x->carry[k] : k + 1 < m->nsegments ? x->carry[k + 1] : NULL;
+  return k + 1 < x->to->model->nsegments ? x->carry[k + 1] : NULL;
 }
 
-static void mark_segment(Admit *x, uint32_t k) {
-  const ZgSegment *s = &x->to->model->segments[k];
-  x->need[k] = ZB_NEWN(x->a, bool, s->nvalues + 1);
-  x->carry[k] = ZB_NEWN(x->a, bool, s->ncarry_in + 1);
-  for (uint32_t i = 0; s->repeat && i < s->ncarry_in; i++) x->carry[k][i] = x->carry[k + 1][i];
-  for (uint32_t i = 0; i < x->to->ncaches; i++)
-    if (x->to->caches[i].kind == ZP_CACHE_OWN && x->to->caches[i].segment == k)
-      x->need[k][x->to->caches[i].value] = true;
-  uint32_t before, after = 0;
-  do { /* around a repeat */
-    before = after;
-    for (uint32_t i = s->nforward; i-- > 0;) mark(x, k, &s->nodes[i], leaves_of(x, k));
-    after = count(x->carry[k], s->ncarry_in);
-  } while (s->repeat && after > before);
+/* Adds what is carried at one boundary to what is at another; says whether that is more. */
+static bool carry_too(bool *to, const bool *from, uint32_t n) {
+  uint32_t before = count(to, n);
+  for (uint32_t i = 0; i < n; i++) to[i] |= from[i];
+  return count(to, n) > before;
+}
+
+/* From the last segment to the first; a repeat carries the same before, around and behind it. */
+static void mark_all(Admit *x) {
+  const ZgGraph *m = x->to->model;
+  bool more;
+  for (uint32_t k = 0; k < m->nsegments; k++) {
+    x->need[k] = ZB_NEWN(x->a, bool, m->segments[k].nvalues + 1);
+    x->carry[k] = ZB_NEWN(x->a, bool, m->segments[k].ncarry_in + 1);
+  }
+  for (uint32_t i = 0; i < x->to->ncaches; i++) {
+    const ZpCache *c = &x->to->caches[i];
+    if (c->kind == ZP_CACHE_OWN) x->need[c->segment][c->value] = true;
+  }
+  do {
+    more = false;
+    for (uint32_t k = m->nsegments; k-- > 0;) {
+      const ZgSegment *s = &m->segments[k];
+      if (s->repeat) carry_too(x->carry[k], x->carry[k + 1], s->ncarry_in);
+      for (uint32_t i = s->nforward; i-- > 0;) mark(x, k, &s->nodes[i], leaves_of(x, k));
+      if (s->repeat) more |= carry_too(x->carry[k + 1], x->carry[k], s->ncarry_in);
+    }
+  } while (more);
 }
 
 static ZgType *types_of(const Admit *x, const ZgType *of, const bool *which, uint32_t n, uint32_t *count) {
@@ -111,6 +124,6 @@ void zp_derive_admit(ZpStream *to, ZbArena *a) {
   g->outputs = NULL, g->noutputs = 0;
   g->losses = NULL, g->nlosses = 0;
   g->segments = ZB_NEWN(a, ZgSegment, m->nsegments);
-  for (uint32_t k = m->nsegments; k-- > 0;) mark_segment(&x, k);
+  mark_all(&x);
   for (uint32_t k = 0; k < m->nsegments; k++) copy_segment(&x, g, k);
 }

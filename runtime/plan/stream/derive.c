@@ -114,27 +114,36 @@ static void want_operands(Demand *x, const ZgNode *n, uint8_t leaves) {
       want(x, n->in[i], operand_form(x, n, i, (ZpForm)form));
 }
 
-/* From the last segment to the first; around a repeat until it wants nothing more of itself. */
+/* Adds what is carried at one boundary to what is at another; says whether that is more. */
+static bool carry_too(uint8_t *to, const uint8_t *from, uint32_t n) {
+  bool more = false;
+  for (uint32_t i = 0; i < n; i++) more |= (from[i] | to[i]) != to[i], to[i] |= from[i];
+  return more;
+}
+
+/* From the last segment to the first. A repeat carries the same before, around and behind it: what more it wants of
+ * itself, or the next one of it, is looked for until there is nothing. */
 static void demand(Demand *x) {
   const ZgGraph *m = x->d.to->model;
-  for (uint32_t k = m->nsegments; k-- > 0;) {
-    const ZgSegment *s = x->d.s = &m->segments[k];
-    uint8_t *enters = x->carry[k] = ZB_NEWN(x->d.a, uint8_t, s->ncarry_in + 1);
-    const uint8_t *next = k + 1 < m->nsegments ? x->carry[k + 1] : NULL;
-    uint32_t before, after = 0;
-    x->want[k] = ZB_NEWN(x->d.a, uint8_t, s->nvalues + 1);
-    x->d.k = k;
-    for (uint32_t i = 0; s->repeat && i < s->ncarry_in; i++) enters[i] = next[i];
-    do {
-      before = after, after = 0;
+  bool more;
+  for (uint32_t k = 0; k < m->nsegments; k++) {
+    x->carry[k] = ZB_NEWN(x->d.a, uint8_t, m->segments[k].ncarry_in + 1);
+    x->want[k] = ZB_NEWN(x->d.a, uint8_t, m->segments[k].nvalues + 1);
+  }
+  do {
+    more = false;
+    for (uint32_t k = m->nsegments; k-- > 0;) {
+      const ZgSegment *s = x->d.s = &m->segments[k];
+      uint8_t *enters = x->carry[k], *next = k + 1 < m->nsegments ? x->carry[k + 1] : NULL;
+      x->d.k = k;
+      if (s->repeat) carry_too(enters, next, s->ncarry_in);
       for (uint32_t i = s->nforward; i-- > 0;) {
         const ZgNode *n = &s->nodes[i];
-        uint8_t leaves = n->op != ZG_OP_CARRY_OUT ? 0 : s->repeat ? enters[n->opt[0]] : next[n->opt[0]];
-        want_operands(x, n, leaves);
+        want_operands(x, n, n->op == ZG_OP_CARRY_OUT ? next[n->opt[0]] : 0);
       }
-      for (uint32_t i = 0; i < s->ncarry_in; i++) after += (uint32_t)__builtin_popcount(enters[i]);
-    } while (s->repeat && after > before);
-  }
+      if (s->repeat) more |= carry_too(next, enters, s->ncarry_in);
+    }
+  } while (more);
 }
 
 /* ---- carried values ------------------------------------------------------------------------------------ */
@@ -331,7 +340,6 @@ static void make_segment(Demand *x, uint32_t k) {
   ZgSegment *out = x->d.out = &x->d.g->segments[k];
   const uint8_t *leaves = k + 1 < m->nsegments ? x->carry[k + 1] : NULL;
   x->d.k = k;
-  if (s->repeat) leaves = x->carry[k];
   out->carry_in = carried_types(x, s->carry_in, x->carry[k], s->ncarry_in, &out->ncarry_in);
   if (leaves) out->carry_out = carried_types(x, s->carry_out, leaves, s->ncarry_out, &out->ncarry_out);
   for (int form = 0; form < ZP_FORMS; form++) {

@@ -6,6 +6,7 @@ tests_unit_test_plan_stream_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/compiler/grad/interp.c tests/unit/compiler/grad/interp.h \
   tests/unit/breadth.h \
+  tests/unit/plan/stream/graph.c \
   tests/unit/plan/stream/later.c \
   tests/unit/plan/stream/models.c \
   tests/unit/plan/stream/models.h \
