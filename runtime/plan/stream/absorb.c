@@ -3,8 +3,8 @@
  *
  *   q . (W c) = (W' q) . c          sum_j p_j (W2 c_j) = W2 (sum_j p_j c_j)
  *
- * so queries go through W, attention has one key for all heads, of which its values are a part, and its result
- * goes through W2. Keys may be joined of pieces, each made by a parameter that has the heads, or the same for
+ * so queries go through W, attention has one key for all heads, of which its values are a part, and its
+ * result goes through W2. Keys may be joined of pieces, each made by a parameter that has the heads, or the same for
  * all. All of it is operations that a model could have, so that nothing behind this knows of it. Decode reads
  * the cache, so only where a token then takes a quarter or less. */
 #include "runtime/plan/stream/derive.h"

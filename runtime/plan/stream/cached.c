@@ -205,7 +205,7 @@ uint32_t zp_step_conv(ZpDerive *d, uint32_t x, uint32_t w, ZgType to) {
   return zp_step_node(d, dot, in, 2, &to, 1);
 }
 
-/* ---- positions ------------------------------------------------------------------------------------------- */
+/* ---- positions ----------------------------------------------------------------------------------------- */
 uint32_t zp_step_rope(ZpDerive *d, uint32_t x, ZgType to) {
   const ZgNode *n = d->from;
   ZgNode at = {.op = ZG_OP_ROPE_AT,

@@ -121,8 +121,8 @@ static bool carry_too(uint8_t *to, const uint8_t *from, uint32_t n) {
   return more;
 }
 
-/* From the last segment to the first. A repeat carries the same before, around and behind it: what more it wants of
- * itself, or the next one of it, is looked for until there is nothing. */
+/* From the last segment to the first. A repeat carries the same before, around and behind it: what more it
+ * wants of itself, or the next one of it, is looked for until there is nothing. */
 static void demand(Demand *x) {
   const ZgGraph *m = x->d.to->model;
   bool more;

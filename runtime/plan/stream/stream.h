@@ -1,6 +1,6 @@
 /* stream: the graph of a step of generation, derived from a model's. A step makes some tokens of several
- * sequences at once: one of each that decodes, parts of the prompts of others. Running sequences are numbered, and
- * each has its caches and its rows of the page tables under its number.
+ * sequences at once: one of each that decodes, parts of the prompts of others. Running sequences are numbered,
+ * and each has its caches and its rows of the page tables under its number.
  *
  * Time and samples together become one axis of tokens. Every value is made in the form in which it is wanted,
  * from the output back, so that nothing else is there:

@@ -96,7 +96,7 @@ Test(graph, only_what_is_wanted) {
   }
 }
 
-/* What a sequence has alone is made at admission: of T5 the encoder, and in the step nothing of it but its keys. */
+/* What a sequence has alone is made at admission: of T5 the encoder, of which the step has but its keys. */
 Test(graph, own) {
   for (int i = 0; i < stream_model_count; i++) {
     Derived d;
@@ -109,8 +109,8 @@ Test(graph, own) {
       params[1] += count_op(&d.s.admit->segments[k], ZG_OP_PARAM);
     }
     cr_expect(source == 0);
-    /* Tables of words and of a bias, a norm, and of a layer: 9 of the encoder; 14 of the decoder, of which those
-     * that make keys and values of the source belong to it. */
+    /* Tables of words and of a bias, a norm, and of a layer: 9 of the encoder; 14 of the decoder, of which
+     * those that make keys and values of the source belong to it. */
     cr_expect(params[0] == 4 + 12, "%u", params[0]);
     cr_expect(params[1] == 3 + 9 + 2, "%u", params[1]);
     done(&d.c);

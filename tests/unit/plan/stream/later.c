@@ -1,5 +1,5 @@
-/* The rule against what models do: with other tokens from some position on, what it lets through makes the same bits
- * before that, and what it refuses does not, but for models of which it is known to be too strict. */
+/* The rule against what models do: with other tokens from some position on, what it lets through makes the
+ * same bits before that, and what it refuses does not, but for models of which it is known to be too strict. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@ static Interp *whole(const ZgGraph *g, ZbArena *a) {
   return m;
 }
 
-/* Says whether logits before FROM are other ones, if tokens from there on are. Both have batch and time first. */
+/* Says whether logits before FROM are other ones, if tokens from there on are. Both have batch and time
+ * first. */
 static bool changes(const ZgGraph *g, ZbArena *a, const char *tokens) {
   Interp *m = whole(g, a);
   uint32_t in = 0, out = 0;
