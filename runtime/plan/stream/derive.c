@@ -10,7 +10,7 @@ typedef struct {
   uint8_t **want;     /* by segment and value: bit f: in form f */
   uint8_t **carry;    /* by segment and position carried in: the same */
   bool **feeds;       /* by segment and value: something that mixes tokens depends on it there */
-  uint32_t *(*made);  /* by form and value of the segment at hand: value of the step, or ZG_NONE */
+  uint32_t **made;    /* by form and value of the segment at hand: value of the step, or ZG_NONE */
 } Demand;
 
 #define BIT(form) (1u << (form))
