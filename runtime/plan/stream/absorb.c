@@ -99,7 +99,7 @@ static uint32_t join(Absorb *x, const ZgNode *at, uint16_t to, const Piece *p, i
   return n == 1 ? in[0] : add(x, at, c, n, in);
 }
 
-/* What attend n is made of, if it is latent. */
+/* Latent attention, and what it is made of. */
 typedef struct {
   int n;
   Piece piece[PIECES], value;

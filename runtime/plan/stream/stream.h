@@ -60,10 +60,11 @@ typedef struct {
   uint16_t within;   /* positions of a page */
 } ZpStreamAxes;
 typedef struct {
-  ZgStream along; /* of the model */
-  const ZgGraph
-      *model;    /* forward only; with latent attention rewritten, its axes and values behind the others */
-  ZgGraph *step; /* forward only; its one output is [row, words] */
+  /* The model, forward only; or one with latent attention rewritten, whose axes and values are the model's, with
+   * others behind them. */
+  const ZgGraph *model;
+  ZgStream along; /* of it */
+  ZgGraph *step;  /* forward only; its one output is [row, words] */
   ZpStreamAxes axis;
   uint32_t position, sequence, row; /* inputs: i32[token], index(sequence)[token], index(token)[row] */
   /* Makes a sequence's own values: of one sample, played when that is admitted; each goes to a sink `keep`

@@ -97,16 +97,23 @@ typedef struct {
 } Run;
 
 static void copy_out(const Run *r, const ZgType *t, const void *from, double *to) {
+  const InterpNumbers *other = r->m->numbers;
   int64_t n = interp_elements(r->m, t);
   bool ints = t->elem == ZG_INDEX || t->elem == ZG_I32;
-  for (int64_t i = 0; i < n; i++) to[i] = ints ? ((const int32_t *)from)[i] : ((const double *)from)[i];
+  for (int64_t i = 0; i < n; i++) {
+    const double *x = (const double *)from + i;
+    to[i] = ints ? ((const int32_t *)from)[i] : other ? other->read(x) : *x;
+  }
 }
 
 static void copy_in(const Run *r, const ZgType *t, const double *from, void *to) {
+  const InterpNumbers *other = r->m->numbers;
   int64_t n = interp_elements(r->m, t);
   for (int64_t i = 0; i < n; i++) {
+    double *x = (double *)to + i;
     if (t->elem == ZG_INDEX || t->elem == ZG_I32) ((int32_t *)to)[i] = (int32_t)from[i];
-    else ((double *)to)[i] = from[i];
+    else if (other) other->write(x, from[i]);
+    else *x = from[i];
   }
 }
 
@@ -148,15 +155,11 @@ static void compute(const Run *r, const ZgSegment *s, const ZgNode *n, Frame *f)
   if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE)
     call.in[1].data = places(r, &s->values[n->in[1]].type, n, f->value[n->in[1]]);
   if (n->op == ZG_OP_AXSIZE) call.num[0] = (double)r->m->size[n->ax[0]];
-  zk_ref_run(&env, &call);
+  (r->m->numbers ? r->m->numbers->run : zk_ref_run)(&env, &call);
 }
 
 static size_t bytes(const Run *r, const ZgType *t) {
   return (size_t)interp_elements(r->m, t) * sizeof(double);
-}
-
-static void fill(const Run *r, const ZgType *t, double *x, double value) {
-  for (int64_t i = interp_elements(r->m, t); i-- > 0;) x[i] = value;
 }
 
 static void round_all(const Run *r, const ZgType *t, void *data) {
@@ -199,10 +202,12 @@ static void play(Run *r, const ZgSegment *s, const ZgNode *n, Frame *f, uint32_t
   case ZG_OP_KEPT: f->value[n->out] = m->kept[k][it]; break;
   case ZG_OP_KEEP: m->kept[k][it] = memcpy(zb_alloc(m->a, bytes(r, t)), x, bytes(r, t)); break;
   case ZG_OP_PUT_PAGES: f->value[n->out] = f->value[n->in[1]], compute(r, s, n, f); break;
-  case ZG_OP_RANDOM:
-    compute(r, s, n, f);
-    if (m->means) fill(r, t, x, n->num[0]);
+  case ZG_OP_RANDOM: {
+    ZgNode mean = *n;
+    if (m->means) mean.op = ZG_OP_FILL;
+    compute(r, s, &mean, f);
     break;
+  }
   default: compute(r, s, n, f);
   }
   for (int i = 0; m->rounds && i < n->nout; i++)

@@ -4,9 +4,18 @@
 #define ZUG_TESTS_INTERP_H
 
 #include "graph/graph.h"
+#include "kernels/kernels.h"
+
+/* What numbers a graph is played on: how a call runs, and how a double is written and read. */
+typedef struct {
+  ZkKernel *run;
+  void (*write)(void *to, double x);
+  double (*read)(const void *from);
+} InterpNumbers;
 
 typedef struct {
   const ZgGraph *g;
+  const InterpNumbers *numbers; /* NULL: doubles */
   ZbArena *a;
   int64_t *size;   /* by axis: data axes bound */
   double **param;  /* by parameter: iterations one after another, axes ascending */

@@ -14,5 +14,5 @@ tests_unit_test_plan_stream_SOURCES = \
   tests/unit/plan/stream/sizes.c \
   tests/unit/plan/stream/steps.c
 tests_unit_test_plan_stream_CFLAGS = $(unit_cflags)
-tests_unit_test_plan_stream_LDADD = libcompiler.a libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan) $(unit_libs)
+tests_unit_test_plan_stream_LDADD = libcompiler.a libkernels.a libresidues.a $(BLAS_LIBS) -lpthread $(libs_plan) $(unit_libs)
 endif
