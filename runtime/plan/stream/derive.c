@@ -201,21 +201,23 @@ static uint32_t make_position(Demand *x, const ZgNode *n, ZgType to) {
   return n->nax == 1 ? p : zp_step_node(&x->d, (ZgNode){.op = ZG_OP_CAST}, &p, 1, &to, 1);
 }
 
-/* A parameter along time: its rows are positions, of which tokens take theirs. */
-static uint32_t make_param(Demand *x, const ZgNode *n, ZpForm form, ZgType to) {
+/* A parameter along time: of its rows, which are positions, tokens take theirs; keys and tables have all. */
+static uint32_t make_param(Demand *x, const ZgNode *n, ZpForm form) {
   ZpDerive *d = &x->d;
   const ZgType *t = type_of(x, n->out);
-  uint16_t position = d->to->axis.position;
+  uint16_t all = d->to->axis.position, token = d->to->axis.token;
   uint32_t p = zp_step_node(d, (ZgNode){.op = ZG_OP_PARAM, .opt = {n->opt[0]}}, NULL, 0, t, 1);
-  if (form == ZP_AS_CONSTANT) return p;
-  ZgType table = zp_form_type(d, t, ZP_AS_TABLE);
-  for (int i = 0; i < t->naxes; i++)
-    if (is_time(d->to, t->axis[i])) {
-      ZgNode to_all = {.op = ZG_OP_RENAME, .nax = 2, .ax = {t->axis[i], position}};
-      p = zp_step_node(d, to_all, &p, 1, &table, 1);
-    }
-  if (form == ZP_AS_TABLE) return p;
-  return zp_step_rows(d, p, position, zp_step_told(d, d->to->position), to);
+  for (int i = 0; i < t->naxes; i++) {
+    uint16_t time = t->axis[i];
+    if (!is_time(d->to, time)) continue;
+    bool keys = form == ZP_AS_TABLE || (form == ZP_AS_PAIRS && time != d->to->along.time);
+    ZgType rest = zg_type_minus(zp_step_type(d, p), &time, 1);
+    ZgType here = zg_type((ZgElem)t->elem, keys ? &all : &token, 1), to = zg_type_union(&rest, &here);
+    ZgNode rename = {.op = ZG_OP_RENAME, .nax = 2, .ax = {time, all}};
+    p = keys ? zp_step_node(d, rename, &p, 1, &to, 1)
+             : zp_step_rows(d, p, time, zp_step_told(d, d->to->position), to);
+  }
+  return p;
 }
 
 static uint32_t make_input(Demand *x, const ZgNode *n, ZgType to) {
@@ -296,7 +298,7 @@ static uint32_t make_node(Demand *x, const ZgNode *n, ZpForm form) {
     int64_t at = carried_number(x->carry[d->k], n->opt[0], form);
     return zp_step_node(d, (ZgNode){.op = ZG_OP_CARRY, .opt = {at}}, NULL, 0, &to, 1);
   }
-  case ZG_OP_PARAM: return make_param(x, n, form, to);
+  case ZG_OP_PARAM: return make_param(x, n, form);
   case ZG_OP_INPUT: return make_input(x, n, to);
   case ZG_OP_RANDOM: return make_mean(x, n, to);
   case ZG_OP_POSITION:

@@ -409,11 +409,11 @@ Test(steps, are_the_whole_exactly, .timeout = 120) { play_all(&residues, 0); }
 static const char fixed[] =
     "use std.nn as nn\n"
     "model Fixed(words = 31, length = 24) {\n"
-    "  axis batch, seq = length, embed = 16, head = 2, hd = 8, vocab = words\n"
+    "  axis batch, seq = length, key = length, embed = 16, head = 2, hd = 8, vocab = words\n"
     "  input tokens: index(vocab)[batch, seq]\n"
     "  input targets: index(vocab)[batch, seq]\n"
     "  param table[vocab, embed], where[seq, embed] ~ normal(0.3)\n"
-    "  param far[head, seq] ~ normal(0.3)\n"
+    "  param far[head, seq], near[head, seq, key] ~ normal(0.3)\n"
     "  param w[embed, head, hd], wo[head, hd, embed] ~ normal(0.3)\n"
     "  x = lookup(table, tokens) + where\n"
     "  q = dot[embed](x, w)\n"
