@@ -82,8 +82,8 @@ bool zp_stream(const ZgGraph *model, ZbArena *a, const char *output, const char 
                ZbErr *err);
 
 /* ---- caches.c ------------------------------------------------------------------------------------------ */
-/* How many numbers caches of a kind take over all iterations: of pages in `group`, of a token; of others,
- * of a sequence. */
-uint64_t zp_cache_numbers(const ZpStream *s, ZpCacheKind kind, uint32_t group);
+/* How many bytes caches of a kind take over all iterations where real numbers are `real`: of pages in `group`, of
+ * a token; of others, of a sequence, and of one position of the axes whose lengths its own values have. */
+uint64_t zp_cache_bytes(const ZpStream *s, ZpCacheKind kind, uint32_t group, ZkElem real);
 
 #endif

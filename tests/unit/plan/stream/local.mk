@@ -5,6 +5,7 @@ TESTS += tests/unit/test-plan-stream
 tests_unit_test_plan_stream_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/compiler/grad/interp.c tests/unit/compiler/grad/interp.h \
+  tests/unit/graph/make.c tests/unit/graph/make.h \
   tests/unit/breadth.h \
   tests/unit/plan/stream/graph.c \
   tests/unit/plan/stream/later.c \

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/plan/stream/stream.h"
+#include "tests/unit/graph/make.h"
 #include "tests/unit/plan/stream/models.h"
 
 /* A model is let through, or refused with the operation and its place in the source. */
@@ -88,4 +89,26 @@ Test(rule, lengths) {
               ok ? "derived" : err.text);
     done(&c);
   }
+}
+
+static uint32_t made(Make *m, ZgOp op, const char *axes, uint32_t a, uint32_t b) {
+  return make_with(m, (ZgNode){.op = op}, axes, 2, (uint32_t[]){a, b});
+}
+
+/* No compiler makes an input of all samples at once; a file may have one. */
+Test(rule, input_without_samples) {
+  Make m = make_axes();
+  uint32_t tokens = make_ids(&m, "tokens", "vocab", "batch seq"),
+           table = make_param(&m, "table", "vocab embed");
+  uint32_t x = made(&m, ZG_OP_LOOKUP, "vocab", table, tokens);
+  x = make2(&m, ZG_OP_ADD, x, make_input(&m, "hint", make_type(&m, ZG_REAL, "embed")));
+  x = made(&m, ZG_OP_DOT, "embed", x, table);
+  ZgIo logits = {.name = "logits", .type = m.s->values[x].type};
+  ZB_PUSH(m.a, m.g->outputs, m.g->noutputs, logits);
+  make_sink(&m, ZG_OP_OUTPUT, x);
+  ZgStream s;
+  ZbErr err = {0};
+  cr_expect(!zg_stream(m.g, m.a, NULL, NULL, &s, &err));
+  cr_expect(strstr(err.text, "input hint is of all samples at once"), "%s", err.text);
+  zb_arena_free(m.a);
 }
