@@ -58,9 +58,14 @@ static uint32_t page_group(ZpDerive *d, int64_t window) {
 }
 
 /* ---- attention ----------------------------------------------------------------------------------------- */
+/* Puts x into its pages, where all attends find it that see it through one window. */
 static uint32_t put(ZpDerive *d, uint32_t x, uint32_t group) {
   const ZpStreamAxes *ax = &d->to->axis;
   const ZpPageGroup *g = &d->to->groups[group];
+  for (uint32_t i = 0; i < d->out->nnodes; i++) {
+    const ZgNode *n = &d->out->nodes[i];
+    if (n->op == ZG_OP_PUT_PAGES && n->in[0] == x && n->ax[3] == g->page) return n->out;
+  }
   uint32_t c = kept(d, ZP_CACHE_PAGES, group, zp_step_type(d, x), (uint16_t[]){g->page, ax->within}, 2);
   ZgNode n = {
       .op = ZG_OP_PUT_PAGES, .nax = 5, .ax = {ax->token, ax->sequence, ax->entry, g->page, ax->within}};

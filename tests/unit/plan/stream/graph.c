@@ -96,6 +96,33 @@ Test(graph, only_what_is_wanted) {
   }
 }
 
+/* Caches that models have; what several operations see is kept once. */
+Test(graph, caches) {
+  static const struct {
+    const char *model;
+    uint32_t caches;
+  } of[] = {{"llama3", 2},
+            {"deepseek", 2},
+            {"keys of two attends", 3},
+            {"values that are keys", 1},
+            {"documents", 3},
+            {"ALiBi", 2},
+            {"attention that forgets", 4},
+            {"relative bias", 2},
+            {"cross attention", 2},
+            {"shift of tokens", 1},
+            {"two shifts of one value", 1},
+            {"running mean", 1}};
+  for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+    for (int i = 0; i < stream_model_count; i++) {
+      Derived d;
+      if (strcmp(stream_models[i].name, of[k].model)) continue;
+      cr_assert(derive(i, &d));
+      cr_expect(d.s.ncaches == of[k].caches, "%s: %u", d.name, d.s.ncaches);
+      done(&d.c);
+    }
+}
+
 /* What a sequence has alone is made at admission: of T5 the encoder, of which the step has but its keys. */
 Test(graph, own) {
   for (int i = 0; i < stream_model_count; i++) {

@@ -88,6 +88,8 @@ const StreamModel stream_models[] = {
     {"keys of a sequence with a bias that all share", NULL, "input seen: real[batch, src, embed]", "param sink[head] ~ normal(1)\n"
      ATTEND_OF("seen", "", "attend[seq, src, hd](q, k, v, mask = none, sinks = sink, bias = real(spread[head](place[src]() * 0.1)))"),
      NULL, 0},
+    {"keys of two attends", NULL, "input doc: i32[batch, seq]", ATTEND("attend[seq, hd](q, k, v, mask = causal, same = doc) "
+     "- 0.5 * attend[seq, hd](2 * q, k, v, mask = causal, same = doc)"), NULL, 0},
     {"values that are keys", NULL, "", ATTEND("attend[seq, hd](q, k, k, mask = causal) + v * 0"), NULL, 0},
     {"noise that the output does not need", NULL, "", "aux mean[batch, seq, embed](f32(x) * normal[batch, seq, embed]())",
      NULL, 0},
