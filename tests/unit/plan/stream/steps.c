@@ -52,12 +52,14 @@ typedef struct {
   Pool *pools;
   Fault fault;
   const InterpNumbers *numbers; /* NULL: doubles */
-  uint64_t draws;
+  uint64_t seed, draws;
   double worst;
   int preempted;
 } Server;
 
-static int64_t draw(Server *v, int64_t n) { return (int64_t)(zb_random_unit(3, 1, v->draws++) * (double)n); }
+static int64_t draw(Server *v, int64_t n) {
+  return (int64_t)(zb_random_unit(v->seed, 1, v->draws++) * (double)n);
+}
 
 /* ---- numbers --------------------------------------------------------------------------------------------- */
 static void write_residue(void *to, double x) { *(ZkResidue *)to = zk_residue_of(x); }
@@ -357,9 +359,9 @@ static void new_caches(Server *v) {
 }
 
 /* Serves sequences of a model; how much logits differ, or -1 with a reason where it does not generate. */
-static double play_model(const ZgGraph *g, ZbArena *a, const InterpNumbers *numbers, Fault fault, Server *v,
-                         ZbErr *err) {
-  *v = (Server){.a = a, .numbers = numbers, .fault = fault};
+static double play_model(const ZgGraph *g, ZbArena *a, const InterpNumbers *numbers, uint64_t seed,
+                         Fault fault, Server *v, ZbErr *err) {
+  *v = (Server){.a = a, .numbers = numbers, .seed = seed, .fault = fault};
   if (!zp_stream(g, a, NULL, NULL, &v->s, err)) return -1;
   Interp *m = v->step = interp_empty(v->s.step, a);
   m->size[v->s.axis.sequence] = SLOTS;
@@ -391,20 +393,22 @@ static void play_all(const InterpNumbers *numbers, double tolerance) {
     Server v;
     ZbErr err = {0};
     ZgGraph *g = stream_model(&c, m);
-    double off = play_model(g, c.a, numbers, NO_FAULT, &v, &err);
-    cr_expect(off >= 0, "%s: %s", m->name, err.text);
-    cr_expect(off <= tolerance, "%s: off by %g", m->name, off);
-    preempted += v.preempted;
+    for (uint32_t seed = 0; seed < breadth_many(1); seed++) {
+      double off = play_model(g, c.a, numbers, 3 + seed, NO_FAULT, &v, &err);
+      cr_expect(off >= 0, "%s: %s", m->name, err.text);
+      cr_expect(off <= tolerance, "%s: off by %g, seed %u", m->name, off, seed);
+      preempted += v.preempted;
+    }
     done(&c);
   }
   cr_expect(preempted > 20);
 }
 
-Test(steps, are_the_whole, .timeout = 120) { play_all(NULL, TOLERANCE); }
+Test(steps, are_the_whole, .timeout = 600) { play_all(NULL, TOLERANCE); }
 
 /* On residues, where sums are equal in whatever order they are made, and latent attention is an identity, they
  * are the same numbers. */
-Test(steps, are_the_whole_exactly, .timeout = 120) { play_all(&residues, 0); }
+Test(steps, are_the_whole_exactly, .timeout = 600) { play_all(&residues, 0); }
 
 static const char fixed[] =
     "use std.nn as nn\n"
@@ -429,7 +433,7 @@ Test(steps, fixed_length) {
   ZbErr err = {0};
   ZgGraph *g = compile(&c);
   cr_assert(g, "%s", messages(&c));
-  double off = play_model(g, c.a, NULL, NO_FAULT, &v, &err);
+  double off = play_model(g, c.a, NULL, 3, NO_FAULT, &v, &err);
   cr_expect(off >= 0 && off < TOLERANCE, "off by %g %s", off, err.text);
   done(&c);
 }
@@ -446,7 +450,7 @@ Test(steps, pairs, .timeout = 300) {
       Server v;
       ZbErr err = {0};
       ZgGraph *g = stream_pair(&c, first, second);
-      double off = play_model(g, c.a, NULL, NO_FAULT, &v, &err);
+      double off = play_model(g, c.a, NULL, 3, NO_FAULT, &v, &err);
       cr_expect(off >= 0 && off < TOLERANCE, "%s, then %s: off by %g %s", first->name, second->name, off,
                 err.text);
       done(&c);
@@ -469,7 +473,7 @@ Test(steps, faults, .timeout = 60) {
       Server v;
       ZbErr err = {0};
       const ZgGraph *g = stream_model(&c, &stream_models[i]);
-      double off = play_model(g, c.a, NULL, planted[k].fault, &v, &err);
+      double off = play_model(g, c.a, NULL, 3, planted[k].fault, &v, &err);
       cr_expect(!(off < 1e-6), "%s: off by %g", planted[k].model, off);
       done(&c);
     }
