@@ -177,6 +177,8 @@ static uint32_t take(Demand *x, uint32_t v, ZpForm form) {
   if (of_own && !zg_type_has(type_of(x, v), d->to->along.batch))
     zp_derive_fail(d, zb_printf(d->a, "%s takes a length that differs from sequence to sequence",
                                 zg_op_info[d->from->op].text));
+  if (of_tokens && !zg_type_has(zp_step_type(d, got), d->to->axis.token))
+    zp_derive_fail(d, "the rows of experts go on in two ways");
   if (of_tokens || of_own) { /* once in each form */
     ZgType to = zp_form_type(d, type_of(x, v), form);
     uint32_t *rows = &x->made[form][v];

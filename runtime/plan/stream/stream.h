@@ -33,7 +33,6 @@ typedef enum {
   ZP_CACHE_STATE,  /* of a sequence: what a recurrence goes on from */
   ZP_CACHE_RECENT, /* of a sequence: the last tokens of a value */
   ZP_CACHE_OWN,    /* of a sequence: a value of it alone, made when it is admitted */
-  ZP_CACHES
 } ZpCacheKind;
 typedef struct {
   uint8_t kind;     /* ZpCacheKind */

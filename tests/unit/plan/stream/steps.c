@@ -180,7 +180,7 @@ static bool find_pages(Server *v, const Sequence *q, int64_t n) {
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
 typedef struct {
-  int of[TOKENS]; /* by token: its sequence */
+  int of[TOKENS]; /* by token: its sequence; -1: nobody's, as those are that fill a step up */
   int64_t position[TOKENS], tokens, rows, row[TOKENS];
 } Step;
 
@@ -191,10 +191,14 @@ static void tell(Server *v, const Step *p) {
     const ZgType *t = &g->inputs[i].type;
     m->input[i] = ZB_NEWN(v->a, double, interp_elements(m, t) + 1);
     for (int64_t e = 0; e < interp_elements(m, t); e++) {
-      int64_t at[ZG_MAX_GRAPH_AXES];
+      int64_t at[ZG_MAX_GRAPH_AXES] = {0};
       positions(m, t, e, at);
       int64_t token = at[v->s.axis.token];
       double *x = &m->input[i][e];
+      if (zg_type_has(t, v->s.axis.token) && p->of[token] < 0) {
+        *x = i == v->s.sequence ? -1 : 0;
+        continue;
+      }
       if (i == v->s.position) {
         *x = (double)p->position[token];
         if (v->fault == POSITION_TOO_FAR && *x >= 4 && *x < LONGEST - 1) *x += 1;
@@ -336,8 +340,10 @@ static void serve(Server *v) {
     while (admit(v)) {}
     if (!v->running) return;
     fill_step(v, &p);
+    for (int64_t n = draw(v, 3); n > 0 && p.tokens < TOKENS; n--) p.of[p.tokens++] = -1;
     play(v, &p);
-    for (int64_t t = 0; t < p.tokens; t++) v->of[p.of[t]].done++;
+    for (int64_t t = 0; t < p.tokens; t++)
+      if (p.of[t] >= 0) v->of[p.of[t]].done++;
     for (int i = 0; i < SEQUENCES; i++)
       if (v->of[i].slot >= 0 && v->of[i].done == v->of[i].length) leave(v, i);
     if (v->running > 1 && draw(v, 20) == 0) preempt(v, v->order[v->running - 1]);
