@@ -6,10 +6,11 @@
  *
  * ops.h    the operations       attend.h, conv.h, linear.h  what attention, convolutions and recurrences say by their
  *                              attributes
- * infer.c, infer_layers.c  result types and axis classes of every op ragged.c what may be done between
- * dispatch and combine, see ragged.h build.c  make graphs verify.c what must hold       foreign.c  and what
- * of weights by other names    print.c  the text form write.c, read.c               the .zsg file; read.c
- * trusts nothing / */
+ * infer.c, infer_layers.c  result types and axis classes of every op
+ * ragged.c    what may be done between dispatch and combine, see ragged.h
+ * stream.c    whether a model can be made token by token, see stream.h
+ * build.c     make graphs         verify.c  what must hold       foreign.c  and what of weights by other names
+ * print.c     the text form       write.c, read.c  the .zsg file; read.c trusts nothing */
 #ifndef ZUG_GRAPH_H
 #define ZUG_GRAPH_H
 

@@ -25,9 +25,11 @@ static inline int zg_linear_operands(int64_t more) {
          (more & ZG_LINEAR_PAIR ? 2 : 0);
 }
 
-static inline bool zg_outs_vary(int op) { return op == ZG_OP_LINEAR_ATTEND_GRAD; }
-/* How many results an operation with these integers has: the gradient one for each operand. */
+static inline bool zg_outs_vary(int op) { return op == ZG_OP_LINEAR_ATTEND_GRAD || op == ZG_OP_RECENT; }
+/* How many results an operation with these integers has: the gradient one for each operand, RECENT one for
+ * each of several distances. */
 static inline int zg_outs(int op, const int64_t *opt) {
+  if (op == ZG_OP_RECENT) return opt[1] ? __builtin_popcountll((unsigned long long)opt[1]) : 1;
   return zg_outs_vary(op) ? zg_linear_operands(opt[0] & 7) : zg_op_info[op].nout;
 }
 

@@ -19,6 +19,8 @@ libgraph_a_SOURCES = \
   graph/ragged.c \
   graph/ragged.h \
   graph/read.c \
+  graph/stream.c \
+  graph/stream.h \
   graph/verify.c \
   graph/write.c
 libgraph_a_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)

@@ -19,6 +19,7 @@ include tests/unit/kernels/cuda/local.mk
 include tests/unit/plan/local.mk
 include tests/unit/plan/models/local.mk
 include tests/unit/plan/random/local.mk
+include tests/unit/plan/stream/local.mk
 include tests/unit/plan/whole/local.mk
 include tests/unit/exec/local.mk
 include tests/unit/exec/calibrate/local.mk

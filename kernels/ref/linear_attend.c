@@ -95,6 +95,44 @@ void REF(linear_attend)(const ZkEnv *env, const ZkCall *c) {
   free(u);
 }
 
+/* The same, from the states of sequences, which the last tokens of this step leave. */
+void REF(resume_linear)(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  Linear of = linear(c), *l = &of;
+  const ZkView *state = &c->in[c->nin - 3], *whose = &c->in[c->nin - 2], *position = &c->in[c->nin - 1];
+  Num *S = numbers(l->keys * l->values), *u = numbers(l->values);
+  RefIndex i = {0};
+  RefAxes rows = rows_of(&i, l, &c->out[0]);
+  REF_EACH(&i, rows) {
+    for (int64_t t = 0; t < l->tokens; t++) {
+      RefIndex it = ref_with(&i, l->s, t);
+      int64_t sequence = ref_id(whose, &it), nv = l->values;
+      bool first = sequence >= 0 && ref_id(position, &it) == 0;
+      if (sequence >= 0) ref_move(&it, c->ax[3], sequence);
+      EACH_KV {
+        RefIndex ikv = ref_with(&it, l->k, k);
+        ref_move(&ikv, l->v, v);
+        S[k * nv + v] = first || sequence < 0 ? NUM_0 : ref_get(state, &ikv);
+      }
+      token(l, &it, S, NULL, u);
+      for (int64_t v = 0; v < nv; v++) {
+        RefIndex iv = ref_with(&it, l->v, v);
+        Num o = NUM_0;
+        for (int64_t k = 0; k < l->keys; k++) gain(&o, S[k * nv + v], at(l, Q, &it, k, v));
+        ref_put(&c->out[0], &iv, sequence < 0 ? NUM_0 : o);
+      }
+      if (sequence < 0) continue;
+      EACH_KV {
+        RefIndex ikv = ref_with(&it, l->k, k);
+        ref_move(&ikv, l->v, v);
+        ref_put(state, &ikv, S[k * nv + v]);
+      }
+    }
+  }
+  free(S);
+  free(u);
+}
+
 /* The token's gradients. D is the cotangent of the state after it, then of that before it. */
 static void token_back(const Linear *l, RefIndex *i, const ZkView *o, const Num *S, const Num *decayed,
                        const Num *u, Num *D, Num *du) {

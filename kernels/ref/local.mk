@@ -12,7 +12,9 @@ ref_kernels = kernels/ref/num.h \
   kernels/ref/grouped.c \
   kernels/ref/experts.c \
   kernels/ref/conv.c \
-  kernels/ref/linear_attend.c
+  kernels/ref/linear_attend.c \
+  kernels/ref/pages.c \
+  kernels/ref/resume.c
 libkernels_a_SOURCES += $(ref_kernels)
 
 noinst_LIBRARIES += libresidues.a

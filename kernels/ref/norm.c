@@ -86,21 +86,30 @@ static void turn(const ZkView *x, const ZkView *y, const RefIndex *lo, const Ref
 
 /* Rotates the pairs (p, p + H/2) of axis h by the angle s base^(-2p/H), s the position in the whole sequence;
  * opt[0] = 1 rotates back. */
-void REF(rope)(const ZkEnv *env, const ZkCall *c) {
-  (void)env;
+static void rope(const ZkCall *c, const ZkView *position) {
   const ZkView *x = &c->in[0], *y = &c->out[0];
   uint16_t s = c->ax[0], h = c->ax[1];
   int64_t H = ref_size(x, h);
   RefIndex i = {0};
   RefAxes rest = ref_axes(&i, x, &h, 1);
   REF_EACH(&i, rest) {
-    Num at = num_of_int(ref_start(x, s) + ref_at(&i, s));
+    Num at = position ? ref_get(position, &i) : num_of_int(ref_start(x, s) + ref_at(&i, s));
     for (int64_t p = 0; p < H / 2; p++) {
       Num angle = num_mul(at, num_of(pow(c->num[0], -2.0 * (double)p / (double)H)));
       RefIndex lo = ref_with(&i, h, p), hi = ref_with(&i, h, p + H / 2);
       turn(x, y, &lo, &hi, angle, c->opt[0] == 1, NUM_1);
     }
   }
+}
+
+void REF(rope)(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  rope(c, NULL);
+}
+
+void REF(rope_at)(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  rope(c, &c->in[1]);
 }
 
 /* The pairs of the first opt[1] features of axis h turn by the angles at speed[pair], scaled by num[0];

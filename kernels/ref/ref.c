@@ -13,6 +13,14 @@ static ZkKernel *kernel_of(int op) {
       [ZG_OP_GROUPED_OUTER] = REF(grouped_outer),
       [ZG_OP_SLOTS] = REF(slots),
       [ZG_OP_ROUND] = REF(round),
+      [ZG_OP_PUT_PAGES] = REF(put_pages),
+      [ZG_OP_ATTEND_PAGES] = REF(attend_pages),
+      [ZG_OP_ATTEND_OWN] = REF(attend_own),
+      [ZG_OP_RESUME_SCAN] = REF(resume_scan),
+      [ZG_OP_RESUME_LINEAR] = REF(resume_linear),
+      [ZG_OP_RECENT] = REF(recent),
+      [ZG_OP_ROPE_AT] = REF(rope_at),
+      [ZG_OP_ROWS] = REF(rows),
   };
   if (op < 0 || op >= ZG_OP_COUNT) return NULL;
   return zg_op_info[op].kind == ZG_EW ? REF(ew) : kernels[op];

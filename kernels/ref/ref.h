@@ -156,5 +156,7 @@ ZkKernel REF(ew);
 #define KERNEL(NAME, name) ZkKernel REF(name);
 #include "kernels/kernels.def"
 ZkKernel REF(pointwise), REF(copy), REF(grouped_dot), REF(grouped_outer), REF(slots), REF(round);
+ZkKernel REF(put_pages), REF(attend_pages), REF(attend_own), REF(resume_scan), REF(resume_linear),
+    REF(recent), REF(rope_at), REF(rows);
 
 #endif

@@ -50,6 +50,14 @@ libplan_a_SOURCES = \
   runtime/plan/check/queues.c \
   runtime/plan/check/say.c \
   runtime/plan/check/segment.c \
+  runtime/plan/stream/absorb.c \
+  runtime/plan/stream/admit.c \
+  runtime/plan/stream/cached.c \
+  runtime/plan/stream/caches.c \
+  runtime/plan/stream/derive.c \
+  runtime/plan/stream/derive.h \
+  runtime/plan/stream/forms.c \
+  runtime/plan/stream/stream.h \
   runtime/plan/local/attend.c \
   runtime/plan/local/batch_gemms.c \
   runtime/plan/local/batch_gemms.h \

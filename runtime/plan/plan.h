@@ -13,6 +13,7 @@
  * meaning/     the proof that local programs compute what the graph says; meaning.h
  * check/       the other proofs, which share nothing but mesh/ with those that made the plan; check.h
  * bind/        the recipe against the graph: sizes, layouts, directives; bind.h
+ * stream/      the graph of a step of generation, which makes tokens of several sequences, and its caches; stream.h
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
  *              what is stashed for backward, since memory allows; what ranks hold alike; schedule.h

@@ -7,6 +7,17 @@
 #include "kernels/kernels.h" /* types only: a plan speaks in kernel calls */
 #include "runtime/plan/mesh.h"
 
+/* Returns how elements of a type are stored, where real ones are `real`. */
+static inline ZkElem zp_elem_as(const ZgType *t, ZkElem real) {
+  switch (t->elem) {
+  case ZG_REAL: return real;
+  case ZG_BF16: return ZK_BF16;
+  case ZG_I32:
+  case ZG_INDEX: return ZK_I32;
+  default: return ZK_F32;
+  }
+}
+
 /* ---- local values and nodes ---------------------------------------------------------------------------- */
 typedef struct { /* state of a value along one mesh dim */
   uint8_t kind;  /* 'R' replicated, 'S' split along axis, 'P' partial */

@@ -27,6 +27,7 @@ wall runtime/machine 'base/.*|runtime/machine/.*'
 wall runtime/plan "$plan|runtime/plan/(bind/bind|local/local|schedule/schedule|time/time|search/search|output/[a-z]*)\.h|runtime/plan/[a-z]*\.def|kernels/devices\.h|runtime/machine/machine\.h" -maxdepth 1
 wall runtime/plan/mesh "$plan|runtime/plan/[a-z]*\.def"
 wall runtime/plan/bind "$plan|runtime/plan/bind/.*"
+wall runtime/plan/stream "$plan|graph/stream\.h|runtime/plan/stream/.*"
 wall runtime/plan/local "$plan|runtime/plan/bind/bind\.h|runtime/plan/local/.*"
 wall runtime/plan/schedule "$plan|lang/schedules\.def|runtime/plan/(bind/bind|local/local)\.h|runtime/plan/schedule/.*"
 wall runtime/plan/meaning "$plan|kernels/residue\.h|runtime/plan/meaning/.*"
@@ -43,7 +44,7 @@ grep -lE '(kernels/devices|runtime/machine/machine)\.h' runtime/plan/*.[ch] | gr
 calls=$(calls libplan.a)
 [ "$(echo "$calls" | wc -l)" -gt 50 ] || fail "the files of libplan.a do not call each other"
 echo "$calls" | tsort >/dev/null || { echo "^ these files of libplan.a call each other in a circle"; broken=1; }
-{ (cd runtime/plan && ls -- */*.c plan.c); echo "$calls"; } | awk -v order='mesh meaning check bind local schedule time output plan.c search' '
+{ (cd runtime/plan && ls -- */*.c plan.c); echo "$calls"; } | awk -v order='mesh meaning check bind stream local schedule time output plan.c search' '
   BEGIN { n = split(order, room, " "); for (i = 1; i <= n; i++) floor[room[i]] = i }
   NF == 1 { name = $1; sub(/.*\//, "", name); sub(/c$/, "o", name); place = $1; sub(/\/.*/, "", place)
     if (name in at) { print "two files are called " name; bad = 1 }

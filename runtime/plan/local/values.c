@@ -51,13 +51,7 @@ void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
 }
 
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
-  switch (t->elem) {
-  case ZG_REAL: return zp_precision_elem(p->asked.recipe->precision.compute);
-  case ZG_BF16: return ZK_BF16;
-  case ZG_I32:
-  case ZG_INDEX: return ZK_I32;
-  default: return ZK_F32;
-  }
+  return zp_elem_as(t, zp_precision_elem(p->asked.recipe->precision.compute));
 }
 
 ZkElem zp_param_elem(const ZpPlan *p, uint32_t param) {

@@ -123,16 +123,22 @@ static ZkResidue residue(const ZkView *v, int64_t at, Numbers numbers) {
   return numbers == RESIDUES ? e.r : zk_residue_of(e.x);
 }
 
-static bool exact(const ZkView *v, int64_t at) {
-  return v->elem == ZK_I32 || fabs(((Element *)v->data)[at].x) < 0x1p50;
+/* Returns whether doubles were exact all the way: a recurrence that comes to large numbers was perhaps not, even
+ * where they cancel. */
+static bool exact(const ZkCall *c) {
+  bool small = true;
+  for (int o = 0; o < c->nout; o++)
+    for (int64_t k = elements(&c->out[o]); k-- > 0 && c->out[o].elem != ZK_I32;)
+      small &= fabs(((Element *)c->out[o].data)[place(&c->out[o], k)].x) < 0x1p40;
+  return small;
 }
 
 static void same(const ZkCall *a, Numbers of_a, const ZkCall *b) {
+  if (of_a == DOUBLES && !exact(a)) return;
   for (int o = 0; o < a->nout; o++) {
     ZkView x = in_order(&a->out[o]), y = in_order(&b->out[o]);
     for (int64_t k = elements(&x); k-- > 0;) {
       int64_t at = place(&x, k);
-      if (of_a == DOUBLES && !exact(&x, at)) continue;
       EACH_ASSERT(residue(&x, at, of_a).r == residue(&y, place(&y, k), RESIDUES).r,
                   "%s: element %lld of result %d differs", zg_op_info[a->op].text, (long long)k, o);
     }

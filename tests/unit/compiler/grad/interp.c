@@ -28,7 +28,7 @@ static ZkView view_of(const Interp *m, const ZgType *t, void *data) {
   return v;
 }
 
-Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed) {
+Interp *interp_empty(const ZgGraph *g, ZbArena *a) {
   Interp *m = ZB_NEW(a, Interp);
   *m = (Interp){.g = g,
                 .a = a,
@@ -38,29 +38,46 @@ Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed) {
                 .input = ZB_NEWN(a, double *, g->ninputs + 1),
                 .output = ZB_NEWN(a, double *, g->noutputs + 1),
                 .nparam = ZB_NEWN(a, int64_t, g->nparams + 1)};
-  for (uint32_t i = 0; i < g->naxes; i++) m->size[i] = g->axes[i].size ? g->axes[i].size : data;
-  const uint16_t *experts = zg_slot_axes(g, a, NULL);
-  for (uint32_t i = 0; i < g->naxes; i++) /* as many as an expert may get */
-    if (experts[i] != ZG_NO_AXIS) m->size[i] = data * data;
+  for (uint32_t i = 0; i < g->naxes; i++) m->size[i] = g->axes[i].size;
+  return m;
+}
+
+void interp_draw_params(Interp *m, uint64_t seed, double mean, double sigma) {
+  const ZgGraph *g = m->g;
   for (uint32_t i = 0; i < g->nparams; i++) {
     const ZgParam *p = &g->params[i];
     m->nparam[i] = interp_elements(m, &p->type) * (p->segment == ZG_NONE ? 1 : g->segments[p->segment].trip);
-    m->param[i] = ZB_NEWN(a, double, m->nparam[i]);
-    m->grad[i] = ZB_NEWN(a, double, m->nparam[i]);
+    m->param[i] = ZB_NEWN(m->a, double, m->nparam[i]);
+    m->grad[i] = ZB_NEWN(m->a, double, m->nparam[i]);
     for (int64_t k = 0; k < m->nparam[i]; k++)
-      m->param[i][k] = 0.1 + 0.7 * zb_random_normal(seed, i, (uint64_t)k);
+      m->param[i][k] = mean + sigma * zb_random_normal(seed, i, (uint64_t)k);
   }
+}
+
+void interp_draw_inputs(Interp *m, uint64_t seed) {
+  const ZgGraph *g = m->g;
   for (uint32_t i = 0; i < g->ninputs; i++) {
     const ZgType *t = &g->inputs[i].type;
     int64_t n = interp_elements(m, t);
-    m->input[i] = ZB_NEWN(a, double, n);
+    m->input[i] = ZB_NEWN(m->a, double, n);
     for (int64_t k = 0; k < n; k++) {
       double u = zb_random_unit(seed, 1000 + i, (uint64_t)k);
       m->input[i][k] = t->elem == ZG_INDEX ? floor(u * (double)(m->size[t->of] + 1)) - 1 : 2 * u - 1;
     }
   }
   for (uint32_t i = 0; i < g->noutputs; i++)
-    m->output[i] = ZB_NEWN(a, double, interp_elements(m, &g->outputs[i].type));
+    m->output[i] = ZB_NEWN(m->a, double, interp_elements(m, &g->outputs[i].type));
+}
+
+Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed) {
+  Interp *m = interp_empty(g, a);
+  const uint16_t *experts = zg_slot_axes(g, a, NULL);
+  for (uint32_t i = 0; i < g->naxes; i++) {
+    if (!g->axes[i].size) m->size[i] = data;
+    if (experts[i] != ZG_NO_AXIS) m->size[i] = data * data; /* as many as an expert may get */
+  }
+  interp_draw_params(m, seed, 0.1, 0.7);
+  interp_draw_inputs(m, seed);
   return m;
 }
 
@@ -80,16 +97,23 @@ typedef struct {
 } Run;
 
 static void copy_out(const Run *r, const ZgType *t, const void *from, double *to) {
+  const InterpNumbers *other = r->m->numbers;
   int64_t n = interp_elements(r->m, t);
   bool ints = t->elem == ZG_INDEX || t->elem == ZG_I32;
-  for (int64_t i = 0; i < n; i++) to[i] = ints ? ((const int32_t *)from)[i] : ((const double *)from)[i];
+  for (int64_t i = 0; i < n; i++) {
+    const double *x = (const double *)from + i;
+    to[i] = ints ? ((const int32_t *)from)[i] : other ? other->read(x) : *x;
+  }
 }
 
 static void copy_in(const Run *r, const ZgType *t, const double *from, void *to) {
+  const InterpNumbers *other = r->m->numbers;
   int64_t n = interp_elements(r->m, t);
   for (int64_t i = 0; i < n; i++) {
+    double *x = (double *)to + i;
     if (t->elem == ZG_INDEX || t->elem == ZG_I32) ((int32_t *)to)[i] = (int32_t)from[i];
-    else ((double *)to)[i] = from[i];
+    else if (other) other->write(x, from[i]);
+    else *x = from[i];
   }
 }
 
@@ -131,7 +155,11 @@ static void compute(const Run *r, const ZgSegment *s, const ZgNode *n, Frame *f)
   if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE)
     call.in[1].data = places(r, &s->values[n->in[1]].type, n, f->value[n->in[1]]);
   if (n->op == ZG_OP_AXSIZE) call.num[0] = (double)r->m->size[n->ax[0]];
-  zk_ref_run(&env, &call);
+  (r->m->numbers ? r->m->numbers->run : zk_ref_run)(&env, &call);
+}
+
+static size_t bytes(const Run *r, const ZgType *t) {
+  return (size_t)interp_elements(r->m, t) * sizeof(double);
 }
 
 static void round_all(const Run *r, const ZgType *t, void *data) {
@@ -171,6 +199,15 @@ static void play(Run *r, const ZgSegment *s, const ZgNode *n, Frame *f, uint32_t
   case ZG_OP_AUX: m->aux += *(double *)x; break;
   case ZG_OP_OUTPUT: copy_out(r, t, x, m->output[k]); break;
   case ZG_OP_MEASURE: break;
+  case ZG_OP_KEPT: f->value[n->out] = m->kept[k][it]; break;
+  case ZG_OP_KEEP: m->kept[k][it] = memcpy(zb_alloc(m->a, bytes(r, t)), x, bytes(r, t)); break;
+  case ZG_OP_PUT_PAGES: f->value[n->out] = f->value[n->in[1]], compute(r, s, n, f); break;
+  case ZG_OP_RANDOM: {
+    ZgNode mean = *n;
+    if (m->means) mean.op = ZG_OP_FILL;
+    compute(r, s, &mean, f);
+    break;
+  }
   default: compute(r, s, n, f);
   }
   for (int i = 0; m->rounds && i < n->nout; i++)
