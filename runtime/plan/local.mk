@@ -3,6 +3,7 @@ noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
   runtime/plan/meaning/meaning.h \
   runtime/plan/meaning/rows.c \
+  runtime/plan/meaning/run.c \
   runtime/plan/meaning/exchange.c \
   runtime/plan/meaning/graph.c \
   runtime/plan/meaning/ranks.c \

@@ -34,7 +34,7 @@ done
 # tables, but for the bytes of each rank, which are also those of the machine's kernels
 for recipe in $(awk '$1 == "recipe" { print $2 }' shown.zug); do
   echo "== $recipe"
-  zplan show "$graph" --recipe "shown.zug:$recipe" 2>&1 | sed '/^bytes of one rank/,/^$/d; /^proved in /d'
+  zplan show "$graph" --recipe "shown.zug:$recipe" 2>&1 | sed '/^bytes of one rank/,/^$/d; /^proved: /d'
   zplan explain "$graph" --recipe "shown.zug:$recipe" 2>&1
 done | sed 's/ *$//' >"$work/shown.txt"
 if [ "$REGENERATE" ]; then cp "$work/shown.txt" .; fi

@@ -202,7 +202,7 @@ static bool has_form(const ZpNode *n) {
   return k->nin >= info->min_in + more && k->nin <= info->max_in + more && k->nout == zg_outs(k->op, k->opt);
 }
 
-/* What is made element by element, or moved as it is, has the axes of its results: all have the same. */
+/* Results that are made element by element, or moved as they are, have all axes of the operands. */
 static const char *elementwise_wrong(const Local *l, const ZpNode *n) {
   const ZkCall *k = &n->call;
   const ZgType *space = type_of(l, n, k->nin);

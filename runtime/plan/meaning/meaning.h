@@ -6,9 +6,10 @@
  *
  * small.c     how large axes and the mesh are here, and what numbers of nodes become
  * graph.c     a segment of the graph, evaluated whole
- * ranks.c     its local program, evaluated on all ranks
+ * ranks.c     values of its local program: what each rank has of them; a call on a rank
  * exchange.c  ... collectives
  * rows.c      ... rows of experts
+ * run.c       its lists, node by node
  * meaning.c   what must be equal, and what is said where it is not
  *
  * Nothing here knows how local programs are made. Each operation means what kernels/ref says (kernels/residue.h).
@@ -85,20 +86,20 @@ Part zp_part(const Eval *e, const ZpValue *v, int rank);
 /* Returns where element `i` of a part is in a whole tensor of this type; -1: it is padding. */
 int64_t zp_whole_place(const Eval *e, const Part *x, const ZgType *t, int64_t i);
 
-void *zp_local_at(Eval *e, uint32_t v, int rank); /* the elements of a value that has been made */
-void zp_local_put(Eval *e, uint32_t v, int rank, void *x);
+/* Return the elements of a value on a rank, and room for them; NULL: nothing has made it. */
+void *zp_local_at(Eval *e, uint32_t v, int rank);
 void *zp_local_new(Eval *e, uint32_t v);
-uint64_t zp_local_part(Eval *e, uint32_t v, int rank); /* equal for equal parts */
-ZkView zp_local_view(Eval *e, uint32_t v, int rank);
+void zp_local_put(Eval *e, uint32_t v, int rank, void *x);
+/* Returns a number that is equal for equal parts. */
+uint64_t zp_local_part(Eval *e, uint32_t v, int rank);
+ZkView zp_local_view(Eval *e, uint32_t v, int rank); /* without its elements */
 int64_t zp_local_elements(const Eval *e, uint32_t v);
-/* Returns the parameter whose gradient lies there, of the segment's. */
+/* Returns the parameter that lies there, or whose gradient does, and its slice. */
 uint32_t zp_slice_of(const Eval *e, const ZpLoc *at, const ZpSlice **slice);
-/* Evaluates a list on all ranks; NULL, or the node that cannot be and why. */
-const char *zp_eval_list(Eval *e, ZpPhase phase, const ZpNode **where);
-/* Runs the call of a node on a rank whose keys and values, of an attend, are those given; NULL: its own. */
+/* Runs a node's call on a rank, whose views are filled. NULL, or why it cannot be. */
 const char *zp_eval_call(Eval *e, const ZpNode *n, int rank, ZkCall *c);
 
-/* ---- exchange.c, rows.c ----------------------------------------------------------------------------- */
+/* ---- exchange.c, rows.c -------------------------------------------------------------------------------- */
 void zp_eval_collective(Eval *e, const ZpNode *n);
 const char *zp_eval_ring(Eval *e, const ZpNode *n);
 /* Nodes of a region over ranks in a round: ROUND, DISPATCH, COMBINE. */
@@ -108,5 +109,9 @@ typedef struct {
 } Round;
 int64_t zp_eval_rounds(Eval *e, const Round *r); /* how many there are */
 void zp_eval_rows(Eval *e, const ZpNode *n, const Round *r);
+
+/* ---- run.c --------------------------------------------------------------------------------------------- */
+/* Evaluates a list on all ranks. NULL, or why it cannot be: *where is the node. */
+const char *zp_eval_list(Eval *e, ZpPhase phase, const ZpNode **where);
 
 #endif
