@@ -340,6 +340,17 @@ static bool improve(Sizes *z, const ZgGraph *g) {
   return false;
 }
 
+/* Leaves padding out of axes that are parted or merged: parts of a whole have all of it. */
+static void fill_regrouped(Small *w, const ZgGraph *g) {
+  uint16_t whole;
+  int parts;
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    for (uint32_t k = 0; k < g->segments[i].nnodes; k++) {
+      const ZgNode *n = &g->segments[i].nodes[k];
+      for (int a = 0; regrouped(n, &whole, &parts) && a < n->nax; a++) w->valid[n->ax[a]] = w->size[n->ax[a]];
+    }
+}
+
 /* ---- slots --------------------------------------------------------------------------------------------- */
 int64_t zp_whole_elements(const Small *w, const ZgType *t) {
   int64_t n = 1;
@@ -382,6 +393,7 @@ Small zp_small(const ZpPlan *p, ZbArena *a) {
   look_at_plan(&z);
   do choose_sizes(&z);
   while (improve(&z, p->graph) || (p->given != p->graph && improve(&z, p->given)));
+  fill_regrouped(&w, p->graph);
   make_slots(&w);
   return w;
 }
