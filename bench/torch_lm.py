@@ -160,7 +160,7 @@ class Run:
         self.call = self.model
         if self.form in MODES:
             keep = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-            if keep:  # which attention was preferred is no part of a cache's key
+            if keep:  # which attention was preferred is not a part of a cache's key
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(keep, self.attention or "any")
             self.call = torch.compile(self.model, mode=MODES[self.form])
 

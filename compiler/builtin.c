@@ -77,7 +77,7 @@ static bool adapt(Elab *e, const char *op, Val *a, Val *b, ZlSpan sa, ZlSpan sb)
     }
     int64_t whole;
     if (elem == ZG_I32 && n->kind == VAL_NUM && !num_is_int(n->num, &whole)) {
-      ZlDiag *d = complain(e, ZL_Z0202, sn, "`%s`: %s is no whole number, which an i32 operand needs", op,
+      ZlDiag *d = complain(e, ZL_Z0202, sn, "`%s`: %s is not a whole number, which an i32 operand needs", op,
                            num_text(e->arena, n->num));
       zl_help(d, "write `f32(...)` around the operand");
       return false;

@@ -40,7 +40,7 @@ static void not_json(Elab *e, const char *path, const char *text, size_t n, cons
   const char *word = zb_json_not_finite(text, n, &line);
   ZlDiag *d;
   if (word) {
-    d = zl_report(e->diags, ZL_Z1009, ZL_NOWHERE, "%s:%u: `%s` is no number of JSON", path, line, word);
+    d = zl_report(e->diags, ZL_Z1009, ZL_NOWHERE, "%s:%u: `%s` is not a number of JSON", path, line, word);
     zl_help(d,
             "write %s1e999, which every reader takes for infinity, or leave the key out if it may be absent",
             *word == '-' ? "-" : "");

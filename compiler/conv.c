@@ -50,7 +50,7 @@ static bool find_roles(Call *c, Roles *r) {
       if (last && !last->has_window) break;
       r->dim[r->ndims++] = (Spatial){.from = a, .to = a};
     } else if (in_w && (!last || last->has_window)) {
-      return wrong(c, zb_printf(c->e->arena, "`%s` is no window of an axis before it", name));
+      return wrong(c, zb_printf(c->e->arena, "`%s` is not a window of an axis before it", name));
     } else if (!in_w && last && last->has_to) {
       return wrong(c, zb_printf(c->e->arena, "`%s` is called `%s` in the result already",
                                 axis_name(c, last->from), axis_name(c, last->to)));

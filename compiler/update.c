@@ -23,7 +23,7 @@ void update_place(Elab *e, const ZlStmt *s) {
   Val v = expr_eval(e, s->update.value);
   v = val_tensor(e, s->update.value->span, v, ZG_F32);
   if (!b || b->param == ZG_NONE || !e->g->params[b->param].state) {
-    ZlDiag *d = complain(e, ZL_Z0202, s->update.name.span, "`%s` is no state", s->update.name.s);
+    ZlDiag *d = complain(e, ZL_Z0202, s->update.name.span, "`%s` is not a state", s->update.name.s);
     if (b) zl_also(d, b->name.span, "`%s` is made here", s->update.name.s);
     zl_help(d, "declare it: `state %s[...] = 0`", s->update.name.s);
     return;

@@ -166,7 +166,7 @@ static bool infer_attend_more(ZgInfer *c, const ZgAttendAxes *ax, const ZgType *
                 prefix ? "a prefix, and no mask that has one" : "the mask has no prefix");
   if (c->n->op != ZG_OP_ATTEND_BIAS_GRAD) return true;
   if (zg_type_has(&c->in[from], ax->k) && is_float(c->in[from].elem)) return true;
-  return FAIL(c, "%s: the %s operand, %s, is no bias", OPNAME(c), ordinal[from], TYPE(c, &c->in[from]));
+  return FAIL(c, "%s: the %s operand, %s, is not a bias", OPNAME(c), ordinal[from], TYPE(c, &c->in[from]));
 }
 
 static bool infer_attend_mask(ZgInfer *c, const ZgAttendAxes *ax) {

@@ -58,7 +58,7 @@ static bool all_zero(const uint8_t *p, uint64_t n) {
 static bool read_header(Reader *r) {
   const uint8_t *p = r->bytes;
   if (r->n < 4 || memcmp(p, ZSG_MAGIC, 4))
-    return zb_fail(r->err, "give a file made by zc", "this is no stage graph");
+    return zb_fail(r->err, "give a file made by zc", "this is not a stage graph");
   if (r->n < ZSG_HEADER) return FAIL(r, "the file is cut off within its header");
   if (u16_at(p + 4) != ZSG_MAJOR)
     return zb_fail(r->err, "make it again with this version's zc",
@@ -174,7 +174,7 @@ static bool read_types(Reader *r) {
     const uint8_t *p = record(r, SEC_TYPE, i);
     ZgType *t = &r->types[i];
     *t = (ZgType){.elem = p[0], .naxes = p[1], .of = u16_at(p + 2)};
-    if (t->elem >= ZG_ELEMS || t->naxes > ZG_MAX_AXES) return FAIL(r, "type %u is no type", i);
+    if (t->elem >= ZG_ELEMS || t->naxes > ZG_MAX_AXES) return FAIL(r, "type %u is not a type", i);
     if (t->elem == ZG_INDEX ? t->of >= r->g->naxes : t->of != 0)
       return FAIL(r, "type %u selects along no axis", i);
     for (int k = 0; k < ZG_MAX_AXES; k++) {
@@ -231,7 +231,7 @@ static bool read_params(Reader *r) {
     q->init = (uint8_t)u32_at(p + 20);
     memcpy(q->order, p + 24, ZG_MAX_AXES);
     if (!all_zero(p + 24 + q->type.naxes, ZG_MAX_AXES - q->type.naxes))
-      return FAIL(r, "parameter %u: the order of its axes is no order", i);
+      return FAIL(r, "parameter %u: the order of its axes is not an order", i);
     for (int k = 0; k < 2; k++) q->num[k] = f64_at(p + 32 + 8 * k);
   }
   return true;
@@ -242,7 +242,7 @@ static bool read_states(Reader *r) {
   for (uint32_t i = 0; i < count(r, SEC_STAT); i++) {
     const uint8_t *p = record(r, SEC_STAT, i);
     uint32_t param = u32_at(p), n = u32_at(p + 4);
-    if (param >= g->nparams || g->params[param].state) return FAIL(r, "state %u is no parameter", i);
+    if (param >= g->nparams || g->params[param].state) return FAIL(r, "state %u is not a parameter", i);
     g->params[param].state = true;
     const uint8_t *step = take_records(r, SEC_STEP, n);
     if (!step) return false;

@@ -146,7 +146,7 @@ static bool check_param(Ctx *c, uint32_t i) {
   if (!zg_elements(g, &p->type, &elements))
     return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
   if (!is_order(p->order, p->type.naxes))
-    return FAIL(c, "parameter %s: the order of its axes is no order", p->path);
+    return FAIL(c, "parameter %s: the order of its axes is not an order", p->path);
   if (p->init > ZG_INIT_TRUNC_NORMAL || !isfinite(p->num[0]) || !isfinite(p->num[1]))
     return FAIL(c, "parameter %s has no valid initialiser", p->path);
   if (g->ntags < 32 && p->tags >> g->ntags)

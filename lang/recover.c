@@ -192,7 +192,7 @@ static bool unknown_unit(ZlParser *ps, const ZlExpected *e) {
   bool constant = *after >= '0' && *after <= '9';
   if (ps->before.kind != NUMBER || ps->last.kind != IDENT || ps->last.first || constant || !has(e, "device"))
     return false;
-  ZlDiag *g = zl_report(ps->diags, ZL_Z0001, ps->last.span, "%s is no unit", found_text(ps));
+  ZlDiag *g = zl_report(ps->diags, ZL_Z0001, ps->last.span, "%s is not a unit", found_text(ps));
   zl_help(g,
           "there are `kB`, `MB`, `GB`, ..., `KiB`, ..., these per second as `GB/s`, `GFLOPS`, ..., and `s`, "
           "`ms`, `us`, `ns`");

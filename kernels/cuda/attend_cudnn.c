@@ -138,7 +138,8 @@ static const char *heads_of(Heads *h, const ZkcAttend *a, int64_t most) {
   if (why) return why;
   if (a->H % 8 != 0 || a->H > 256) return "its heads have no multiple of 8 elements, or more than 256";
   if (a->S <= 1 || a->S > INT32_MAX) return "it has a single position";
-  if (!whole_tiles(a)) return "its length is no multiple of 128, and gradients of the rest are not trusted";
+  if (!whole_tiles(a))
+    return "its length is not a multiple of 128, and gradients of the rest are not trusted";
   if (a->heads.nloops > 2 || a->groups.nloops > 1) return uneven;
   if (a->heads.nloops == 2) h->batch = a->heads.div[0].n, h->keys = a->heads.div[1].n;
   else if (a->heads.nloops == 1 && h->groups == 1) h->keys = a->heads.div[0].n;

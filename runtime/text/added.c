@@ -33,7 +33,7 @@ static bool read_one(ZtTokenizer *t, const cJSON *x, uint32_t *next, ZbErr *err)
 bool zt_added_read(ZtTokenizer *t, const cJSON *root, ZbErr *err) {
   const cJSON *list = zt_json(root, "added_tokens"), *x;
   if (!list) return true;
-  if (!cJSON_IsArray(list)) return zb_fail(err, NULL, "`added_tokens` is no list");
+  if (!cJSON_IsArray(list)) return zb_fail(err, NULL, "`added_tokens` is not a list");
   uint32_t next = t->model.count;
   uint32_t count = (uint32_t)cJSON_GetArraySize(list);
   t->added = ZB_NEWN(t->arena, ZtAdded, count + 1);

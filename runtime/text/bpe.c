@@ -65,7 +65,7 @@ static bool add_merge(ZtModel *m, const cJSON *x, uint32_t rank, ZbText *both, Z
 bool zt_merges_read(ZtTokenizer *t, const cJSON *model, ZbErr *err) {
   ZtModel *m = &t->model;
   const cJSON *merges = zt_json(model, "merges"), *x;
-  if (!cJSON_IsArray(merges)) return zb_fail(err, NULL, "model: `merges` is no list");
+  if (!cJSON_IsArray(merges)) return zb_fail(err, NULL, "model: `merges` is not a list");
   uint32_t count = (uint32_t)cJSON_GetArraySize(merges), size = 16, rank = 0;
   while (size < 2 * (uint64_t)count) size *= 2;
   m->merge = ZB_NEWN(t->arena, ZtMerge, size);

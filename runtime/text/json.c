@@ -22,9 +22,9 @@ bool zt_json_text(ZtTokenizer *t, const char *part, const cJSON *o, const char *
                   const char **out, ZbErr *err) {
   const cJSON *x = zt_json(o, key);
   if (!x) return missing(part, key, must, err);
-  if (!cJSON_IsString(x)) return zb_fail(err, NULL, "%s: `%s` is no text", part, key);
+  if (!cJSON_IsString(x)) return zb_fail(err, NULL, "%s: `%s` is not text", part, key);
   size_t n = strlen(x->valuestring);
-  if (zt_utf8_valid(x->valuestring, n) < n) return zb_fail(err, NULL, "%s: `%s` is no UTF-8", part, key);
+  if (zt_utf8_valid(x->valuestring, n) < n) return zb_fail(err, NULL, "%s: `%s` is not UTF-8", part, key);
   *out = zb_strdup(t->arena, x->valuestring);
   return true;
 }
@@ -35,7 +35,7 @@ bool zt_json_count(const char *part, const cJSON *o, const char *key, bool must,
   if (!x) return missing(part, key, must, err);
   if (!cJSON_IsNumber(x) || !(x->valuedouble >= 0 && x->valuedouble <= most) ||
       x->valuedouble != (double)(uint32_t)x->valuedouble)
-    return zb_fail(err, NULL, "%s: `%s` is no whole number from 0 to %u", part, key, most);
+    return zb_fail(err, NULL, "%s: `%s` is not a whole number from 0 to %u", part, key, most);
   *out = (uint32_t)x->valuedouble;
   return true;
 }
@@ -65,7 +65,7 @@ static bool sequence(ZtTokenizer *t, const char *what, const cJSON *o, const cha
   if (strcmp(type, "Sequence")) return one(t, o, type, err);
   if (depth == 16) return zb_fail(err, NULL, "%s: Sequences are nested too deeply", what);
   const cJSON *parts = zt_json(o, list), *x;
-  if (!cJSON_IsArray(parts)) return zb_fail(err, NULL, "%s Sequence: `%s` is no list", what, list);
+  if (!cJSON_IsArray(parts)) return zb_fail(err, NULL, "%s Sequence: `%s` is not a list", what, list);
   cJSON_ArrayForEach(x, parts) if (!sequence(t, what, x, list, one, depth + 1, count, err)) return false;
   return true;
 }

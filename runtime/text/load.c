@@ -44,7 +44,7 @@ static bool index_added(ZtTokenizer *t, ZbErr *err) {
 }
 
 static bool read_all(ZtTokenizer *t, const cJSON *root, ZbErr *err) {
-  if (!cJSON_IsObject(root)) return zb_fail(err, NULL, "it is no JSON object");
+  if (!cJSON_IsObject(root)) return zb_fail(err, NULL, "it is not a JSON object");
   if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(root, "model")))
     return zb_fail(err, convert, "it has no `model`"); /* vocab.json, tokenizer_config.json, ... */
   if (!zt_model_read(t, root, err) || !zt_normalizers_read(t, root, err) ||

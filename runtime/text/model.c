@@ -9,7 +9,7 @@ enum { ID_LIMIT = 1 << 24, TOKEN_LIMIT = 1 << 16 };
 static bool add_token(ZtTokenizer *t, const char *token, uint32_t id, ZbErr *err) {
   size_t n = strlen(token);
   if (n > TOKEN_LIMIT) return zb_fail(err, NULL, "model: the token with id %u has %zu bytes", id, n);
-  if (zt_utf8_valid(token, n) < n) return zb_fail(err, NULL, "model: the token with id %u is no UTF-8", id);
+  if (zt_utf8_valid(token, n) < n) return zb_fail(err, NULL, "model: the token with id %u is not UTF-8", id);
   if (t->token[id].s)
     return zb_fail(err, NULL, "model: the tokens %s and %s both have id %u", zb_show(t->token[id].s),
                    zb_show(token), id);
@@ -30,13 +30,13 @@ static bool begin_vocab(ZtTokenizer *t, uint32_t count, uint32_t ids) {
 
 /* {"token": id, ...} */
 static bool read_object(ZtTokenizer *t, const cJSON *vocab, ZbErr *err) {
-  if (!cJSON_IsObject(vocab)) return zb_fail(err, NULL, "model: `vocab` is no object of tokens and ids");
+  if (!cJSON_IsObject(vocab)) return zb_fail(err, NULL, "model: `vocab` is not an object of tokens and ids");
   const cJSON *x;
   uint32_t count = 0, top = 0;
   cJSON_ArrayForEach(x, vocab) {
     if (!cJSON_IsNumber(x) || !(x->valuedouble >= 0 && x->valuedouble < ID_LIMIT) ||
         x->valuedouble != (double)x->valueint)
-      return zb_fail(err, NULL, "model: the id of the token %s is no whole number below %d",
+      return zb_fail(err, NULL, "model: the id of the token %s is not a whole number below %d",
                      zb_show(x->string), ID_LIMIT);
     if (top < (uint32_t)x->valueint) top = (uint32_t)x->valueint;
     count++;
@@ -73,7 +73,7 @@ static double score_of(const char *s) {
 
 /* [["token", score], ...] */
 static bool read_scores(ZtTokenizer *t, const cJSON *vocab, ZbErr *err) {
-  if (!cJSON_IsArray(vocab)) return zb_fail(err, NULL, "model: `vocab` is no list of tokens and scores");
+  if (!cJSON_IsArray(vocab)) return zb_fail(err, NULL, "model: `vocab` is not a list of tokens and scores");
   uint32_t count = (uint32_t)cJSON_GetArraySize(vocab), id = 0;
   if (count > ID_LIMIT) return zb_fail(err, NULL, "model: %u tokens", count);
   begin_vocab(t, count, count + 1);

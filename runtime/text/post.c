@@ -38,7 +38,7 @@ static bool read_template(ZtTokenizer *t, const cJSON *o, ZbErr *err) {
   const cJSON *single = zt_json(o, "single"), *x;
   List around[2] = {0};
   int texts = 0;
-  if (!cJSON_IsArray(single)) return zb_fail(err, NULL, "%s: `single` is no list", part);
+  if (!cJSON_IsArray(single)) return zb_fail(err, NULL, "%s: `single` is not a list", part);
   if (cJSON_GetArraySize(single) > ZT_PARTS)
     return zb_fail(err, NULL, "%s: `single` has more than %d parts", part, ZT_PARTS);
   cJSON_ArrayForEach(x, single) {

@@ -37,7 +37,7 @@ bool zt_precompiled_init(ZtTokenizer *t, ZtNorm *norm, const char *base64, ZbErr
   size_t n = strlen(base64), bytes;
   uint32_t *words = ZB_NEWN(t->arena, uint32_t, n / 4 + 2), first;
   uint8_t *all = (uint8_t *)words;
-  if (!decode(base64, n, all, &bytes)) return zb_fail(err, NULL, "%s is no base64", part);
+  if (!decode(base64, n, all, &bytes)) return zb_fail(err, NULL, "%s is not base64", part);
   if (bytes < 8) return zb_fail(err, NULL, "%s is too short", part);
   memcpy(&first, all, 4);
   if (first % 4 || first < 4 || first > bytes - 4)

@@ -169,7 +169,7 @@ static bool member(Json *j, const char *field, ZbText *name, ZbText *text, bool 
   if (name->len != strlen(field) || memcmp(name->s ? name->s : "", field, name->len)) return value(j);
   if (j->s == j->end || *j->s != '"') {
     if (!value(j)) return false;
-    return wrong(j, "the field is no text");
+    return wrong(j, "the field is not text");
   }
   j->s++;
   text->len = 0;
@@ -214,7 +214,7 @@ bool zd_json_field(const char *line, size_t n, const char *field, ZbText *text, 
   ZbText name = {0};
   bool found = false, ok = true;
   text->len = 0;
-  if (!next_is(&j, '{')) ok = wrong(&j, "it is no JSON object");
+  if (!next_is(&j, '{')) ok = wrong(&j, "it is not a JSON object");
   if (ok && !next_is(&j, '}')) do {
       ok = member(&j, field, &name, text, &found);
       if (ok && next_is(&j, '}')) break;

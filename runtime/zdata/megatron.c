@@ -64,7 +64,7 @@ static bool read_head(ZdMegatron *m, ZbErr *err) {
   uint64_t version, entries;
   if (m->size < HEAD) return zb_fail(err, again, "%s is truncated: it ends within its header", m->name);
   if (!zb_read_at(m->fd, m->name, p, HEAD, 0, err)) return false;
-  if (!zd_is_megatron(p, HEAD)) return zb_fail(err, NULL, "%s is no index of Megatron's", m->name);
+  if (!zd_is_megatron(p, HEAD)) return zb_fail(err, NULL, "%s is not an index of Megatron's", m->name);
   memcpy(&version, p + AT_VERSION, 8);
   memcpy(&m->sequences, p + AT_SEQUENCES, 8);
   memcpy(&entries, p + AT_DOCUMENTS, 8);

@@ -14,7 +14,7 @@ static bool parse_field(ZxDataField *f, const char *text, ZbArena *a, ZbErr *err
     return zb_fail(err, "types are u8, u16, u32, i32, f32", "--field %s: there is no type '%s'",
                    zb_show(text), zb_show(type));
   if (!zd_whole(values, 1, &f->values))
-    return zb_fail(err, how, "--field %s: '%s' is no count", zb_show(text), zb_show(values));
+    return zb_fail(err, how, "--field %s: '%s' is not a count", zb_show(text), zb_show(values));
   if (f->values * zx_data_elem_bytes(f->elem) % 4)
     return zb_fail(err, "add values to it, or use a wider type",
                    "--field %s: a field's bytes must be a multiple of 4", zb_show(text));

@@ -44,7 +44,7 @@ static bool row(Csv *c, ZbErr *err) {
     if (c->text.len > MAX_ROW)
       return zb_fail(err, "is a quote not closed?", "%s:%" PRIu64 ": a row of more than %d bytes", c->path,
                      c->line, MAX_ROW);
-    if (!x) return zb_fail(err, NULL, "%s:%" PRIu64 ": a NUL byte: this is no text", c->path, c->line);
+    if (!x) return zb_fail(err, NULL, "%s:%" PRIu64 ": a NUL byte: this is not text", c->path, c->line);
     if (quoted && x == '"') {
       int y = getc_unlocked(c->f);
       if (y == '"') zb_text_put(&c->text, "\"", 1);

@@ -118,7 +118,7 @@ for recipe in $(at_night && echo one:1) pipe_4:4; do
   trains "$2" weight "$1" short.bin 2 --save without.safetensors
   cmp skipped.safetensors without.safetensors || fail "$1: a step that is not finite leaves something in the momentum"
 done
-# What is no number is made in the model: by which operation, where, and in which micro-batch, on one rank as on four.
+# What is not a number is made in the model: by which operation, where, and in which micro-batch, on one rank as on four.
 sed 's/  loss dot.*/  h = log(0 - 1 - h * h)\n&/; s/PER/weight/' line.zug >log.zug
 ok zc log.zug -o log.zsg
 at=$(grep -n 'h = log' log.zug | cut -d: -f1)

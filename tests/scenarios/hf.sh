@@ -197,7 +197,7 @@ broken "$index: tensor 'lm_head.weight' is said to be in $two, which does not ha
 broken "$one: tensor 'model.layers.0.mlp.(gate|up)_proj.weight' has shape \[64, 96\]; the model wants \[96, 64\]" 's/\[96,64\]/[64,96]/g' $one
 broken "$two: tensor 'lm_head.weight' has dtype I32; F32, BF16 and F16 can be read; convert it to F32" \
   's/\("lm_head.weight":{"dtype":"\)F32/\1I32/' $two
-broken "tensor 'lm_head.weight' is said to be in '../$two', which is no safetensors file beside it" "s|\(lm_head.weight\": \"\)|\1../|" $index
+broken "tensor 'lm_head.weight' is said to be in '../$two', which is not a safetensors file beside it" "s|\(lm_head.weight\": \"\)|\1../|" $index
 broken "$index: it is not JSON" '$d' $index
 broken "model-00003-of-00002.safetensors" 's/model-00002/model-00003/' $index
 rm -rf broken

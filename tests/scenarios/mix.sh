@@ -108,7 +108,7 @@ ok zdata pack "$ZUG_SRC/LICENSE" -o stream.bin
 ok zdata records a.raw -o other.bin --field tokens:u8:32 --field labels:u8:32
 ok zdata records a.raw -o narrow.bin --field tokens:u8:16 --field targets:u8:16
 refused "'b.bin' has no weight; several files are A.bin:0.7,B.bin:0.3; a comma in a name is written" 'a.bin:1,b.bin'
-refused "b.bin: 'x' is no weight" 'a.bin:1,b.bin:x'
+refused "b.bin: 'x' is not a weight" 'a.bin:1,b.bin:x'
 refused "b.bin has the weight 0; leave the file out" 'a.bin:1,b.bin:0'
 refused 'cannot open none.bin: No such file' 'a.bin:1,none.bin:1'
 refused 'a.bin and ./a.bin are one file; give it once, with the sum of its weights' 'a.bin:1,./a.bin:1'

@@ -188,7 +188,7 @@ mkdir empty
 refuses 'empty holds no checkpoint; it should be|empty holds no checkpoint$' zckpt list empty
 refuses 'cannot open none: No such file' zckpt list none
 refuses 'text.bin: Not a directory' zckpt list text.bin
-refuses 'kept is no checkpoint: it holds 2 of them' zckpt show kept
+refuses 'kept is not a checkpoint: it holds 2 of them' zckpt show kept
 says "^help: the latest is $five$"
 refuses 'none is not a complete checkpoint: cannot open none/manifest.json' zckpt show none
 

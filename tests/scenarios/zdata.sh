@@ -78,7 +78,7 @@ says '^  0  a,.nb"$|^  0  a,.n"b"$'
 says '^  1  b "x"$'
 says '^  2  q r$'
 data cells.bin 2 0000803f010000000000004000000000000040c002000000
-printf '1,b\n2,3\n' >named.csv # one name that is no number makes a header
+printf '1,b\n2,3\n' >named.csv # one name that is not a number makes a header
 ok zdata table named.csv --label b -o named.bin
 data named.bin 2 0000004003000000
 printf 'a,b\n\n"1\n2",x\n\n3,\n' >lines.csv
@@ -145,7 +145,7 @@ mkdir several
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $i >several/$i; done
 ok sh -c 'ulimit -n 12; exec zdata pack several -o several.bin'
 rm -r several
-# A NUL among the first 8 KiB tells that it is no text.
+# A NUL among the first 8 KiB tells that it is not text.
 mkdir looked
 { head -c 8191 /dev/zero | tr '\0' a; printf '\0'; } >looked/binary
 { head -c 8192 /dev/zero | tr '\0' b; printf '\0'; } >looked/text
@@ -179,7 +179,7 @@ refuses "--vocab cannot be '-3'" zdata pack ids.u16 --tokens u16 --vocab -3 -o x
 refuses 'needs --field' zdata records raw -o x.bin
 refuses "--field cannot be 'a:u8'" zdata records raw --field a:u8 -o x.bin
 refuses "there is no type 'u9'" zdata records raw --field a:u9:4 -o x.bin
-refuses "'0' is no count" zdata records raw --field a:u8:0 -o x.bin
+refuses "'0' is not a count" zdata records raw --field a:u8:0 -o x.bin
 refuses 'multiple of 4' zdata records raw --field a:u8:3 -o x.bin
 refuses 'no proper name' zdata records raw --field 1:u8:4 -o x.bin
 refuses 'the name is too long' zdata records raw --field aaaaaaaaaabbbbbbbbbbccccccccccddddddddddd:u8:4 -o x.bin

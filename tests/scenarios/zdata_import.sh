@@ -109,7 +109,7 @@ le 2 10 11 20 21 22 23 100 >bad.bin
 change() { # BYTE BYTES NUMBER: the index with a number changed there
   { head -c "$1" m.idx && le "$2" "$3" && tail -c +$(($1 + $2 + 1)) m.idx; } >bad.idx
 }
-change 0 1 7 && m 'bad.idx is no index of Megatron'
+change 0 1 7 && m 'bad.idx is not an index of Megatron'
 change 9 8 2 && m 'bad.idx has version 2; this program reads 1'
 for type in 0 6 7 9 255; do change 17 1 $type && m "its tokens are of type $type, which is none of whole numbers"; done
 change 18 8 100000 && m 'is damaged: 100000 sequences and 5 entries'

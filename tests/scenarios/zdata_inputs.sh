@@ -64,12 +64,12 @@ while IFS='|' read -r why line; do
   says "^note: 1 bad line was left out, the first: bad.jsonl:3: no text of the field 'text': $why\$"
   holds good
 done <<'END'
-it is no JSON object|some text
-it is no JSON object|["text"]
+it is not a JSON object|some text
+it is not a JSON object|["text"]
 it has no such field|{}
 it has no such field|{"Text":"a","t":{"text":"a"},"l":["text","a"]}
-the field is no text|{"text":null}
-the field is no text|{"text":["a"]}
+the field is not text|{"text":null}
+the field is not text|{"text":["a"]}
 a string is not closed|{"text":"a
 a string is not closed|{"text":"a\
 a control character in a string|{"text":"a	b"}
@@ -107,7 +107,7 @@ says 'help: --field content: '
 ok zdata pack other.jsonl -o corpus.bin --field content
 holds abcd
 printf '{"text":["a"],"body":"x"}\n' >other.jsonl
-refuses 'the field is no text' zdata tokenizer other.jsonl --vocab 300 -o x.json
+refuses 'the field is not text' zdata tokenizer other.jsonl --vocab 300 -o x.json
 says "help: --field body: it has 'text', 'body' \(text\)\$"
 printf '{"messages":[]}\n' >other.jsonl
 refuses 'no such field' zdata pack other.jsonl -o x.bin
@@ -195,7 +195,7 @@ size=$(wc -c <docs.bin)
 { head -c $((size - 20)) docs.bin && printf X && tail -c 19 docs.bin; } >hit.bin
 refuses 'hit.bin is damaged: the checksum of its documents differs' zdata check hit.bin
 
-# ---- what is no text, or no raw numbers: refused with the command that helps ----
+# ---- what is not text, or no raw numbers: refused with the command that helps ----
 no_text() { # NAME WORDS
   refuses "$2" zdata pack "$1" -o x.bin
   [ ! -e x.bin ] || fail "$1 was packed"

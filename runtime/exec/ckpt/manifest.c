@@ -219,14 +219,14 @@ static const cJSON *member(const cJSON *o, const char *key) {
 static bool get_number(const Reader *r, const cJSON *o, const char *key, int64_t *out) {
   const cJSON *x = member(o, key);
   if (!cJSON_IsNumber(x) || !(x->valuedouble >= 0 && x->valuedouble <= 0x1p53))
-    return altered(r, zb_printf(r->a, "its `%s` is no number", key));
+    return altered(r, zb_printf(r->a, "its `%s` is not a number", key));
   *out = (int64_t)x->valuedouble;
   return true;
 }
 
 static bool get_text(const Reader *r, const cJSON *o, const char *key, const char **out) {
   const cJSON *x = member(o, key);
-  if (!cJSON_IsString(x)) return altered(r, zb_printf(r->a, "its `%s` is no text", key));
+  if (!cJSON_IsString(x)) return altered(r, zb_printf(r->a, "its `%s` is not text", key));
   *out = zb_strdup(r->a, x->valuestring);
   return true;
 }
@@ -258,7 +258,7 @@ static bool get_best(const Reader *r, const cJSON *root, ZxBest *out) {
   const cJSON *x = member(root, "evaluation"), *loss = member(x, "best_loss");
   if (!x) return true;
   if (!cJSON_IsNumber(loss) || !isfinite(loss->valuedouble))
-    return altered(r, "its `best_loss` is no number");
+    return altered(r, "its `best_loss` is not a number");
   out->loss = loss->valuedouble;
   return get_text(r, x, "data", &out->data) && get_number(r, x, "best_step", &out->step);
 }
@@ -363,7 +363,8 @@ ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err) {
   }
   ZxManifest *m = ZB_NEW(a, ZxManifest);
   static const char begin[] = "{\"format\":\"zug checkpoint\",\"version\":";
-  if (strncmp(text, begin, strlen(begin))) return altered(&r, "it is no manifest of a zug checkpoint"), NULL;
+  if (strncmp(text, begin, strlen(begin)))
+    return altered(&r, "it is not a manifest of a zug checkpoint"), NULL;
   long version = strtol(text + strlen(begin), NULL, 10);
   if (version != VERSION) {
     zb_fail(err, "read it with the zug that wrote it", "%s: version %ld; this zug knows version %d",

@@ -261,7 +261,7 @@ static bool read_tensors(ZxWeights *w, const cJSON *root, uint64_t from, uint64_
   for (const cJSON *x = root->child; x; x = x->next) {
     if (x->string && !strcmp(x->string, "__metadata__")) continue;
     if (!cJSON_IsObject(x) || !x->string)
-      return zb_fail(err, bad, "%s: an entry of its header is no tensor", w->name);
+      return zb_fail(err, bad, "%s: an entry of its header is not a tensor", w->name);
     if (!read_tensor(&w->tensor[w->count++], x, from, size, w->name, err)) return false;
   }
   if (!check_places(w, from, size, err)) return false;

@@ -16,7 +16,7 @@ static bool is_above(const char *dir, ZbArena *a, ZbErr *err) {
   uint32_t n = zx_ckpt_list(a, dir, &list, NULL);
   if (n)
     zb_fail(err, zb_printf(a, "the latest is %.200s", list[n - 1].path),
-            "%s is no checkpoint: it holds %" PRIu32 " of them", zb_show(dir), n);
+            "%s is not a checkpoint: it holds %" PRIu32 " of them", zb_show(dir), n);
   return n > 0;
 }
 

@@ -452,7 +452,7 @@ static bool knows_documents(const ZxData *d, const char *field, ZbErr *err) {
 
 static bool no_field(const ZxData *d, const char *name, ZbErr *err) {
   if (d->info.stream)
-    return zb_fail(err, "a model that is no language model needs records: zdata table, zdata records",
+    return zb_fail(err, "a model that is not a language model needs records: zdata table, zdata records",
                    "%s has no field '%s': it is a stream, which gives 'tokens', 'targets', 'doc' and 'place'",
                    d->name, name);
   ZbText list = {0};

@@ -47,7 +47,7 @@ static bool read_part(const char *part, const char **path, Weight *w, ZbArena *a
   *colon = 0;
   if (!*name) return zb_fail(err, how, "a file without a name: '%s'", zb_show(part));
   if (!read_weight(colon + 1, w))
-    return zb_fail(err, "weights are positive decimals such as 0.7 or 3", "%s: '%s' is no weight",
+    return zb_fail(err, "weights are positive decimals such as 0.7 or 3", "%s: '%s' is not a weight",
                    zb_show(name), zb_show(colon + 1));
   if (!w->digits) return zb_fail(err, "leave the file out", "%s has the weight 0", zb_show(name));
   *path = name;

@@ -14,8 +14,8 @@ static cJSON *parse(const char *text, const char *name, ZbErr *err) {
   cJSON *x = zb_json_parse(text, strlen(text), ZB_JSON_NAMED, &why);
   if (x) zb_json_digits(x, text);
   else if ((word = zb_json_not_finite(text, strlen(text), &line)))
-    zb_fail(err, "write 1e999 there, which every reader takes for infinity", "%s:%u: %s is no number of JSON",
-            zb_show(name), line, word);
+    zb_fail(err, "write 1e999 there, which every reader takes for infinity",
+            "%s:%u: %s is not a number of JSON", zb_show(name), line, word);
   else zb_fail(err, NULL, "%s as a config: %s", zb_show(name), why.text);
   return x;
 }
@@ -68,7 +68,7 @@ static bool set_all(cJSON *root, const ZgGraph *g, const char *names, ZbErr *err
     if (strcmp(g->config[i].map, names)) continue;
     cJSON *value = value_of(g->config[i].value);
     if (!value)
-      return zb_fail(err, "compile the graph again", "model %s: the value of `%s` in config.json is no JSON",
+      return zb_fail(err, "compile the graph again", "model %s: the value of `%s` in config.json is not JSON",
                      g->model, zb_show(g->config[i].key));
     set(root, g->config[i].key, value);
   }
@@ -126,7 +126,7 @@ char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like
   cJSON *root = like ? parse(like, name, err) : cJSON_CreateObject();
   if (!root) return NULL;
   ZbText t = {0};
-  bool ok = cJSON_IsObject(root) || zb_fail(err, NULL, "%s is no JSON object", zb_show(name));
+  bool ok = cJSON_IsObject(root) || zb_fail(err, NULL, "%s is not a JSON object", zb_show(name));
   ok = ok && set_all(root, g, names, err);
   if (ok) { /* the first is what newer readers know, the second what older ones do */
     set(root, "dtype", cJSON_CreateString(types[as]));

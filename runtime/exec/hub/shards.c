@@ -40,7 +40,7 @@ static bool read_map(Index *x, const cJSON *map, ZbErr *err) {
     const char *file = cJSON_IsString(k) ? k->valuestring : "";
     if (!is_plain(file))
       return zb_fail(err, help,
-                     "%s: tensor '%s' is said to be in '%s', which is no safetensors file beside it",
+                     "%s: tensor '%s' is said to be in '%s', which is not a safetensors file beside it",
                      zb_show(x->path), zb_show(k->string), zb_show(file));
     if (zb_names_find(&x->tensors, k->string) != ZB_NO_NAME)
       return zb_fail(err, help, "%s names tensor '%s' twice", zb_show(x->path), zb_show(k->string));

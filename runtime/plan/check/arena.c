@@ -69,7 +69,7 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
   ZpDims ours = ((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
   bool within = !(k->replicas & ~ours) && !(k->shard & ~k->replicas) && !(k->partial & ~k->replicas);
   if (within && !(k->frozen && k->partial)) return true;
-  return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is no copy", k->name);
+  return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is not a copy", k->name);
 }
 
 /* Dims along which a matrix of Muon's is not whole on a rank. */

@@ -69,7 +69,7 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   for (uint32_t k = 0; k < in->naccess; k++)
     if (in->access[k].buf >= st->prog.nbufs || !in->access[k].mode ||
         in->access[k].mode > (ZP_READ | ZP_WRITE))
-      return zb_fail(c->err, NULL, "%s: operand %u is no buffer of this stage", zp_say(c, s, i), k);
+      return zb_fail(c->err, NULL, "%s: operand %u is not a buffer of this stage", zp_say(c, s, i), k);
   for (uint32_t k = 0; k < in->nwait; k++) {
     if (in->wait[k] >= st->prog.ninstrs)
       return zb_fail(c->err, NULL, "%s waits for an instruction that does not exist", zp_say(c, s, i));
@@ -142,7 +142,7 @@ static bool parts_owned(const Check *c) {
     for (uint32_t i = 0; i < p->programs.stages[s].ninsts; i++) {
       const ZpInst *x = &p->programs.stages[s].insts[i];
       if (x->segment >= p->graph->nsegments || x->iter >= p->graph->segments[x->segment].trip)
-        return zb_fail(c->err, NULL, "stage %u: instance %u is no part of the model", s, i);
+        return zb_fail(c->err, NULL, "stage %u: instance %u is not a part of the model", s, i);
       uint32_t *o = &owner[at[x->segment] + x->iter];
       if (*o)
         return zb_fail(c->err, NULL, "%s is on stage %u and again on stage %u",

@@ -307,12 +307,13 @@ static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, 
 static const char *rows_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   bool out = n->call.op == ZG_OP_DISPATCH, round = n->call.op == ZG_OP_ROUND;
-  if (n->call.nin != (round ? 1 : 3) || n->call.nout != 1) return "is no collective of rows";
+  if (n->call.nin != (round ? 1 : 3) || n->call.nout != 1) return "is not a collective of rows";
   const ZpValue *now = operand(l, n, round ? 1 : 2);
   for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (n->dims >> d & 1 ? !is_split(now, d, n->call.ax[0]) : now->state[d].kind != 'R')
       return "counts rows of other experts than the rank's";
-  if (now->elem != ZK_I32 || now->type.naxes != 1) return "counts rows in what is no number of each expert";
+  if (now->elem != ZK_I32 || now->type.naxes != 1)
+    return "counts rows in what is not a number of each expert";
   if (round) {
     const ZpValue *ends = operand(l, n, 0);
     bool all =
@@ -535,7 +536,7 @@ const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   if ((!aux && !num && n->call.op != ZG_OP_LOSS_DEN) || n->call.nin != 1 || n->call.nout != 0 || n->dims)
     return "is nothing that is taken out";
   const ZpValue *v = operand(l, n, 0);
-  if (v->type.naxes || v->elem != ZK_F32) return "takes out what is no number in f32";
+  if (v->type.naxes || v->elem != ZK_F32) return "takes out what is not a number in f32";
   if (!aux && n->sink >= zg_losses(p->graph)) return "is of no loss of the model";
   ZpDims partial = aux ? 0 : num ? p->layout.num_partial[n->sink] : p->layout.den_partial[n->sink];
   for (int d = 0; d < p->layout.mesh.ndims; d++)
@@ -594,7 +595,7 @@ static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState 
  * has. */
 static const char *halo_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
-  if (n->call.nin != 1 || n->call.nout != 1 || n->axis != n->call.ax[0]) return "is no shift over ranks";
+  if (n->call.nin != 1 || n->call.nout != 1 || n->axis != n->call.ax[0]) return "is not a shift over ranks";
   const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);
   int64_t own = size_along(in, n->axis);
   if (is_zigzag(l, n)) return "shifts positions that do not follow each other";
@@ -627,7 +628,7 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
     return rows_wrong(l, n);
   if (n->call.op == ZG_OP_SHIFT) return halo_wrong(l, n);
   int64_t members = 1;
-  if (n->call.nin != 1 || n->call.nout != 1) return "is no collective of one value";
+  if (n->call.nin != 1 || n->call.nout != 1) return "is not a collective of one value";
   for (int d = 0; d < p->layout.mesh.ndims; d++)
     if (n->dims >> d & 1) members *= p->layout.mesh.dim[d].size;
   const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);
@@ -635,7 +636,8 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   bool pads = op == ZG_OP_LOCAL_PAD, keeps = pads && n->axis == ZP_NO_AXIS;
   bool gathers = op == ZG_OP_ALL_GATHER || op == ZG_OP_ALL_TO_ALL || (pads && !keeps);
   bool cuts = op == ZG_OP_REDUCE_SCATTER || op == ZG_OP_LOCAL_SLICE || op == ZG_OP_ALL_TO_ALL;
-  if (!gathers && !cuts && !keeps && op != ZG_OP_ALL_REDUCE) return "goes over ranks, but is no collective";
+  if (!gathers && !cuts && !keeps && op != ZG_OP_ALL_REDUCE)
+    return "goes over ranks, but is not a collective";
   if (in->elem != out->elem || in->type.naxes != out->type.naxes || (gathers && !size_along(in, n->axis)) ||
       (cuts && !size_along(in, to)))
     return "has a result of another kind than its operand";

@@ -251,7 +251,7 @@ static bool writes_one(const Walk *w, int j, uint32_t v) {
   if (!may_write(w, x)) return fail(w, "writes result %d where this list has nothing to write", j);
   if (!is_free(w, x)) return false;
   if (x->at.space == ZP_AT_GRAD ? !adds(w, j, x) : accumulates(w, j))
-    return fail(w, "%s", accumulates(w, j) ? "adds to what is no gradient" : "overwrites a gradient");
+    return fail(w, "%s", accumulates(w, j) ? "adds to what is not a gradient" : "overwrites a gradient");
   for (int i = 0; i < n->call.nin; i++) {
     const ZpValue *y = value(w, n->in[i]);
     if (overlap(x, y) && !(in_place(n, i) && same_bytes(x, y) && lie_alike(x, y)))
@@ -288,7 +288,7 @@ static bool begins(Walk *w) {
     uint32_t m = x->nmembers ? x->nmembers : 1;
     bool adds = accumulates(w, j);
     if (n->overwrites && (!makes_all(n) || !n->call.accumulate || adds != (x->at.space == ZP_AT_GRAD)))
-      return fail(w, "begins what is no gradient, or not all of one");
+      return fail(w, "begins what is not a gradient, or not all of one");
     if (x->at.space != ZP_AT_GRAD) continue;
     for (uint32_t k = 0; k < m; k++) {
       bool *set = &w->set[zp_slice_at(&w->l, x->nmembers ? value(w, x->member[k]) : x)->param];
@@ -359,8 +359,8 @@ static bool form(const Walk *w) {
       (w->phase == ZP_BWD || (n->call.op == ZG_OP_RANDOM && n->call.opt[1] == ZG_COIN)))
     return fail(w, "is nothing that a plan which only goes forward does");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
-    return fail(w, "is no call");
-  if (n->dims & ~zp_all_dims(&w->l.c->p->layout.mesh)) return fail(w, "is no collective within a stage");
+    return fail(w, "is not a call");
+  if (n->dims & ~zp_all_dims(&w->l.c->p->layout.mesh)) return fail(w, "is not a collective within a stage");
   ZgOpKind class = zg_op_info[n->call.op].kind;
   if (class == ZG_SOURCE || class == ZG_EW) return fail(w, "is nothing that can be called");
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {

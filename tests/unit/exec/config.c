@@ -38,7 +38,7 @@ Test(config, what_is_in_it) {
   free(text);
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZK_F32, "[1]", "like/config.json", &err));
-  says(err, "like/config.json is no JSON object");
+  says(err, "like/config.json is not a JSON object");
   cr_expect(!zx_config(g, "hf", ZK_F32, "{\"a\":NaN}", "like/config.json", &err));
   g->nconfig = 0;
   err = (ZbErr){0};
@@ -49,7 +49,7 @@ Test(config, what_is_in_it) {
   cr_expect(text && !strstr(text, "architectures"));
   free(text);
   cr_expect(!zx_config(g, "gguf", ZK_F32, NULL, NULL, &err));
-  says(err, "model M: the value of `architectures` in config.json is no JSON");
+  says(err, "model M: the value of `architectures` in config.json is not JSON");
   cr_expect_str_eq(err.help, "compile the graph again");
   cr_expect(!zx_config(g, "mlx", ZK_F32, NULL, NULL, &err));
 }
@@ -113,7 +113,7 @@ Test(config, values_of_the_graph) {
 Test(config, what_is_not_finite) {
   ZgGraph *g = foreign_graph(a);
   cr_expect(!zx_config(g, "hf", ZK_F32, "{\"a\": \"NaN\\\"\",\n\"b\": [0,\n Infinity]}", "c.json", &err));
-  says(err, "c.json:3: Infinity is no number of JSON");
+  says(err, "c.json:3: Infinity is not a number of JSON");
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZK_F32, "{\"a\": tru}", "c.json", &err));
   says(err, "c.json as a config: it is not JSON");

@@ -82,13 +82,13 @@ Test(hub, shards_that_are_none) {
       {"{", "index.json: it is not JSON"},
       {"[]", "has no `weight_map`"},
       {"{\"weight_map\":{}}", "has no `weight_map`"},
-      {"{\"weight_map\":{\"a\":\"../x-1.safetensors\"}}", "no safetensors file beside it"},
-      {"{\"weight_map\":{\"a\":\".safetensors\"}}", "no safetensors file beside it"},
-      {"{\"weight_map\":{\"a\":\"x-1.bin\"}}", "no safetensors file beside it"},
-      {"{\"weight_map\":{\"a\":3}}", "no safetensors file beside it"},
-      {"{\"weight_map\":{\"a\":\"d/x-1.safetensors\"}}", "no safetensors file beside it"},
-      {"{\"weight_map\":{\"a\":\"x\\u001f.safetensors\"}}", "no safetensors file beside it"},
-      {"{\"weight_map\":{\"a\":\"x\\u007f.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"../x-1.safetensors\"}}", "not a safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\".safetensors\"}}", "not a safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x-1.bin\"}}", "not a safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":3}}", "not a safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"d/x-1.safetensors\"}}", "not a safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x\\u001f.safetensors\"}}", "not a safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x\\u007f.safetensors\"}}", "not a safetensors file beside it"},
       {"{\"weight_map\":{\"a\":\"x ~.safetensors\"}}", "x ~.safetensors: No such file"},
       {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"a\":\"x-2.safetensors\"}}", "names tensor 'a' twice"},
       {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"c\":\"x-1.safetensors\"}}",
@@ -122,7 +122,7 @@ Test(hub, shards_that_are_none) {
     const char *name = zb_printf(a, "%0*d.safetensors", n, 0);
     index_of(zb_printf(a, "{\"weight_map\":{\"a\":\"%s\"}}", name));
     cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
-    says(err, n == 188 ? "No such file" : "no safetensors file beside it");
+    says(err, n == 188 ? "No such file" : "not a safetensors file beside it");
   }
   for (int n = 512; n <= 513; n++) { /* all are open at once */
     ZbText t = {0};

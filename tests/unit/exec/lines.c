@@ -146,7 +146,7 @@ Test(lines, for_programs) {
   zx_log_close(l);
 }
 
-/* Beside the loss that they add up to; one of which nothing was known is no number. */
+/* Beside the loss that they add up to; one of which nothing was known is not a number. */
 Test(lines, several_losses) {
   cr_redirect_stdout();
   ZxLog *l = open_log(scratch("log"));

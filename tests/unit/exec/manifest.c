@@ -150,35 +150,35 @@ Test(manifest, what_is_not_believed) {
   static const struct {
     const char *from, *to, *words; /* NULL: it is believed */
   } cases[] = {
-      {"{\"format\"", "{\"fromat\"", "it is no manifest of a zug checkpoint"},
+      {"{\"format\"", "{\"fromat\"", "it is not a manifest of a zug checkpoint"},
       {"\"version\":1", "\"version\":2", "version 2; this zug knows version 1"},
       {"\"version\":1", "\"version\":19", "version 19; this zug knows version 1"},
       {"\"version\":1", "\"version\":0", "version 0; this zug knows version 1"},
       {"\"checksum\":\"", "\"chekcsum\":\"", "it has no checksum"},
       {"}\n", "\n", "it is not JSON"},
-      {"\"step\":400", "\"stop\":400", "its `step` is no number"},
-      {"\"step\":400", "\"step\":\"400\"", "its `step` is no number"},
-      {"\"step\":400", "\"step\":-1", "its `step` is no number"},
+      {"\"step\":400", "\"stop\":400", "its `step` is not a number"},
+      {"\"step\":400", "\"step\":\"400\"", "its `step` is not a number"},
+      {"\"step\":400", "\"step\":-1", "its `step` is not a number"},
       {"\"step\":400", "\"step\":0", NULL},
       {"\"step\":400", "\"step\":9007199254740992", NULL},
-      {"\"step\":400", "\"step\":9007199254740994", "its `step` is no number"},
-      {"\"samples\":12800", "\"samples\":null", "its `samples` is no number"},
-      {"\"serial\":7", "\"serial\":true", "its `serial` is no number"},
-      {"\"program\":\"0.1\"", "\"program\":0.1", "its `program` is no text"},
-      {"\"model\":\"GPT2\"", "\"model\":2", "its `model` is no text"},
-      {"\"command\":", "\"comand\":", "its `command` is no text"},
-      {"\"recipe\":", "\"recip\":", "its `recipe` is no text"},
+      {"\"step\":400", "\"step\":9007199254740994", "its `step` is not a number"},
+      {"\"samples\":12800", "\"samples\":null", "its `samples` is not a number"},
+      {"\"serial\":7", "\"serial\":true", "its `serial` is not a number"},
+      {"\"program\":\"0.1\"", "\"program\":0.1", "its `program` is not text"},
+      {"\"model\":\"GPT2\"", "\"model\":2", "its `model` is not text"},
+      {"\"command\":", "\"comand\":", "its `command` is not text"},
+      {"\"recipe\":", "\"recip\":", "its `recipe` is not text"},
       {"\"00ff\"", "255", "one of its facts is not a text"},
       {"\"facts\":", "\"facts\":[{\"a\":\"b\"}],\"others\":", "its `facts` is not an object"},
       {"\"facts\":", "\"facts\":{\"kind\":[\"b\"]},\"others\":", "one kind of its facts is not an object"},
       {"\"facts\":", "\"fact\":", NULL},
       {"\"evaluation\":", "\"valuation\":", NULL},
-      {"\"best_loss\":0", "\"best_loss\":null,\"x\":0", "its `best_loss` is no number"},
-      {"\"best_loss\":0", "\"best_loss\":1e999,\"x\":0", "its `best_loss` is no number"},
+      {"\"best_loss\":0", "\"best_loss\":null,\"x\":0", "its `best_loss` is not a number"},
+      {"\"best_loss\":0", "\"best_loss\":1e999,\"x\":0", "its `best_loss` is not a number"},
       {"\"best_loss\":0", "\"best_loss\":-0", NULL},
-      {"\"data\":\"e.bin\"", "\"data\":7", "its `data` is no text"},
-      {"\"best_step\":200", "\"best_step\":-2", "its `best_step` is no number"},
-      {"\"file_limit\":40", "\"file_limit\":\"40\"", "its `file_limit` is no number"},
+      {"\"data\":\"e.bin\"", "\"data\":7", "its `data` is not text"},
+      {"\"best_step\":200", "\"best_step\":-2", "its `best_step` is not a number"},
+      {"\"file_limit\":40", "\"file_limit\":\"40\"", "its `file_limit` is not a number"},
       {"[\"m\",\"v\"]", "[\"m\",7]", "its list of optimizer states is none"},
       {"[\"m\",\"v\"]", "[\"m\",\"\"]", "its list of optimizer states is none"},
       {"[\"m\",\"v\"]", "[\"m\",\"v\",\"w\",\"x\"]", "parameter 'w' lacks its shape or a checksum"},
@@ -188,7 +188,7 @@ Test(manifest, what_is_not_believed) {
       {"\"states\":[\"v\"]", "\"states\":[7]", "a parameter's list of states is none"},
       {"\"states\":[\"v\"]", "\"states\":\"v\"", "a parameter's list of states is none"},
       {"\"states\":[\"v\"]", "\"states\":[\"m\"]", NULL},
-      {"\"path\":\"b\"", "\"path\":7", "its `path` is no text"},
+      {"\"path\":\"b\"", "\"path\":7", "its `path` is not text"},
       {"\"path\":\"b\"", "\"path\":\"\"", "a parameter's path has other than letters in it"},
       {"\"path\":\"b\"", "\"path\":\"b b\"", "a parameter's path has other than letters in it"},
       {"\"path\":\"b\"", "\"path\":\"b\x7f\"", "a parameter's path has other than letters in it"},
@@ -279,7 +279,7 @@ Test(manifest, comes_back) {
   for (uint32_t i = 0; i < m.c.nfiles; i++) cr_expect_eq(r->c.files[i].head_digest, m.c.files[i].head_digest);
 }
 
-/* Whatever byte is another: the checksum tells, or it is no manifest at all. */
+/* Whatever byte is another: the checksum tells, or it is not a manifest at all. */
 Test(manifest, no_altered_one_is_believed) {
   ZxManifest m = manifest(40);
   size_t n;

@@ -138,8 +138,8 @@ Test(mix, names_with_commas_and_colons) {
   shares("A:0.7,B:0.3", "A:0.7,B:0.3 1 of 1");
   shares("A:5", "A:5 1 of 1");
   shares("A:6", "A 1 of 1");
-  no_shares("A:none", "A: 'none' is no weight");
-  no_shares("A:-1", "A: '-1' is no weight");
+  no_shares("A:none", "A: 'none' is not a weight");
+  no_shares("A:-1", "A: '-1' is not a weight");
   cr_assert(chdir(was) == 0);
 }
 
@@ -149,12 +149,12 @@ Test(mix, texts_that_are_refused) {
   no_shares("A:1,", "'' has no weight");
   no_shares("A:1,,B:1", "'' has no weight");
   no_shares(":1,B:1", "a file without a name: ':1'");
-  no_shares("A:1,B:x", "B: 'x' is no weight");
-  no_shares("A:1,B:", "B: '' is no weight");
-  no_shares("A:1,B:.", "B: '.' is no weight");
-  no_shares("A:1,B:1e3", "B: '1e3' is no weight");
-  no_shares("A:1,B:1.2.3", "B: '1.2.3' is no weight");
-  no_shares("A:1,B:99999999999999999999", "is no weight");
+  no_shares("A:1,B:x", "B: 'x' is not a weight");
+  no_shares("A:1,B:", "B: '' is not a weight");
+  no_shares("A:1,B:.", "B: '.' is not a weight");
+  no_shares("A:1,B:1e3", "B: '1e3' is not a weight");
+  no_shares("A:1,B:1.2.3", "B: '1.2.3' is not a weight");
+  no_shares("A:1,B:99999999999999999999", "is not a weight");
   no_shares("A:0,B:1", "A has the weight 0");
   no_shares("A:0.000,B:1", "A has the weight 0");
   no_shares("A:1,B:0.000001", "B: its weight comes to less than one sample in 65536");

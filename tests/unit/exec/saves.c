@@ -65,7 +65,8 @@ Test(saves, which_one) {
   says(err, "step-00000007");
   scratch_write("step-00000008/manifest.json", "", 0);
   finds(resume, 0,
-        "it is no manifest of a zug checkpoint; is it altered, or another program's?; complete is ", beside);
+        "it is not a manifest of a zug checkpoint; is it altered, or another program's?; complete is ",
+        beside);
   static char name[5000];
   memset(name, 'x', sizeof name - 1);
   finds((ZxOptions){.resume_from = name}, 0, "is too long a name", "");

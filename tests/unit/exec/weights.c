@@ -163,7 +163,7 @@ Test(weights, damaged_files) {
       {"[1]", "its header is not a JSON object"},
       {"{", "header: it is not JSON"},
       {"{} x", "header: it is not JSON"},
-      {"{\"a\":3}", "an entry of its header is no tensor"},
+      {"{\"a\":3}", "an entry of its header is not a tensor"},
       {"{" T("a", "F99", "[2]", "[0,8]") "}", "'a' has no known dtype"},
       {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", "'a' has no known dtype"},
       {"{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}", "'a' has no known dtype"},

@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       zv_svg(&f, &t);
       zv_html(&f, &t);
       if (strstr(t.s, "nan ") || strstr(t.s, "\"nan") || strstr(t.s, "inf "))
-        ZB_BUG("a coordinate that is no number");
+        ZB_BUG("a coordinate that is not a number");
       zb_text_free(&t);
     }
   zb_arena_free(a);

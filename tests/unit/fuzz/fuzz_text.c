@@ -35,7 +35,7 @@ static void both_ways(const ZtTokenizer *t, const char *text, size_t n, unsigned
     for (size_t i = 0; i < ids.n; i++)
       if (ids.id[i] >= zt_size(t)) ZB_BUG("id %u of %u", ids.id[i], zt_size(t));
     if (zt_decode(c, ids.id, ids.n, 0, &back, &err)) {
-      if (zt_utf8_valid(back.s, back.len) < back.len) ZB_BUG("decoded text is no UTF-8");
+      if (zt_utf8_valid(back.s, back.len) < back.len) ZB_BUG("decoded text is not UTF-8");
       in_pieces(t, c, &ids, &back);
     }
     /* What is remembered gives the same. */

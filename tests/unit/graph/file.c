@@ -145,8 +145,8 @@ Test(file, states) {
   static const struct {
     int section, at, value;
     const char *why;
-  } bad[] = {{SEC_STAT, 0, 9, "state 0 is no parameter"},
-             {SEC_STAT, 8, 0, "state 1 is no parameter"},
+  } bad[] = {{SEC_STAT, 0, 9, "state 0 is not a parameter"},
+             {SEC_STAT, 8, 0, "state 1 is not a parameter"},
              {SEC_STAT, 12, 4, "section STEP is too short"},
              {SEC_STAT, 12, 2, "section STEP has records that nothing uses"},
              {SEC_STEP, 0, ZG_OP_DOT, "step 0 of its update is none"},
@@ -260,7 +260,7 @@ Test(file, damage) {
   f.t.s[4] = 2;
   rejected(&f, "damage", "the file has format version 2, this program reads 1");
   f.t.s[0] = 'X';
-  rejected(&f, "damage", "this is no stage graph");
+  rejected(&f, "damage", "this is not a stage graph");
   f.t.len = 30;
   f.t.s[0] = 'Z';
   rejected(&f, "damage", "cut off within its header");
@@ -392,8 +392,8 @@ Test(file, every_field) {
   BROKEN(axis_size, "axis batch has size -1", section(&f, SEC_AXIS) + 8, 8, -1);
   BROKEN(axis_name, "the axis name", section(&f, SEC_AXIS), 4, zsg_get(section(&f, SEC_AXIS) + 16, 4));
   BROKEN(tag_string, "there is no string", section(&f, SEC_TAGS), 4, 99);
-  BROKEN(type_elem, "type 0 is no type", section(&f, SEC_TYPE), 1, ZG_ELEMS);
-  BROKEN(type_axes, "type 0 is no type", section(&f, SEC_TYPE) + 1, 1, 9);
+  BROKEN(type_elem, "type 0 is not a type", section(&f, SEC_TYPE), 1, ZG_ELEMS);
+  BROKEN(type_axes, "type 0 is not a type", section(&f, SEC_TYPE) + 1, 1, 9);
   BROKEN(type_of, "type 0 selects along no axis", section(&f, SEC_TYPE) + 2, 2, 1);
   BROKEN(type_axis, "type 0 has axes that do not exist", section(&f, SEC_TYPE) + 4, 2, 600);
   BROKEN(type_order, "type 0 has axes that do not exist or are not in order", section(&f, SEC_TYPE) + 6, 2,
@@ -405,8 +405,8 @@ Test(file, every_field) {
   BROKEN(param_segment, "belongs to a repeat that does not exist", section(&f, SEC_PARM) + 12, 4, 7);
   BROKEN(param_place, "parameter table has no valid place", section(&f, SEC_PARM) + 16, 4, 7);
   BROKEN(param_init, "parameter 0 has an unknown initialiser", section(&f, SEC_PARM) + 20, 4, 256);
-  BROKEN(param_order, "is no order", section(&f, SEC_PARM) + 24, 1, 5);
-  BROKEN(param_order_rest, "is no order", section(&f, SEC_PARM) + 31, 1, 5);
+  BROKEN(param_order, "is not an order", section(&f, SEC_PARM) + 24, 1, 5);
+  BROKEN(param_order_rest, "is not an order", section(&f, SEC_PARM) + 31, 1, 5);
   BROKEN(param_number, "no valid initialiser", section(&f, SEC_PARM) + 38, 2, 0x7ff8);
   BROKEN(region_kind, "region 1 has an unknown kind", section(&f, SEC_REGN) + 16, 4, 3);
   BROKEN(region_parent, "region 1 has the wrong kind or parent", section(&f, SEC_REGN) + 20, 4, 1);

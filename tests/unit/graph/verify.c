@@ -120,7 +120,7 @@ Test(verify, every_rule) {
   BROKEN(param_type, "parameter table has no valid type", g->params[0].type.elem = ZG_F32);
   BROKEN(param_axes_ascend, "parameter table has no valid type", g->params[0].type.axis[0] = 4);
   BROKEN(param_data_axis, "parameter table has the data axis batch", g->params[0].type.axis[0] = 0);
-  BROKEN(param_order, "the order of its axes is no order", g->params[0].order[0] = g->params[0].order[1]);
+  BROKEN(param_order, "the order of its axes is not an order", g->params[0].order[0] = g->params[0].order[1]);
   BROKEN(param_size, "parameter table has more than 2^48 elements",
          g->axes[2].size = g->axes[4].size = INT32_MAX);
   BROKEN(param_init, "parameter table has no valid initialiser", g->params[0].num[0] = __builtin_nan(""));

@@ -71,7 +71,7 @@ Test(topk, of_the_best_groups) {
           .out = {{"sc"}, {"sc", ID}});
 }
 
-/* Ties, infinities and what is no number: still different entries. */
+/* Ties, infinities and what is not a number: still different entries. */
 Test(topk, of_equal_ones) {
   double x[] = {1, 2, 2, 0, 2, 1, NAN, NAN, NAN, NAN, NAN, NAN, -INFINITY, NAN, -1, -INFINITY, NAN, INFINITY};
   for (int64_t groups = 0; groups < 4; groups += 3)

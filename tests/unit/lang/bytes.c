@@ -74,7 +74,7 @@ Test(bytes, what_is_long_is_cut) {
   free(text);
 }
 
-/* Marks lie below what they mark: tabs take one column, what is no text one a byte, wide characters two. */
+/* Marks lie below what they mark: tabs take one column, what is not text one a byte, wide characters two. */
 Test(bytes, carets_are_below) {
   static const struct {
     const char *text, *shown;
@@ -118,7 +118,7 @@ Test(bytes, columns_of_characters) {
                               {ranges[i].to, ranges[i].width},
                               {ranges[i].to + 1, ranges[i].after}};
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
-      char text[8] = "a"; /* a mark of the order of bytes is no part of a text that begins with it */
+      char text[8] = "a"; /* a mark of the order of bytes is not a part of a text that begins with it */
       uint32_t n = 1 + (uint32_t)utf8(of[k][0], text + 1);
       text[n] = '!';
       ZbArena *a = zb_arena_new();

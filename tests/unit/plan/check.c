@@ -35,7 +35,7 @@ Test(check, indices_in_range) {
   rejects(p, "names something that does not exist");
   p = good(rich);
   find_instr(p, 1, ZP_I_FWD, 1, 0)->access[0].buf = 9999;
-  rejects(p, "is no buffer of this stage");
+  rejects(p, "is not a buffer of this stage");
 }
 
 Test(check, mesh_and_stages) {
@@ -108,13 +108,13 @@ Test(check, indices_at_their_ends) {
 Test(check, bucket_dims) {
   ZpPlan *p = good(rich);
   p->programs.buckets[1].shard = 1u << 3; /* tensor: it is split there, not copied */
-  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is not a copy");
   p = good(rich);
   p->programs.buckets[1].partial |= 1u << 3;
-  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is not a copy");
   p = good(rich);
   p->programs.buckets[1].replicas |= 1u << 0; /* pipe */
-  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is not a copy");
   p = good(rich);
   p->programs.buckets[1].shard = 1u << 1; /* replica: a copy, but the recipe cuts over data */
   rejects(p, "bucket layer.* is stored otherwise than the recipe says");

@@ -16,7 +16,7 @@ cJSON *text_json(ZbArena *a, const char *name) {
   size_t n;
   char *s = text_file(a, name, &n);
   cJSON *x = cJSON_ParseWithLength(s, n);
-  cr_assert(x, "%s is no JSON", name);
+  cr_assert(x, "%s is not JSON", name);
   return x;
 }
 

@@ -30,7 +30,7 @@ Test(train, by_hand) {
   zb_text_free(&json);
 }
 
-/* What is no UTF-8 is learned as what encoding makes of it, U+FFFD. */
+/* What is not UTF-8 is learned as what encoding makes of it, U+FFFD. */
 Test(train, on_what_is_no_utf8) {
   ZbText broken = train("\xff\xff\xff", 3, 256 + 3, 0), whole = train("\ufffd\ufffd\ufffd", 9, 256 + 3, 0);
   cr_expect(!strcmp(broken.s, whole.s));

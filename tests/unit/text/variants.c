@@ -260,7 +260,7 @@ static const struct {
      4,
      {2, 0, 0, 1},
      NULL},
-/* Decoders: a run of bytes that is no UTF-8, one by one; what is cut off at both ends, no more than is
+/* Decoders: a run of bytes that is not UTF-8, one by one; what is cut off at both ends, no more than is
  * said. */
 #define DECODER(type, rest)                                                                                  \
   "{\"decoder\": {\"type\": \"" type "\"" rest                                                               \

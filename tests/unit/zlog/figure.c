@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tokens and time are those of the steps and evaluations so far; an evaluation alone is no part of a run. */
+/* Tokens and time are those of the steps and evaluations so far; an evaluation alone is not a part of a run. */
 Test(run, what_a_line_takes) {
   static const char text[] = "{\"step\":1,\"steps\":9,\"loss\":4,\"tokens\":512,\"step_ms\":3600000}\n"
                              "{\"step\":1,\"eval_batches\":2,\"eval_loss\":3,\"eval_ms\":1800000}\n"
@@ -148,7 +148,7 @@ Test(scale, places) {
   cr_expect_float_eq(zv_place(&l, 10), 200, 1e-9);
 }
 
-/* Weight 0.5: the first is itself; then (0.5 * 0.5 * 2 + 0.5 * 4) / 0.75. What is no number is passed over. */
+/* Weight 0.5: the first is itself; then (0.5 * 0.5 * 2 + 0.5 * 4) / 0.75. What is not a number is passed over. */
 Test(curves, smoothing_is_not_drawn_to_0) {
   ZbArena *a = zb_arena_new();
   ZvPoint p[] = {
@@ -187,7 +187,7 @@ Test(curves, few_points_with_the_same_looks, .timeout = 20) {
   zb_arena_free(a);
 }
 
-/* Of each part the first, the lowest, the highest and the last, each once; what is no number is neither. */
+/* Of each part the first, the lowest, the highest and the last, each once; what is not a number is neither. */
 Test(curves, which_points_stay) {
   static const double y[] = {3, 1, 4, 9, 0, 2, NAN, 7, NAN, 2, 6, 5};
   static const int stay[] = {0, 3, 4, 5, 6, 7, 9, 10, 11};

@@ -210,7 +210,7 @@ Test(numbers, buckets) {
   zb_arena_free(p.a);
 }
 
-/* What is outside, and what is no number, is none. */
+/* What is outside, and what is not a number, is none. */
 Test(numbers, index) {
   Played p =
       play("q = place[a]() - 2\noutput o = f32(index[v](q + 0.5))\noutput nan = f32(index[v](log(q - 9)))\n"

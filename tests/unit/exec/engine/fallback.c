@@ -129,7 +129,7 @@ Test(fallback, of_products) {
 
 /* Attention has a share of the rate of products, backward one of that for five products where its FLOPs are those of
  * four, and a bias's gradient is backward.
- * Where ranks exchange, what is packed is no copy of the model's. */
+ * Where ranks exchange, what is packed is not a copy of the model's. */
 static double flops_a_step(const ZpPlan *p, int op) {
   double flops = 0;
   for (uint32_t i = 0; i < p->programs.stages[0].ninsts; i++)

@@ -342,7 +342,7 @@ Test(optimizers, what_a_step_reads) {
   model_close(&m);
 }
 
-/* What states have in place of a gradient is no part of its norm. */
+/* What states have in place of a gradient is not a part of its norm. */
 #define WITH(state)                                                                                          \
   "model S { axis batch, a = 4\n  input x: real[batch, a]\n  param w[a] ~ normal(1)\n" state                 \
   "  loss dot[a](x, w) * dot[a](x, w) per samples() }\n"

@@ -140,7 +140,7 @@ Test(parameters, rounded) {
   model_close(&m);
 }
 
-/* What is no number in f32 is said of the first such element, of one rank at least. */
+/* What is not a number in f32 is said of the first such element, of one rank at least. */
 Test(parameters, too_large) {
   Model m =
       job_model(NULL,
@@ -314,7 +314,7 @@ Test(parameters, refused) {
   model_close(&wide);
 }
 
-/* A value of it that is no number is named, by a rank that has it. */
+/* A value of it that is not a number is named, by a rank that has it. */
 Test(parameters, not_finite) {
   Model m = job_model(NULL, all, NULL);
   Job j = in_layout(&m, "", "two", draw, NULL);

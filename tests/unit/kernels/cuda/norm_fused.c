@@ -78,7 +78,7 @@ static const ZkPointwise one_sum = {.nout = 3,
                                     .operand = 6,
                                     OPS({.op = ZG_OP_ADD, .a = 1, .b = 4}, {.op = ZG_OP_MUL, .a = 5, .b = 2},
                                         {.op = ZG_OP_MUL, .a = 5, .b = 3})};
-/* d, which is no part of the gradient, is summed; dx + d. Registers: dx, d */
+/* d, which is not a part of the gradient, is summed; dx + d. Registers: dx, d */
 static const ZkPointwise plain_sum = {.nout = 2, .out = {2, 1}, OPS({.op = ZG_OP_ADD, .a = 0, .b = 1})};
 
 /* Rows of a lane, odd ones, of some lanes, of a warp, of small and large blocks, and too long for registers.

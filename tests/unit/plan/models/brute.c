@@ -423,7 +423,7 @@ static void check_writes(Brute *b, const ZpNode *k) {
       NEED(b, adds, "overwrites a gradient");
     } else {
       bool rows = k->call.op == ZG_OP_NORMALIZE_GRAD_SUMS && !is_norm_sum(b, k, i);
-      NEED(b, !k->call.accumulate || rows, "adds to what is no gradient");
+      NEED(b, !k->call.accumulate || rows, "adds to what is not a gradient");
     }
     uint32_t index = x->at.index;
     overwrite(b, x->at.space, from, to);

@@ -97,7 +97,7 @@ static void expect_layer(const char *body, const char *norms) {
   zb_text_free(&t);
 }
 
-/* A sum that is no gradient yet, or one of a parameter that does not begin with the other stays one
+/* A sum that is not a gradient yet, or one of a parameter that does not begin with the other stays one
  * of its own. */
 Test(fuse_norm_sums, which) {
   expect_layer("x = dot[ffn](sin(dot[embed](y * s + b, w)), v)",

@@ -51,7 +51,7 @@ Test(halo, faults) {
   while (n < l->nodes + l->n - 1 && !zp_is_halo(n)) n++;
   cr_assert(zp_is_halo(n) && n->dims == 1);
   WITH(n->dims, 2, "shifts over other ranks than those that share its axis");
-  WITH(n->dims, 5, "is no collective within a stage");
+  WITH(n->dims, 5, "is not a collective within a stage");
   WITH(q.p->layout.mesh.dim[0].zigzag, n->axis, "shifts positions that do not follow each other");
   plan_close(&q);
   model_close(&m);
@@ -75,7 +75,7 @@ Test(halo, nothing_beside) {
   WITH(n[at].scratch_bytes, 31,
        "has not the scratch to pack"); /* a row of 16 bytes to and from a neighbour */
   uint16_t seq = (uint16_t)n[at].axis, b = (uint16_t)zg_axis_find(m.g, "b"); /* which y has not */
-  WITH(n[at].axis, b, "is no shift over ranks");
+  WITH(n[at].axis, b, "is not a shift over ranks");
   n[at].axis = n[at].call.ax[0] = b;
   rejects(q.p, "goes along other axes than the model");
   n[at].axis = n[at].call.ax[0] = seq;

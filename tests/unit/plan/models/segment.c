@@ -196,7 +196,7 @@ Test(segment, sums_and_gradients) {
   WITH(dot->call.op, ZG_OP_NORMALIZE, "goes along other axes than the model");
   WITH(s->values[dot->out[0]].at.space, ZP_AT_PARAM, "");
   WITH(s->list[ZP_BWD].n, (uint32_t)(dot - s->list[ZP_BWD].nodes), "makes no gradient of w");
-  WITH(node_of(s, ZP_FWD, ZG_OP_DOT)->call.accumulate, true, "adds to what is no gradient");
+  WITH(node_of(s, ZP_FWD, ZG_OP_DOT)->call.accumulate, true, "adds to what is not a gradient");
   WITH(sum->call.op, ZG_OP_CARRY_OUT, "is nothing that is taken out");
   WITH(s->values[sum->in[0]].elem, ZK_I32, "");
   plan_close(&q);
@@ -260,11 +260,11 @@ Test(segment, collectives) {
                         "seq bind batch = 2, seq = 16");
   ZpSegment *s = &q.p->programs.segments[segment_of(q.p, "layer", 0)];
   ZpNode *k = node_of(s, ZP_FWD, ZG_OP_ALL_GATHER), *r = node_of(s, ZP_FWD, ZG_OP_REDUCE_SCATTER);
-  WITH(k->dims, k->dims | 1u, "is no collective within a stage");
-  WITH(k->dims, 4, "is no collective within a stage");
-  WITH(k->call.op, ZG_OP_COUNT, "is no call");
-  WITH(k->call.nin, ZK_MAX_IN + 1, "is no call");
-  WITH(k->call.nout, ZK_MAX_OUT + 1, "is no call");
+  WITH(k->dims, k->dims | 1u, "is not a collective within a stage");
+  WITH(k->dims, 4, "is not a collective within a stage");
+  WITH(k->call.op, ZG_OP_COUNT, "is not a call");
+  WITH(k->call.nin, ZK_MAX_IN + 1, "is not a call");
+  WITH(k->call.nout, ZK_MAX_OUT + 1, "is not a call");
   ZpValue *y = &s->values[node_of(s, ZP_FWD, ZG_OP_DOT)->out[0]];
   WITH(y->state[0].kind, 'P', "is not whole on its stage");
   WITH(k->dims, 0, "goes over no ranks");
@@ -277,7 +277,7 @@ Test(segment, collectives) {
   WITH(k->scratch_bytes, s->values[k->out[0]].bytes - 1, "has not the scratch to pack");
   WITH(r->scratch_bytes, s->values[r->in[0]].bytes - 1, "has not the scratch to pack");
   WITH(r->call.op, ZG_OP_ALL_GATHER, "has a result of other sizes than its ranks make");
-  WITH(r->call.op, ZG_OP_COPY, "goes over ranks, but is no collective");
+  WITH(r->call.op, ZG_OP_COPY, "goes over ranks, but is not a collective");
   WITH(r->call.op, ZG_OP_LOCAL_SLICE, "does not make of its operand what its result is said to be");
   WITH(r->call.opt[0], 1, "does not make of its operand what its result is said to be");
   /* Whole numbers are not summed, whoever makes and reads them: no kernel does. */

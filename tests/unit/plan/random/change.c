@@ -378,7 +378,7 @@ static bool pointwise_op(Change *c) {
   for (uint16_t k = 0; k < ZG_OP_COUNT; k++) {
     const ZgOpInfo *o = &zg_op_info[k];
     bool alike = o->kind == ZG_EW && o->max_in == zg_op_info[was].max_in && k != ZG_OP_AXSIZE && k != was;
-    /* one that is not defined everywhere for a function alone: what is then multiplied by 0 is no number */
+    /* one that is not defined everywhere for a function alone: what is then multiplied by 0 is not a number */
     if (alike && (!o->partial || zg_op_info[was].function) && !roll(c, ++found)) x->op = k;
   }
   say(c, "%s instead of %s", zg_op_info[x->op].text, zg_op_info[was].text);

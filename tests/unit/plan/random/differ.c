@@ -14,7 +14,7 @@ static void look(Far *f, double have, double want, double tolerance, const char 
                  int64_t b) {
   double d = fabs(have - want) / (tolerance + 1e-30);
   if (have == want || d <= f->worst) return;
-  f->worst = isfinite(d) ? d : INFINITY; /* one that is no number is far from all */
+  f->worst = isfinite(d) ? d : INFINITY; /* one that is not a number is far from all */
   snprintf(f->what, sizeof(Where), "%s %llu, %lld: %g instead of %g", what, (unsigned long long)a,
            (long long)b, have, want);
 }
