@@ -270,6 +270,8 @@ bool zp_check(const ZpPlan *p, ZbErr *err);
 bool zp_check_segments(const ZpPlan *p, ZbErr *err);
 /* The proof that these compute what the graph says, of lists that passed the one before. */
 bool zp_check_meaning(const ZpPlan *p, ZbErr *err);
+/* Returns how many segments it leaves out, since their axes cannot be made small enough. */
+uint32_t zp_parts_unproved(const ZpPlan *p);
 /* All of them, with their time in p->notes. A plan that fails is a bug of ours: reports the counter-example. */
 bool zp_prove(ZpPlan *p, ZlDiags *d);
 

@@ -372,7 +372,12 @@ static void show_proofs(const ZpPlan *p, bool times, ZbText *out) {
   if (times) zb_text_add(out, " in %.3g ms", ms * p->notes.proof_seconds);
   zb_text_add(out, ": queues end, contents are there, bytes and places fit, ");
   if (times) zb_text_add(out, "and (%.3g ms) ", ms * p->notes.meaning_seconds);
-  zb_text_add(out, "%sall local programs compute the graph\n", times ? "" : "and ");
+  zb_text_add(out, "%sall local programs compute the graph", times ? "" : "and ");
+  uint32_t unproved = zp_parts_unproved(p);
+  if (unproved)
+    zb_text_add(out, ", but for %u of %u parts of the model, whose sizes have no common divisors", unproved,
+                p->graph->nsegments);
+  zb_text_add(out, "\n");
 }
 
 /* The commands that only print a plan. */

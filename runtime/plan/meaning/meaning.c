@@ -391,7 +391,8 @@ static bool all_segments(const Small *w, bool *again, ZbErr *err) {
   bool ok = true;
   *again = false;
   for (uint32_t i = 0; ok && i < p->graph->nsegments; i++)
-    for (uint64_t seed = 0; ok && seed < (p->programs.segments[i].list[ZP_COUNT].n ? MOST_SEEDS : SEEDS);
+    for (uint64_t seed = 0;
+         ok && zp_is_small(w, i) && seed < (p->programs.segments[i].list[ZP_COUNT].n ? MOST_SEEDS : SEEDS);
          seed++)
       ok = segment(w, i, seed, seed < SEEDS, again, err);
   return ok;
@@ -407,4 +408,13 @@ bool zp_check_meaning(const ZpPlan *p, ZbErr *err) {
   while (ok && again);
   zb_arena_free(a);
   return ok;
+}
+
+uint32_t zp_parts_unproved(const ZpPlan *p) {
+  ZbArena *a = zb_arena_new();
+  Small w = zp_small(p, a);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) n += !zp_is_small(&w, i);
+  zb_arena_free(a);
+  return n;
 }

@@ -38,6 +38,8 @@ typedef struct {
 } Small;
 
 Small zp_small(const ZpPlan *p, ZbArena *a);
+/* Returns whether a segment is evaluated within seconds. */
+bool zp_is_small(const Small *w, uint32_t segment);
 /* Turns what a node says along its axes into numbers of the small world; false: they cannot be the graph's. */
 bool zp_small_numbers(const Small *w, uint16_t op, const uint16_t *ax, int64_t *opt);
 /* Returns the elements of a tensor of the graph. */

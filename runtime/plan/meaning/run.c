@@ -94,8 +94,7 @@ static bool has_operands(Eval *e, const ZpNode *n) {
  * those that add to a gradient begin with what was there before. */
 static const char *compute(Eval *e, const ZpNode *n, const ZkCall *c) {
   const char *wrong = NULL;
-  int same[64];
-  ZB_ASSERT(e->ranks <= 64);
+  int *same = ZB_NEWN(e->a, int, e->ranks);
   for (int r = 0; r < e->ranks; r++) {
     same[r] = r;
     for (int q = 0; q < r && same[r] == r; q++)

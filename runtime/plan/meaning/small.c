@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { MOST_RANKS = 16, FEW = 3, LITTLE = 8, LARGE = 12, MOST_MOVED = 64 };
+enum { MOST_RANKS = 16, FEW = 3, LITTLE = 8, LARGE = 12, MOST_MOVED = 64, MOST_POINTS = 200000000 };
 
 typedef struct {
   uint32_t up;    /* union-find: an axis of the same family */
@@ -396,6 +396,25 @@ Small zp_small(const ZpPlan *p, ZbArena *a) {
   fill_regrouped(&w, p->graph);
   make_slots(&w);
   return w;
+}
+
+/* Counts the points that the graph's segment is evaluated at: of each node, those of all axes that it has. */
+static double points(const Small *w, const ZgSegment *g) {
+  double all = 0;
+  for (uint32_t i = 0; i < g->nnodes; i++) {
+    const ZgNode *n = &g->nodes[i];
+    ZgType space = {0};
+    double p = 1;
+    for (int k = 0; k < n->nin; k++) space = zg_type_union(&space, &g->values[n->in[k]].type);
+    for (int k = 0; k < n->nout; k++) space = zg_type_union(&space, &g->values[n->out + (uint32_t)k].type);
+    for (int a = 0; a < space.naxes && a < ZG_MAX_AXES; a++) p *= (double)w->whole[space.axis[a]];
+    all += p;
+  }
+  return all;
+}
+
+bool zp_is_small(const Small *w, uint32_t segment) {
+  return points(w, &w->p->graph->segments[segment]) < MOST_POINTS;
 }
 
 /* ---- numbers of nodes ---------------------------------------------------------------------------------- */

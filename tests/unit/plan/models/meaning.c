@@ -63,3 +63,24 @@ Test(meaning, gradients_are_added_once) {
   plan_close(&q);
   model_close(&m);
 }
+
+/* Parts whose axes cannot be made small are left out, and said to be; planning does not take minutes. */
+Test(meaning, what_is_left_out_is_said) {
+  Model m = model_open(NULL,
+                       "model M {\n"
+                       "  axis batch, a = 10007, a1 = 5003, a2 = 5004, b = 10009, b1 = 4001, b2 = 6008\n"
+                       "  input x: real[batch, a]\n"
+                       "  param w[a, b] ~ normal(0.1)\n"
+                       "  y = concat[a, a2, a1](slice[a, a2](x, start = 5003), slice[a, a1](x))\n"
+                       "  z = dot[a](y, w)\n"
+                       "  u = concat[b, b2, b1](slice[b, b2](z, start = 4001), slice[b, b1](z))\n"
+                       "  loss mean[b](u * u) per samples()\n"
+                       "}\n",
+                       NULL);
+  Plan q = plan_of(m.g, "bind batch = 4");
+  ZbErr err = {0};
+  cr_expect_eq(zp_parts_unproved(q.p), 1);
+  cr_expect(zp_check_meaning(q.p, &err));
+  plan_close(&q);
+  model_close(&m);
+}
