@@ -32,6 +32,7 @@ typedef struct {
   uint8_t linear;       /* bit i: linear in operand i while the others stay as they are; or ZG_TOGETHER */
   uint16_t pins;        /* bit i: axis argument i must be whole on each rank */
   uint16_t never_split; /* bit i: of these, what no recipe may split, since every use would gather it */
+  bool steps;           /* of steps of generation alone */
   bool carries;         /* along an axis that it pins, it can go on where an earlier part ended: stream.h */
   uint8_t products;     /* matrix products: what counts as FLOPs (of attention, see graph/attend.h) */
   /* What num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0. */

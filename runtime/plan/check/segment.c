@@ -358,6 +358,8 @@ static bool form(const Walk *w) {
   if (w->l.c->p->asked.forward_only &&
       (w->phase == ZP_BWD || (n->call.op == ZG_OP_RANDOM && n->call.opt[1] == ZG_COIN)))
     return fail(w, "is nothing that a plan which only goes forward does");
+  if (n->call.op < ZG_OP_COUNT && zg_op_info[n->call.op].steps)
+    return fail(w, "is of steps of generation alone");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is not a call");
   if (n->dims & ~zp_all_dims(&w->l.c->p->layout.mesh)) return fail(w, "is not a collective within a stage");
