@@ -37,7 +37,8 @@ typedef struct {
   int64_t *window;
 } Small;
 
-Small zp_small(const ZpPlan *p, ZbArena *a);
+/* real: axes keep their sizes. */
+Small zp_small(const ZpPlan *p, ZbArena *a, bool real);
 /* Returns whether a segment is evaluated within seconds. */
 bool zp_is_small(const Small *w, uint32_t segment);
 /* Turns what a node says along its axes into numbers of the small world; false: they cannot be the graph's. */

@@ -20,6 +20,7 @@ typedef struct {
   int64_t least;  /* and at least this, if it is as good as any */
   int64_t forced; /* and this, if it is not 0 */
   bool real;      /* the family keeps its sizes */
+  bool undivided; /* little numbers along it stay as they are */
 } Axis;
 typedef struct {
   uint16_t axis;
@@ -86,14 +87,20 @@ static const uint16_t *regrouped(const ZgNode *n, uint16_t *whole, int *parts) {
   return n->ax + merge;
 }
 
+/* Where a convolution is cut into chunks, these are brought as many of their neighbours' elements as a window reaches
+ * over. */
 static void look_at_conv(Sizes *z, const ZgNode *n) {
   const int64_t *size = z->w->p->layout.axis_size;
   for (int d = 0; d < n->nax / 3; d++) {
     uint16_t x = zg_conv_axis(n->ax, d, ZG_CONV_X), w = zg_conv_axis(n->ax, d, ZG_CONV_W),
              y = zg_conv_axis(n->ax, d, ZG_CONV_Y);
+    int64_t reach = (size[w] - 1) * (int64_t)n->num[0];
+    bool chunks = x >= z->w->p->model->naxes;
     z->axis[w].real = true;
+    z->axis[x].real |= chunks && reach > LITTLE;
+    z->axis[x].undivided |= chunks;
     join(z, x, y);
-    need(z, x, 1, (size[w] - 1) * (int64_t)n->num[0] + 2);
+    need(z, x, 1, reach + 2);
   }
 }
 
@@ -177,7 +184,7 @@ typedef struct {
   int64_t n;                    /* the one number along them; 0: there are several */
   int64_t divisor;              /* of all their numbers */
   int64_t largest, least_large; /* of these; INT64_MAX: none is large */
-  bool real, padded;
+  bool real, padded, undivided;
 } Family;
 
 static void count(Family *x, int64_t n) {
@@ -197,6 +204,7 @@ static Family family_of(const Sizes *z, uint32_t f) {
     if (a->least > x.least) x.least = a->least;
     if (a->forced) x.forced = a->forced;
     x.real |= a->real;
+    x.undivided |= a->undivided;
     x.padded |= p->layout.axis_valid[i] != p->layout.axis_size[i];
     count(&x, p->layout.axis_size[i]);
   }
@@ -256,7 +264,7 @@ static void choose_sizes(Sizes *z) {
     if (root(z, f) != f) continue;
     Family x = family_of(z, f);
     int64_t free = x.real || !x.n ? 0 : x.forced ? x.forced : few(&x);
-    int64_t scale = free ? 0 : x.real || x.padded ? 1 : scale_of(z, f, &x);
+    int64_t scale = free ? 0 : x.real || x.padded || x.undivided ? 1 : scale_of(z, f, &x);
     int64_t moved = scale == 1 && !x.real ? move_of(z, f, &x) : 0;
     for (uint32_t i = 0; i < z->naxes; i++) {
       if (root(z, i) != f) continue;
@@ -372,7 +380,7 @@ static void make_slots(Small *w) {
 }
 
 /* ---- the world ----------------------------------------------------------------------------------------- */
-Small zp_small(const ZpPlan *p, ZbArena *a) {
+Small zp_small(const ZpPlan *p, ZbArena *a, bool real) {
   uint32_t n = p->graph->naxes;
   Small w = {.p = p,
              .a = a,
@@ -389,7 +397,7 @@ Small zp_small(const ZpPlan *p, ZbArena *a) {
     w.dirty_dcarry[i] = ZB_NEWN(a, bool, p->graph->segments[i].ncarry_out + 1);
   }
   Sizes z = {.w = &w, .axis = ZB_NEWN(a, Axis, n + 1), .naxes = n};
-  for (uint32_t i = 0; i < n; i++) z.axis[i] = (Axis){.up = i, .parts = 1, .least = 1};
+  for (uint32_t i = 0; i < n; i++) z.axis[i] = (Axis){.up = i, .parts = 1, .least = 1, .real = real};
   look_at_plan(&z);
   do choose_sizes(&z);
   while (improve(&z, p->graph) || (p->given != p->graph && improve(&z, p->given)));
