@@ -216,7 +216,7 @@ static void text_room(ZbText *t, size_t more) {
 
 void zb_text_put(ZbText *t, const char *s, size_t n) {
   text_room(t, n + 1);
-  memcpy(t->s + t->len, s, n);
+  if (n) memcpy(t->s + t->len, s, n);
   t->len += n;
   t->s[t->len] = 0;
 }

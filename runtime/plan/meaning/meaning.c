@@ -6,7 +6,7 @@
 #include "runtime/plan/text.h"
 
 /* Once is not enough for what only sees integers, or one side of a comparison, of a few elements. */
-enum { SEEDS = 2, MOST_SEEDS = 5 };
+enum { SEEDS = 2, MOST_SEEDS = 5, MANY_POINTS = 200000 };
 
 typedef struct {
   Eval *e;
@@ -344,7 +344,7 @@ static bool given_graph(const Proof *x) {
   const ZgNode *n = differing_sink(x, x->e->w);
   if (!n) return true;
   Small real = zp_small(p, x->e->a, true);
-  if (!zp_is_small(&real, x->e->index) || !(n = differing_sink(x, &real))) return true;
+  if (zp_points(&real, x->e->index) > ZP_MOST_POINTS || !(n = differing_sink(x, &real))) return true;
   return zb_fail(x->err, NULL, "part %u: in the plan's own graph, `%s` %lld (%s) is not what the model says",
                  x->e->index, zg_op_info[n->op].text, (long long)n->opt[0], zp_loc_text(p, n->loc));
 }
@@ -397,14 +397,19 @@ static bool segment(const Small *w, uint32_t index, uint64_t seed, bool all, boo
   return ok;
 }
 
+/* Returns how often a segment is evaluated: again where there are few points. */
+static uint64_t seeds(const Small *w, uint32_t index) {
+  double points = zp_points(w, index);
+  if (points > ZP_MOST_POINTS) return 0;
+  if (points > MANY_POINTS) return 1;
+  return w->p->programs.segments[index].list[ZP_COUNT].n ? MOST_SEEDS : SEEDS;
+}
+
 static bool all_segments(const Small *w, bool *again, ZbErr *err) {
-  const ZpPlan *p = w->p;
   bool ok = true;
   *again = false;
-  for (uint32_t i = 0; ok && i < p->graph->nsegments; i++)
-    for (uint64_t seed = 0;
-         ok && zp_is_small(w, i) && seed < (p->programs.segments[i].list[ZP_COUNT].n ? MOST_SEEDS : SEEDS);
-         seed++)
+  for (uint32_t i = 0; ok && i < w->p->graph->nsegments; i++)
+    for (uint64_t seed = 0; ok && seed < seeds(w, i); seed++)
       ok = segment(w, i, seed, seed < SEEDS, again, err);
   return ok;
 }
@@ -425,7 +430,7 @@ uint32_t zp_parts_unproved(const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
   Small w = zp_small(p, a, false);
   uint32_t n = 0;
-  for (uint32_t i = 0; i < p->graph->nsegments; i++) n += !zp_is_small(&w, i);
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) n += zp_points(&w, i) > ZP_MOST_POINTS;
   zb_arena_free(a);
   return n;
 }

@@ -39,8 +39,10 @@ typedef struct {
 
 /* real: axes keep their sizes. */
 Small zp_small(const ZpPlan *p, ZbArena *a, bool real);
-/* Returns whether a segment is evaluated within seconds. */
-bool zp_is_small(const Small *w, uint32_t segment);
+/* Counts the points at which the graph's segment is evaluated: of each node, those of all axes that it has. A million
+ * take some hundredths of a second. */
+double zp_points(const Small *w, uint32_t segment);
+enum { ZP_MOST_POINTS = 200000000 }; /* a segment with more is left out */
 /* Turns what a node says along its axes into numbers of the small world; false: they cannot be the graph's. */
 bool zp_small_numbers(const Small *w, uint16_t op, const uint16_t *ax, int64_t *opt);
 /* Returns the elements of a tensor of the graph. */

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { MOST_RANKS = 16, FEW = 3, LITTLE = 8, LARGE = 12, MOST_MOVED = 64, MOST_POINTS = 200000000 };
+enum { MOST_RANKS = 16, FEW = 3, LITTLE = 8, LARGE = 12, MOST_MOVED = 64 };
 
 typedef struct {
   uint32_t up;    /* union-find: an axis of the same family */
@@ -406,8 +406,8 @@ Small zp_small(const ZpPlan *p, ZbArena *a, bool real) {
   return w;
 }
 
-/* Counts the points that the graph's segment is evaluated at: of each node, those of all axes that it has. */
-static double points(const Small *w, const ZgSegment *g) {
+double zp_points(const Small *w, uint32_t segment) {
+  const ZgSegment *g = &w->p->graph->segments[segment];
   double all = 0;
   for (uint32_t i = 0; i < g->nnodes; i++) {
     const ZgNode *n = &g->nodes[i];
@@ -419,10 +419,6 @@ static double points(const Small *w, const ZgSegment *g) {
     all += p;
   }
   return all;
-}
-
-bool zp_is_small(const Small *w, uint32_t segment) {
-  return points(w, &w->p->graph->segments[segment]) < MOST_POINTS;
 }
 
 /* ---- numbers of nodes ---------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
  * to the ops before them. `more`: what is added to each recipe. beside: for a device on which collectives go
  * beside calls, where nothing of one may matter to others, whenever within its time it happens. */
 static void many_with(const char *more, int m, uint32_t push, bool (*supports)(const ZkCall *), bool beside) {
-  const uint32_t n = breadth_many(push / 2); /* all are proved; these are played, too */
+  const uint32_t n = breadth_many(push / 3); /* all are proved; these are played, too */
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t played = 0;
   uint64_t went_beside = 0;

@@ -57,7 +57,7 @@ static bool try_one(const ZgGraph *g, const char *recipe, bool twice) {
 }
 
 static void many(int m) {
-  const uint32_t n = breadth_many(150);
+  const uint32_t n = breadth_many(100);
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t plans = 0;
   for (uint32_t i = 0; i < n; i++) {

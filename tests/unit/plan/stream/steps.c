@@ -451,7 +451,7 @@ Test(steps, pairs, .timeout = 300) {
     for (int j = 0; j < stream_model_count; j++) {
       const StreamModel *first = &stream_models[i], *second = &stream_models[j];
       if (first->options || second->options || first->refused || second->refused) continue;
-      if (!breadth_tries(at++, 11)) continue;
+      if (!breadth_tries(at++, 29)) continue;
       Case c;
       Server v;
       ZbErr err = {0};
