@@ -1,8 +1,8 @@
 /* Residues modulo the prime 2^31 - 1, as numbers that programs are evaluated on to compare them exactly: sums
- * are equal in whatever order they are made, and a constant of a double is exact, since that is m 2^e. What is
- * not polynomial is a hash of its arguments (but see zk_residue_hashed): equal ones give equal results, others
- * different ones. Comparisons see the representatives between -p/2 and p/2. Nothing is rounded, so a cast is the
- * identity.
+ * are equal in whatever order they are made, and a constant of a double is exact, since that is m 2^e. What
+ * is not polynomial is a hash of its arguments (but see zk_residue_hashed): equal ones give equal results,
+ * others different ones. Comparisons see the representatives between -p/2 and p/2. Nothing is rounded, so a
+ * cast is the identity.
  *
  * zk_residue_run evaluates a call: it is kernels/ref, compiled for residues (libresidues.a). */
 #ifndef ZUG_KERNELS_RESIDUE_H
@@ -35,8 +35,8 @@ static inline ZkResidue zk_residue_sub(ZkResidue a, ZkResidue b) {
 }
 static inline ZkResidue zk_residue_mul(ZkResidue a, ZkResidue b) { return zk_residue_reduced(a.r * b.r); }
 
-/* Returns 1/a = a^(p - 2), by Fermat: the exponent has 29 bits of 1, then 01. Of 0 it is a number like any other, so
- * that x / k and x k differ for a mask k of zeros and ones. */
+/* Returns 1/a = a^(p - 2), by Fermat: the exponent has 29 bits of 1, then 01. Of 0 it is a number like any
+ * other, so that x / k and x k differ for a mask k of zeros and ones. */
 static inline ZkResidue zk_residue_inverse(ZkResidue a) {
   ZkResidue x = a;
   if (!a.r) return (ZkResidue){0x2545f491};
@@ -60,8 +60,8 @@ static inline bool zk_residue_less(ZkResidue a, ZkResidue b) { return zk_residue
 static inline bool zk_residue_equal(ZkResidue a, ZkResidue b) { return a.r == b.r; }
 static inline ZkResidue zk_residue_max(ZkResidue a, ZkResidue b) { return zk_residue_less(b, a) ? a : b; }
 
-/* Returns the residue of a double, which is m 2^e with an integer m; 2^31 is 1. Infinities are the ends of the
- * order, and what is no number is 0. */
+/* Returns the residue of a double, which is m 2^e with an integer m; 2^31 is 1. Infinities are the ends of
+ * the order, and what is no number is 0. */
 static inline ZkResidue zk_residue_of(double x) {
   int e;
   if (isnan(x)) return (ZkResidue){0};
@@ -76,8 +76,8 @@ static inline bool zk_residue_small(ZkResidue a, double *x) {
   *x = (double)quarters / 4;
   return quarters >= -32 && quarters <= 32;
 }
-/* Returns a function at small operands, where it has its own value, so that what is 0 in padding stays 0; 0 and 1
- * to any power, which are that; elsewhere a hash. */
+/* Returns a function at small operands, where it has its own value, so that what is 0 in padding stays 0; 0
+ * and 1 to any power, which are that; elsewhere a hash. */
 static inline ZkResidue zk_residue_hashed(int op, ZkResidue a, ZkResidue b, ZkResidue c) {
   double x, y, z;
   if (op == ZG_OP_POW && a.r <= 1) return a;

@@ -1,5 +1,5 @@
-/* Collectives of local programs, and calls that reach over ranks: for each rank, of which member's element, or of
- * the sum of all members', each of its own is made. */
+/* Collectives of local programs, and calls that reach over ranks: for each rank, of which member's element,
+ * or of the sum of all members', each of its own is made. */
 #include <string.h>
 
 #include "runtime/plan/meaning/meaning.h"
@@ -28,14 +28,8 @@ static Group group_of(Eval *e, const ZpNode *n, uint32_t operand, int rank) {
   return g;
 }
 
-static int axis_at(const ZkView *v, uint16_t axis) {
-  for (int a = 0; a < v->rank; a++)
-    if (v->axis[a] == axis) return a;
-  return -1;
-}
-
-/* Where elements of an axis, of which each member has `length`, are among those of all: the whole's element i is
- * member who[i]'s element own[i]; and mine[i] is where this rank's are. */
+/* Where elements of an axis, of which each member has `length`, are among those of all: the whole's element i
+ * is member who[i]'s element own[i]; and mine[i] is where this rank's are. */
 typedef struct {
   int *who;
   int64_t *own, *mine;
@@ -64,7 +58,7 @@ typedef struct {
 
 static int64_t offset(const ZkView *in, const ZkView *out, const int64_t *at) {
   int64_t i = 0;
-  for (int a = 0; a < in->rank; a++) i += at[axis_at(out, in->axis[a])] * in->stride[a];
+  for (int a = 0; a < in->rank; a++) i += at[zp_axis_at(out, in->axis[a])] * in->stride[a];
   return i;
 }
 
@@ -72,7 +66,7 @@ static int64_t offset(const ZkView *in, const ZkView *out, const int64_t *at) {
 static From source(const Group *g, const ZkView *out, const Along *x, const Along *y, const int64_t *at) {
   const ZpNode *n = g->n;
   From f = {.member = g->mine};
-  int k = axis_at(out, n->axis), k2 = axis_at(out, n->axis2);
+  int k = zp_axis_at(out, n->axis), k2 = zp_axis_at(out, n->axis2);
   memcpy(f.at, at, sizeof f.at);
   switch (n->call.op) {
   case ZG_OP_ALL_GATHER:
@@ -112,7 +106,7 @@ static void *result(const Group *g) {
   const ZpNode *n = g->n;
   uint32_t v = n->out[0];
   ZkView out = zp_local_view(e, v, g->rank);
-  int k = axis_at(&out, n->axis), k2 = axis_at(&out, n->axis2), ki = axis_at(&g->in, n->axis);
+  int k = zp_axis_at(&out, n->axis), k2 = zp_axis_at(&out, n->axis2), ki = zp_axis_at(&g->in, n->axis);
   bool reduces = n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_REDUCE_SCATTER;
   bool whole_in = n->call.op == ZG_OP_REDUCE_SCATTER || n->call.op == ZG_OP_LOCAL_SLICE;
   Along x = {0}, y = {0};
@@ -136,8 +130,8 @@ static void *result(const Group *g) {
   return to;
 }
 
-/* Returns whether ranks q and r get the same of their groups: the same operands, in the same order, of which both
- * take the same. */
+/* Returns whether ranks q and r get the same of their groups: the same operands, in the same order, of which
+ * both take the same. */
 static bool alike(const Group *q, const Group *r) {
   uint16_t op = q->n->call.op;
   bool same = op == ZG_OP_ALL_REDUCE || op == ZG_OP_ALL_GATHER || q->mine == r->mine;
@@ -162,7 +156,7 @@ void zp_eval_collective(Eval *e, const ZpNode *n) {
 static ZkView joined(Eval *e, const ZpNode *n, uint32_t v, int rank, bool fill) {
   Group g = group_of(e, n, v, rank);
   ZkView all = g.in;
-  int k = axis_at(&all, n->axis);
+  int k = zp_axis_at(&all, n->axis);
   int64_t length = all.size[k], elements = 1, stride = 1;
   all.size[k] *= g.members;
   all.start[k] = 0;
@@ -188,7 +182,7 @@ static void *own_part(Eval *e, const ZpNode *n, uint32_t v, int rank, const ZkVi
   Group g = {.e = e, .n = n, .rank = rank, .members = (int)zp_group_size(&e->w->mesh, n->dims)};
   g.mine = (int)zp_group_index(&e->w->mesh, rank, n->dims);
   ZkView out = zp_local_view(e, v, rank);
-  int k = axis_at(&out, n->axis);
+  int k = zp_axis_at(&out, n->axis);
   Along x = along(&g, n->axis, out.size[k]);
   ZkResidue *to = zp_local_new(e, v);
   for (int64_t i = zp_local_elements(e, v); i-- > 0;) {

@@ -1,5 +1,6 @@
-/* Compares, segment by segment, everything that leaves an instance: what is carried out, and back; gradients of parameters, summed over the
- * dims along which their bucket is partial, each added once; losses, denominators and terms beside; outputs. */
+/* Compares, segment by segment, everything that leaves an instance: what is carried out, and back; gradients
+ * of parameters, summed over the dims along which their bucket is partial, each added once; losses,
+ * denominators and terms beside; outputs. */
 #include <string.h>
 
 #include "runtime/plan/meaning/meaning.h"
@@ -87,8 +88,8 @@ static bool is_known(Eval *e, uint32_t v) {
   return false;
 }
 
-/* Finds the graph's value that result v of a node should be: of the same place in the source, of the same type, best
- * of the same operation; ZP_NONE: none is like it. */
+/* Finds the graph's value that result v of a node should be: of the same place in the source, of the same
+ * type, best of the same operation; ZP_NONE: none is like it. */
 static uint32_t should_be(const Eval *e, const ZpNode *n, uint32_t v) {
   uint32_t found = ZP_NONE;
   for (uint32_t g = 0; g < e->g->nvalues; g++) {
@@ -137,7 +138,8 @@ static ZkResidue graph_sum(const Eval *e, uint16_t op, uint32_t number) {
   return sum;
 }
 
-/* Scalars of one kind and number are added up by the engine: on each rank, then over dims where they are parts. */
+/* Scalars of one kind and number are added up by the engine: on each rank, then over dims where they are
+ * parts. */
 static bool scalars(const Proof *x, uint16_t op, uint32_t number, ZpDims partial) {
   Eval *e = x->e;
   const ZpList *l = &e->s->list[x->phase];
@@ -222,10 +224,11 @@ static bool carried(const Proof *x, bool back) {
     if (v == ZP_NONE) continue; /* not wanted: check/carried.c */
     for (int r = 0; r < e->ranks; r++) {
       const void *at = zp_local_at(e, v, r), *whole = e->whole[n->in[0]];
+      if (is_part(e, &e->v[v], r, at, whole, t, true)) continue;
       if (!is_part(e, &e->v[v], r, at, whole, t, false))
         return fail(x, "%scarried value %u is not the graph's on rank %d (%s)",
                     back ? "the cotangent of " : "", k, r, zp_loc_text(e->w->p, n->loc));
-      if (!is_part(e, &e->v[v], r, at, whole, t, true)) taint(x, back, k);
+      taint(x, back, k);
     }
   }
   return true;
@@ -258,9 +261,7 @@ static bool gradient(const Proof *x, const ZpBucket *k, const ZpSlice *slice) {
   memcpy(v.axis, slice->axis, sizeof v.axis);
   memcpy(v.state, slice->state, sizeof v.state);
   for (int a = 0; a < slice->naxes; a++) {
-    v.size[a] = e->w->size[v.axis[a]];
-    for (int d = 0; d < e->w->mesh.ndims; d++)
-      if (v.state[d].kind == 'S' && v.state[d].axis == v.axis[a]) v.size[a] /= e->w->mesh.dim[d].size;
+    v.size[a] = zp_small_size(e->w, v.state, v.axis[a]);
     elements *= v.size[a];
   }
   void **at = &e->grad[slice->param * (uint32_t)e->ranks];
@@ -284,7 +285,8 @@ static bool gradients(const Proof *x) {
 }
 
 /* ---- the plan's graph ---------------------------------------------------------------------------------- */
-/* Returns whether a recurrence was cut whose decays are exponentials of sums, which a hash does not multiply. */
+/* Returns whether a recurrence was cut whose decays are exponentials of sums, which a hash does not
+ * multiply. */
 static bool has_decays(const ZgSegment *g) {
   bool any = false;
   for (uint32_t i = 0; i < g->nnodes; i++)
@@ -319,16 +321,19 @@ static bool same_sink(const Eval *e, const Eval *given, const ZgNode *n) {
   }
 }
 
-/* Returns the sink in which the plan's own graph differs from the model's, evaluated in world w; NULL: in none. */
+/* Returns the sink in which the plan's own graph differs from the model's, evaluated in world w; NULL: in
+ * none. */
 static const ZgNode *differing_sink(const Proof *x, const Small *w) {
   const ZpPlan *p = w->p;
   Eval own = *x->e, given = *x->e;
   own.w = given.w = w;
   given.g = &p->given->segments[x->e->index];
-  own.whole = ZB_NEWN(x->e->a, void *, own.g->nvalues + 1);
+  if (w != x->e->w) { /* else it has been evaluated */
+    own.whole = ZB_NEWN(x->e->a, void *, own.g->nvalues + 1);
+    zp_eval_graph(&own, p->asked.forward_only ? own.g->nforward : own.g->nnodes);
+  }
   given.whole = ZB_NEWN(x->e->a, void *, given.g->nvalues + 1);
   uint32_t nnodes = p->asked.forward_only ? given.g->nforward : given.g->nnodes;
-  zp_eval_graph(&own, p->asked.forward_only ? own.g->nforward : own.g->nnodes);
   zp_eval_graph(&given, nnodes);
   for (uint32_t i = 0; i < nnodes; i++)
     if (zg_op_info[given.g->nodes[i].op].kind == ZG_SINK && !same_sink(&own, &given, &given.g->nodes[i]))
@@ -336,8 +341,9 @@ static const ZgNode *differing_sink(const Proof *x, const Small *w) {
   return NULL;
 }
 
-/* Compares the plan's own graph, where it has one (chunks of logits, recurrences in chunks), with the model's. It has
- * numbers of its own, which small sizes may not suit: what differs is looked at again in real ones. */
+/* Compares the plan's own graph, where it has one (chunks of logits, recurrences in chunks), with the
+ * model's. It has numbers of its own, which small sizes may not suit: what differs is looked at again in real
+ * ones. */
 static bool given_graph(const Proof *x) {
   const ZpPlan *p = x->e->w->p;
   if (p->given == p->graph || has_decays(&p->given->segments[x->e->index])) return true;
@@ -355,12 +361,7 @@ static ZpValue *small_values(const Small *w, const ZpSegment *s, ZbArena *a) {
   ZpValue *v = ZB_NEWN(a, ZpValue, s->nvalues + 1);
   for (uint32_t i = 0; i < s->nvalues; i++) {
     v[i] = s->values[i];
-    for (int k = 0; k < v[i].type.naxes; k++) {
-      v[i].size[k] = w->size[v[i].axis[k]];
-      for (int d = 0; d < w->mesh.ndims; d++)
-        if (v[i].state[d].kind == 'S' && v[i].state[d].axis == v[i].axis[k])
-          v[i].size[k] /= w->mesh.dim[d].size;
-    }
+    for (int k = 0; k < v[i].type.naxes; k++) v[i].size[k] = zp_small_size(w, v[i].state, v[i].axis[k]);
   }
   return v;
 }
@@ -409,13 +410,13 @@ static bool all_segments(const Small *w, bool *again, ZbErr *err) {
   bool ok = true;
   *again = false;
   for (uint32_t i = 0; ok && i < w->p->graph->nsegments; i++)
-    for (uint64_t seed = 0; ok && seed < seeds(w, i); seed++)
+    for (uint64_t seed = 0, n = seeds(w, i); ok && seed < n; seed++)
       ok = segment(w, i, seed, seed < SEEDS, again, err);
   return ok;
 }
 
-/* Padding of carried values is taken to be zeros at first. Where a segment hands on others, all are evaluated again
- * with anything there. */
+/* Padding of carried values is taken to be zeros at first. Where a segment hands on others, all are evaluated
+ * again with anything there. */
 bool zp_check_meaning(const ZpPlan *p, ZbErr *err) {
   ZbArena *a = zb_arena_new();
   Small w = zp_small(p, a, false);

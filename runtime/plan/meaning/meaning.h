@@ -1,8 +1,8 @@
-/* Proof 12: the local programs of all ranks together compute what the graph says. Both are evaluated on residues
- * modulo a prime, with few elements along each axis and few ranks along each dim of the mesh, and what comes out
- * is compared exactly. Sums of residues are equal in whatever order ranks make them; what is not polynomial is a
- * hash of its arguments. A wrong program agrees by chance only: for each number that is compared at most its
- * degree over 2^31 (Schwartz, Zippel), below 10 between two hashes.
+/* Proof 12: the local programs of all ranks together compute what the graph says. Both are evaluated on
+ * residues modulo a prime, with few elements along each axis and few ranks along each dim of the mesh, and
+ * what comes out is compared exactly. Sums of residues are equal in whatever order ranks make them; what is
+ * not polynomial is a hash of its arguments. A wrong program agrees by chance only: for each number that is
+ * compared at most its degree over 2^31 (Schwartz, Zippel), below 10 between two hashes.
  *
  * small.c     how large axes and the mesh are here, and what numbers of nodes become
  * graph.c     a segment of the graph, evaluated whole
@@ -12,9 +12,9 @@
  * run.c       its lists, node by node
  * meaning.c   what must be equal, and what is said where it is not
  *
- * Nothing here knows how local programs are made. Each operation means what kernels/ref says (kernels/residue.h).
- * That nodes find in memory what they name, and that instances get what others made, is the business of the proofs
- * of check/: here a value is its number. */
+ * Nothing here knows how local programs are made. Each operation means what kernels/ref says
+ * (kernels/residue.h). That nodes find in memory what they name, and that instances get what others made, is
+ * the business of the proofs of check/: here a value is its number. */
 #ifndef ZUG_PLAN_MEANING_H
 #define ZUG_PLAN_MEANING_H
 
@@ -28,10 +28,11 @@ typedef struct {
   ZpMesh mesh;           /* without a pipeline: the ranks of one stage */
   int64_t *size, *valid; /* per axis, as p->layout has them */
   int64_t *whole;        /* per axis, in the graph: `valid`, but for slots, of which there is one per row */
-  /* Per axis: numbers along it are divided by `scale`, or if they are large made less by `moved`, unless that is 0.
-   * scale 0: nobody speaks of any but its size. */
+  /* Per axis: numbers along it are divided by `scale`, or if they are large made less by `moved`, unless that
+   * is 0. scale 0: nobody speaks of any but its size. */
   int64_t *scale, *moved;
-  /* Per segment and position: what it takes in, or gets back as cotangents, has more than zeros in padding. */
+  /* Per segment and position: what it takes in, or gets back as cotangents, has more than zeros in
+   * padding. */
   bool **dirty_carry, **dirty_dcarry;
   uint32_t nwindows; /* of attends in the graph, ascending */
   int64_t *window;
@@ -39,12 +40,15 @@ typedef struct {
 
 /* real: axes keep their sizes. */
 Small zp_small(const ZpPlan *p, ZbArena *a, bool real);
-/* Counts the points at which the graph's segment is evaluated: of each node, those of all axes that it has. A million
- * take some hundredths of a second. */
+/* Counts the points at which the graph's segment is evaluated: of each node, those of all axes that it has. A
+ * million take some hundredths of a second. */
 double zp_points(const Small *w, uint32_t segment);
 enum { ZP_MOST_POINTS = 200000000 }; /* a segment with more is left out */
-/* Turns what a node says along its axes into numbers of the small world; false: they cannot be the graph's. */
+/* Turns what a node says along its axes into numbers of the small world; false: they cannot be the
+ * graph's. */
 bool zp_small_numbers(const Small *w, uint16_t op, const uint16_t *ax, int64_t *opt);
+/* Returns how much of an axis a rank has in these states. */
+int64_t zp_small_size(const Small *w, const ZpState *state, uint16_t axis);
 /* Returns the elements of a tensor of the graph. */
 int64_t zp_whole_elements(const Small *w, const ZgType *t);
 
@@ -95,6 +99,12 @@ int64_t zp_whole_place(const Eval *e, const Part *x, const ZgType *t, int64_t i)
 void *zp_local_at(Eval *e, uint32_t v, int rank);
 void *zp_local_new(Eval *e, uint32_t v);
 void zp_local_put(Eval *e, uint32_t v, int rank, void *x);
+/* Returns where a view has an axis; -1: it lacks it. */
+static inline int zp_axis_at(const ZkView *v, uint16_t axis) {
+  for (int a = 0; a < v->rank; a++)
+    if (v->axis[a] == axis) return a;
+  return -1;
+}
 /* Returns a number that is equal for equal parts. */
 uint64_t zp_local_part(Eval *e, uint32_t v, int rank);
 ZkView zp_local_view(Eval *e, uint32_t v, int rank); /* without its elements */

@@ -1,5 +1,5 @@
-/* Values of a local program on residues: which part of the whole each rank has, what comes from outside, and a call on
- * one rank. */
+/* Values of a local program on residues: which part of the whole each rank has, what comes from outside, and
+ * a call on one rank. */
 #include <string.h>
 
 #include "runtime/plan/meaning/meaning.h"
@@ -70,6 +70,13 @@ uint32_t zp_slice_of(const Eval *e, const ZpLoc *at, const ZpSlice **slice) {
   ZB_BUG("nothing lies at byte %llu of bucket %s", (unsigned long long)at->offset, k->name);
 }
 
+/* Returns whether a value comes from outside: ranks that have the same part have the same elements. */
+static bool is_leaf(const Eval *e, uint32_t v) {
+  ZpSpace at = (ZpSpace)e->v[v].at.space;
+  return at == ZP_AT_SEED || at == ZP_AT_PARAM || at == ZP_AT_INPUT || at == ZP_AT_CARRY_IN ||
+         at == ZP_AT_DCARRY_OUT;
+}
+
 static void *leaf(Eval *e, uint32_t v, int rank) {
   const ZpValue *x = &e->v[v];
   const ZpSlice *slice;
@@ -127,7 +134,7 @@ void *zp_local_at(Eval *e, uint32_t v, int rank) {
   void **x = slot(e, v, rank);
   if (*x) return *x;
   if (e->s->values[v].at.space == ZP_AT_GRAD) return *x = begun(e, v);
-  for (int q = 0; q < rank && !*x; q++)
+  for (int q = 0; q < rank && is_leaf(e, v) && !*x; q++)
     if (*slot(e, v, q) && zp_local_part(e, v, q) == zp_local_part(e, v, rank)) *x = *slot(e, v, q);
   if (!*x) *x = leaf(e, v, rank);
   return *x;

@@ -1,5 +1,5 @@
-/* Rows of experts that other ranks have, as rounds play them (engine/rows.c): an expert's rows are those of the
- * first rank of a group, then of the second, and so on; a rank's are in the order that its places say. */
+/* Rows of experts that other ranks have, as rounds play them (engine/rows.c): an expert's rows are those of
+ * the first rank of a group, then of the second, and so on; a rank's are in the order that its places say. */
 #include <string.h>
 
 #include "runtime/plan/meaning/meaning.h"
@@ -78,12 +78,6 @@ typedef struct {
   int64_t features;
 } Sides;
 
-static int axis_at(const ZkView *v, uint16_t axis) {
-  for (int a = 0; a < v->rank; a++)
-    if (v->axis[a] == axis) return a;
-  return -1;
-}
-
 /* Rows begin with the experts and their slots. */
 static Sides sides(Eval *e, const ZpNode *n, int rank) {
   bool home = n->call.op == ZG_OP_COMBINE;
@@ -97,11 +91,11 @@ static Sides sides(Eval *e, const ZpNode *n, int rank) {
 static int64_t token(const Sides *s, int64_t place, int64_t feature) {
   int64_t i = 0;
   for (int a = s->places.rank; a-- > 0; place /= s->places.size[a]) {
-    int k = axis_at(&s->tokens, s->places.axis[a]);
+    int k = zp_axis_at(&s->tokens, s->places.axis[a]);
     if (k >= 0) i += place % s->places.size[a] * s->tokens.stride[k];
   }
   for (int a = s->rows.rank; a-- > 2; feature /= s->rows.size[a]) {
-    int k = axis_at(&s->tokens, s->rows.axis[a]);
+    int k = zp_axis_at(&s->tokens, s->rows.axis[a]);
     if (k >= 0) i += feature % s->rows.size[a] * s->tokens.stride[k];
   }
   return i;

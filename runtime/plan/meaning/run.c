@@ -40,7 +40,7 @@ static void hand_out(Eval *e, uint32_t v, int rank, char *from) {
   for (int k = 0; k < x->nmembers; k++) zp_local_put(e, x->member[k], rank, from + (size_t)k * bytes);
 }
 
-/* ---- one call on all ranks ------------------------------------------------------------------------------- */
+/* ---- one call on all ranks ----------------------------------------------------------------------------- */
 /* Returns whether a call on two ranks is the same. */
 static bool alike(Eval *e, const ZpNode *n, int q, int r) {
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {
@@ -90,8 +90,8 @@ static bool has_operands(Eval *e, const ZpNode *n) {
   return true;
 }
 
-/* The same call on all ranks; where nothing of it differs, once. Results of ranks are put down behind all calls:
- * those that add to a gradient begin with what was there before. */
+/* The same call on all ranks; where nothing of it differs, once. Results of ranks are put down behind all
+ * calls: those that add to a gradient begin with what was there before. */
 static const char *compute(Eval *e, const ZpNode *n, const ZkCall *c) {
   const char *wrong = NULL;
   int *same = ZB_NEWN(e->a, int, e->ranks);

@@ -1,13 +1,14 @@
 /* A world in which a segment is evaluated in a moment: few ranks, few elements along each axis.
  *
- * Ranks: those of a stage if there are at most 16; else each dim has as many as its size has as smallest prime.
- * All ranks play the same program, so a program that is wrong is wrong here.
+ * Ranks: those of a stage if there are at most 16; else each dim has as many as its size has as smallest
+ * prime. All ranks play the same program, so a program that is wrong is wrong here.
  *
- * Axes: sizes that belong together are a family: axes that are renames of each other, a slice and what it is cut
- * from. If all axes of a family have one size, a few elements per part will do. If nodes speak of several numbers
- * along them, all are divided by a common divisor, or all large ones made less by the same amount. An axis that
- * others are merged into has the product of these; where it has numbers of its own, it is scaled as the slowest of
- * them. Where nothing of that works out, axes keep their sizes, which costs time and nothing else. */
+ * Axes: sizes that belong together are a family: axes that are renames of each other, a slice and what it is
+ * cut from. If all axes of a family have one size, a few elements per part will do. If nodes speak of several
+ * numbers along them, all are divided by a common divisor, or all large ones made less by the same amount. An
+ * axis that others are merged into has the product of these; where it has numbers of its own, it is scaled as
+ * the slowest of them. Where nothing of that works out, axes keep their sizes, which costs time and nothing
+ * else. */
 #include "runtime/plan/meaning/meaning.h"
 
 #include <string.h>
@@ -87,8 +88,8 @@ static const uint16_t *regrouped(const ZgNode *n, uint16_t *whole, int *parts) {
   return n->ax + merge;
 }
 
-/* Where a convolution is cut into chunks, these are brought as many of their neighbours' elements as a window reaches
- * over. */
+/* Where a convolution is cut into chunks, these are brought as many of their neighbours' elements as a window
+ * reaches over. */
 static void look_at_conv(Sizes *z, const ZgNode *n) {
   const int64_t *size = z->w->p->layout.axis_size;
   for (int d = 0; d < n->nax / 3; d++) {
@@ -249,8 +250,8 @@ static int64_t move_of(const Sizes *z, uint32_t f, const Family *x) {
   return 0;
 }
 
-/* At least two per part, since of one a sum and a maximum are the same; but not more than there are: a plan may count
- * them (chunks of a recurrence). */
+/* At least two per part, since of one a sum and a maximum are the same; but not more than there are: a plan
+ * may count them (chunks of a recurrence). */
 static int64_t few(const Family *x) {
   int64_t n = x->parts > 1 ? 2 * x->parts : FEW;
   if (n < x->least) n = up_to(x->least, x->parts);
@@ -297,7 +298,8 @@ static bool reaches(Sizes *z, const ZgNode *n) {
   return false;
 }
 
-/* Gives the axis that others are merged into, or parted from, their product. False: something else is tried. */
+/* Gives the axis that others are merged into, or parted from, their product. False: something else is
+ * tried. */
 static bool regroups(Sizes *z, const ZgNode *n) {
   uint16_t whole;
   int parts;
@@ -360,6 +362,13 @@ static void fill_regrouped(Small *w, const ZgGraph *g) {
 }
 
 /* ---- slots --------------------------------------------------------------------------------------------- */
+int64_t zp_small_size(const Small *w, const ZpState *state, uint16_t axis) {
+  int64_t n = w->size[axis];
+  for (int d = 0; d < w->mesh.ndims; d++)
+    if (state[d].kind == 'S' && state[d].axis == axis) n /= w->mesh.dim[d].size;
+  return n;
+}
+
 int64_t zp_whole_elements(const Small *w, const ZgType *t) {
   int64_t n = 1;
   for (int a = 0; a < t->naxes; a++) n *= w->whole[t->axis[a]];

@@ -1,6 +1,6 @@
 /* stream: the graph of a step of generation, derived from a model's. A step makes some tokens of several
- * sequences at once: one of each that decodes, parts of the prompts of others. Running sequences are numbered,
- * and each has its caches and its rows of the page tables under its number.
+ * sequences at once: one of each that decodes, parts of the prompts of others. Running sequences are
+ * numbered, and each has its caches and its rows of the page tables under its number.
  *
  * Time and samples together become one axis of tokens. Every value is made in the form in which it is wanted,
  * from the output back, so that nothing else is there:
@@ -59,8 +59,8 @@ typedef struct {
   uint16_t within;   /* positions of a page */
 } ZpStreamAxes;
 typedef struct {
-  /* The model, forward only; or one with latent attention rewritten, whose axes and values are the model's, with
-   * others behind them. */
+  /* The model, forward only; or one with latent attention rewritten, whose axes and values are the model's,
+   * with others behind them. */
   const ZgGraph *model;
   ZgStream along; /* of it */
   ZgGraph *step;  /* forward only; its one output is [row, words] */
@@ -81,8 +81,9 @@ bool zp_stream(const ZgGraph *model, ZbArena *a, const char *output, const char 
                ZbErr *err);
 
 /* ---- caches.c ------------------------------------------------------------------------------------------ */
-/* How many bytes caches of a kind take over all iterations where real numbers are `real`: of pages in `group`, of
- * a token; of others, of a sequence, and of one position of the axes whose lengths its own values have. */
+/* How many bytes caches of a kind take over all iterations where real numbers are `real`: of pages in
+ * `group`, of a token; of others, of a sequence, and of one position of the axes whose lengths its own values
+ * have. */
 uint64_t zp_cache_bytes(const ZpStream *s, ZpCacheKind kind, uint32_t group, ZkElem real);
 
 #endif
