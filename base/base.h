@@ -112,6 +112,8 @@ static inline uint16_t zb_f32_to_bf16(float f) {
 double zb_plain_nan(double x);
 /* "500k" or "500K", "4G", "2T", "1000000": bytes, in powers of 1000, at least one. False if it is none. */
 bool zb_size(const char *text, int64_t *out);
+/* Returns 1, 2 or 5 x 10^n so that a range has about `want` of them, and not more. */
+double zb_round_step(double range, int want);
 /* The index of the first of n values that is not finite; -1: all are. */
 int64_t zb_not_finite(const float *x, uint64_t n);
 
@@ -172,6 +174,7 @@ void zb_json_object(ZbJson *j, const char *key);                /* begins an obj
 void zb_json_list(ZbJson *j, const char *key);                  /* begins a list */
 void zb_json_end(ZbJson *j);                                    /* ends the innermost of these */
 void zb_json_string(ZbJson *j, const char *key, const char *s); /* bytes from 128 on as they are */
+void zb_json_string_n(ZbJson *j, const char *key, const char *s, size_t n); /* NULs, too */
 void zb_json_int(ZbJson *j, const char *key, int64_t n);
 void zb_json_count(ZbJson *j, const char *key, uint64_t n);
 void zb_json_bool(ZbJson *j, const char *key, bool is);

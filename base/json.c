@@ -97,6 +97,11 @@ void zb_json_string(ZbJson *j, const char *key, const char *s) {
   put_string(j, s, strlen(s));
 }
 
+void zb_json_string_n(ZbJson *j, const char *key, const char *s, size_t n) {
+  before_value(j, key);
+  put_string(j, s, n);
+}
+
 void zb_json_int(ZbJson *j, const char *key, int64_t n) { zb_json_raw(j, key, "%" PRId64, n); }
 void zb_json_count(ZbJson *j, const char *key, uint64_t n) { zb_json_raw(j, key, "%" PRIu64, n); }
 void zb_json_bool(ZbJson *j, const char *key, bool is) { zb_json_raw(j, key, is ? "true" : "false"); }

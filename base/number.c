@@ -7,12 +7,29 @@
 
 double zb_plain_nan(double x) { return isnan(x) ? (double)NAN : x; }
 
+/* Returns whether x[0..n) has values that are not finite: times 0 they are NaN, and a sum of zeros keeps
+ * that. */
+static bool has_other(const float *x, uint64_t n) {
+  enum { LANES = 16 };
+  float zero[LANES] = {0}, sum = 0;
+  uint64_t i = 0;
+  for (; i + LANES <= n; i += LANES)
+    for (int k = 0; k < LANES; k++) zero[k] += 0 * x[i + (uint64_t)k];
+  for (; i < n; i++) sum += 0 * x[i];
+  for (int k = 0; k < LANES; k++) sum += zero[k];
+  return sum != 0;
+}
+
 int64_t zb_not_finite(const float *x, uint64_t n) {
-  float zero = 0;
-  for (uint64_t i = 0; i < n; i++) zero += 0 * x[i];
-  for (uint64_t i = 0; zero != 0 && i < n; i++)
+  if (!has_other(x, n)) return -1;
+  for (uint64_t i = 0; i < n; i++)
     if (!isfinite(x[i])) return (int64_t)i;
   return -1;
+}
+
+double zb_round_step(double range, int want) {
+  double raw = range / want * (1 - 1e-9), power = pow(10, floor(log10(raw))), lead = raw / power;
+  return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
 }
 
 bool zb_size(const char *text, int64_t *out) {

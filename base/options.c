@@ -39,7 +39,7 @@ const ZbOption *zb_option_named(const ZbProgram *p, const char *name) {
 
 /* Refuses a word that begins with "--". */
 static const ZbOption *unknown(const ZbProgram *p, const char *word, ZbErr *err) {
-  const char *names[64];
+  const char *names[ZB_OPTIONS];
   char name[64] = "", help[128] = "";
   size_t n = 0, len = strcspn(word + 2, "=");
   snprintf(name, sizeof name, "%.*s", len < sizeof name ? (int)len : 0, word + 2);
@@ -322,14 +322,15 @@ static bool find_command(const ZbProgram *p, ZbArgs *args, ZbErr *err) {
   return true;
 }
 
-/* Finds the row that the command has of an option's name. */
+/* Finds the row that the command has of an option's name, or of its letter. */
 static const ZbOption *row_of(const ZbProgram *p, uint32_t command, const ZbOption *o, ZbErr *err) {
   ZbText help = {0};
   char name[NAME], who[64];
   uint32_t bits = 0;
   for (uint32_t i = 0; i < p->noptions; i++) {
     const ZbOption *x = &p->options[i];
-    bool same = x == o || (x->name && o->name && !strcmp(x->name, o->name));
+    bool same =
+        x == o || (x->name && o->name ? !strcmp(x->name, o->name) : x->letter && x->letter == o->letter);
     if (same && has_option(p, command, x)) return x;
     if (same) bits |= x->commands;
   }
@@ -340,7 +341,7 @@ static const ZbOption *row_of(const ZbProgram *p, uint32_t command, const ZbOpti
 }
 
 /* Checks the number of operands, and whether all options are there that the command needs. */
-static bool is_complete(const ZbProgram *p, const ZbArgs *args, uint64_t given, ZbErr *err) {
+static bool is_complete(const ZbProgram *p, const ZbArgs *args, const bool *given, ZbErr *err) {
   const ZbCommand *c = &p->commands[args->command];
   char name[64], help[64];
   bool few = args->noperands < c->least;
@@ -355,7 +356,7 @@ static bool is_complete(const ZbProgram *p, const ZbArgs *args, uint64_t given, 
                    c->operands, args->noperands);
   for (uint32_t i = 0; i < p->noptions; i++) {
     const ZbOption *o = &p->options[i];
-    if (!(o->needed >> args->command & 1) || given >> i & 1) continue;
+    if (!(o->needed >> args->command & 1) || given[i]) continue;
     if (o->letter) return zb_fail(err, help, "%s needs -%c %s", name, o->letter, o->value);
     return zb_fail(err, help, "%s needs --%s %s", name, o->name, o->value);
   }
@@ -367,9 +368,9 @@ bool zb_parse(const ZbProgram *p, ZbArena *a, int argc, char *const *argv, void 
   Scan s = {.p = p, .argc = argc, .argv = argv, .at = 1};
   Item *item = NULL, now;
   uint32_t n = 0;
-  uint64_t given = 0;
+  bool given[ZB_OPTIONS] = {0};
   char name[NAME];
-  ZB_ASSERT(p->noptions <= 64 && p->ncommands <= 32);
+  ZB_ASSERT(p->noptions <= ZB_OPTIONS && p->ncommands <= 32);
   *args = (ZbArgs){.operand = ZB_NEWN(a, const char *, argc + 1)};
   for (uint32_t i = 0; i < p->noptions; i++)
     if (p->options[i].usual) ZB_ASSERT(take(&p->options[i], options, p->options[i].usual, a, NULL));
@@ -382,11 +383,11 @@ bool zb_parse(const ZbProgram *p, ZbArena *a, int argc, char *const *argv, void 
   for (uint32_t i = 0; i < n; i++) {
     const ZbOption *o = row_of(p, args->command, item[i].o, err);
     if (!o) return false;
-    uint64_t bit = (uint64_t)1 << (o - p->options);
-    if (p->once && o->kind != ZB_TEXTS && given & bit)
+    bool *before = &given[o - p->options];
+    if (p->once && o->kind != ZB_TEXTS && *before)
       return zb_fail(err, NULL, "%s is given twice", name_of(o, name));
     if (!take(o, options, item[i].value, a, err)) return false;
-    given |= bit;
+    *before = true;
   }
   return is_complete(p, args, given, err);
 }
@@ -525,12 +526,35 @@ static void add_option_rows(const ZbProgram *p, bool man, ZbText *t) {
   }
 }
 
+/* Adds "Exit code: 0 done; 2 an error." */
+static void add_codes(const ZbNote *codes, ZbText *t) {
+  ZbText line = {0};
+  for (const ZbNote *c = codes; c->name; c++)
+    zb_text_add(&line, "%s%s %s", c == codes ? "Exit code: " : "; ", c->name, c->help);
+  zb_text_add(&line, ".");
+  add_wrapped(t, 0, 0, line.s);
+  zb_text_free(&line);
+}
+
 static void add_help(const ZbProgram *p, ZbText *t) {
   zb_text_add(t, "%s: %s\n\n", p->name, p->what);
   add_command_rows(p, false, t);
   add_option_rows(p, false, t);
   zb_text_add(t, "\n  --version, --help\n");
-  if (p->notes) zb_text_put(t, "\n", 1), add_wrapped(t, 0, 0, p->notes);
+  if (p->notes || p->codes) zb_text_put(t, "\n", 1);
+  if (p->notes) add_wrapped(t, 0, 0, p->notes);
+  if (p->codes) add_codes(p->codes, t);
+}
+
+/* Adds a section of the man page. */
+static void add_section(const char *title, const ZbNote *rows, ZbText *t) {
+  if (!rows) return;
+  zb_text_add(t, ".SH %s\n", title);
+  for (; rows->name; rows++) {
+    ZbText head = {0};
+    zb_text_add(&head, "%s", rows->name);
+    add_row(t, "", &head, 0, rows->help);
+  }
 }
 
 static void add_man_page(const ZbProgram *p, ZbText *t) {
@@ -542,6 +566,9 @@ static void add_man_page(const ZbProgram *p, ZbText *t) {
   add_command_rows(p, true, t);
   zb_text_add(t, ".SH OPTIONS\n");
   add_option_rows(p, true, t);
+  add_section("EXIT STATUS", p->codes, t);
+  add_section("EXAMPLES", p->examples, t);
+  add_section("FILES", p->files, t);
   if (!p->notes) return;
   zb_text_add(t, ".SH NOTES\n");
   add_troff(t, p->notes);

@@ -53,7 +53,12 @@ typedef struct {
   uint32_t least, most; /* how many */
   const char *help;
 } ZbCommand;
-enum { ZB_ANY_NUMBER = INT32_MAX };
+enum { ZB_ANY_NUMBER = INT32_MAX, ZB_OPTIONS = 128 };
+
+/* A row of what a program tells about itself beside its options; behind the last is one without a name. */
+typedef struct {
+  const char *name, *help;
+} ZbNote;
 
 #define ZB_TABLES(commands_, options_)                                                                       \
   .commands = commands_, .ncommands = sizeof commands_ / sizeof *commands_, .options = options_,             \
@@ -62,9 +67,11 @@ typedef struct {
   const char *name, *what; /* "zdata", "make and inspect the files that zrun trains from" */
   const ZbCommand *commands;
   uint32_t ncommands;
-  const ZbOption *options; /* at most 64 */
+  const ZbOption *options; /* at most ZB_OPTIONS */
   uint32_t noptions;
   const char *notes;                          /* paragraphs behind the options, a line each; NULL: none */
+  const ZbNote *codes;                        /* "0", "done": what exit codes mean; NULL: not said */
+  const ZbNote *examples, *files;             /* command lines, and names of files: of the man page alone */
   bool once;                                  /* an option that is not a list is refused the second time */
   bool options_first;                         /* options end before the first operand */
   void (*hint)(const char *word, ZbErr *err); /* may write err->help for an unknown command or "--option" */

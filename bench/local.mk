@@ -1,6 +1,6 @@
-# Benchmarks: `make bench`, or one of them, as bench-tokens. Nothing here is a test, but for bench/check.sh, at night: that
-# bench-gpu.sh measures, compares and prints what it should.
-breadth_tests += bench/check.sh
+# Benchmarks: `make bench`, or one of them, as bench-tokens. Nothing here is a test, but for bench/check.sh and
+# bench/check-generate.sh, at night: that bench-gpu.sh and bench-generate.sh measure, compare and print what they should.
+breadth_tests += bench/check.sh bench/check-generate.sh
 
 # All matrix products of a step alone, by the best library: what `make bench` holds a step against.
 bench_programs = bench-replay
@@ -31,6 +31,11 @@ bench_programs += bench-text
 bench_text_SOURCES = bench/text.c
 bench_text_LDADD = $(libs_text) -lpthread
 
+# What memory gives, for `make bench-generate`.
+bench_programs += bench-read
+bench_read_SOURCES = bench/read.c
+bench_read_LDADD = $(libs_kernels)
+
 check_PROGRAMS += $(bench_programs)
 
 bench_sh = ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/bench
@@ -49,6 +54,10 @@ bench-recurrence: bench-recur
 	./bench-recur
 bench-convolution: bench-conv
 	./bench-conv
+
+.PHONY: bench-generate
+bench-generate: all bench-read
+	$(bench_sh)/bench-generate.sh
 
 # On GPUs; and predicted steps against measured ones.
 .PHONY: bench-gpu bench-search bench-time

@@ -7,6 +7,7 @@
  * compose.c  operations that are several of the graph's;  rope.c  rotary positions among them
  * weights.c  maps to foreign weights;  config.c  their config.json, read and made;
  * config_file.c  that file, and its keys that nobody reads
+ * families.c which maps are of which `model_type`
  * place.c    which segment a value lives in, and how it reaches a later one
  * sep.c      is the loss separable over `batch`? (what makes micro-batches safe)
  * simpl.c    folds constants, shares equal values, drops what nothing uses
@@ -59,6 +60,15 @@ void zc_simplify(ZgGraph *g);
  * segment. Fails (with what is missing in *err) only for an operation without a gradient on the way to a
  * parameter. */
 bool zc_differentiate(ZgGraph *g, ZbErr *err);
+
+/* ---- families.c ---------------------------------------------------------------------------------------- */
+/* A `model_type` that the `config` of a map has: weights `names` for `model`. */
+typedef struct {
+  const char *model, *names, *type;
+  bool first; /* the first of that map: what it is for, and not only like */
+} ZcFamily;
+/* Returns those of the main file, *n of them, in order. */
+ZcFamily *zc_families(ZbArena *a, const ZlProgram *p, uint32_t *n);
 
 /* ---- list.c -------------------------------------------------------------------------------------------- */
 struct ZlFile; /* lang/ast.h */

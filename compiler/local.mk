@@ -18,6 +18,7 @@ libcompiler_a_SOURCES = \
   compiler/elab.h \
   compiler/experts.c \
   compiler/expr.c \
+  compiler/families.c \
   compiler/grad.c \
   compiler/grad.h \
   compiler/grad_rules.c \

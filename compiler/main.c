@@ -86,10 +86,29 @@ static const ZbOption options[] = {
   {"list", 0, ZB_TEXT, FIELD(list), .value = "LIBRARY",
    .help = "the blocks of a library or of a file: axes, arguments with their defaults, results"},
 };
+static const ZbNote codes[] = {
+  {"0", "done"},
+  {"1", "errors in the program or the files"},
+  {"2", "wrong usage"},
+  {NULL, NULL},
+};
+static const ZbNote examples[] = {
+  {"zc gpt2.zug -o gpt2.zsg", "compile the only model of a file"},
+  {"zc gpt2.zug -o small.zsg -D layers=4 -D width=192", "the same with other sizes"},
+  {"zc llama3.zug -o llama.zsg --config DIR", "with the sizes of a Hugging Face folder"},
+  {"zc --explain Z0201", "what a message means"},
+  {"zc fmt --check *.zug", "whether files are formatted"},
+  {NULL, NULL},
+};
+static const ZbNote files[] = {
+  {"*.zug", "models, libraries, recipes and clusters"},
+  {"*.zsg", "stage graphs, which zplan and zrun read"},
+  {NULL, NULL},
+};
 static const ZbProgram program = {
   .name = "zc", .what = "compile a model to a stage graph",
   ZB_TABLES(commands, options),
-  .notes = "Exit code: 0 done, 1 errors in the program or the files, 2 wrong usage.",
+  .codes = codes, .examples = examples, .files = files,
 };
 /* clang-format on */
 

@@ -145,6 +145,10 @@ typedef struct {
   /* Every run gives the same bits: since that is wanted, or since other ranks make the same call and must get
    * the same. Else sums may be made in the order in which a device comes to their terms (attend_grad's dq). */
   bool repeatable;
+  /* Batch-invariant: the bits of a token's results depend on that token's operands alone, not on which other
+   * tokens are in the call or how many. Set in steps of generation (kernels/cpu/invariant.h says how sums are
+   * ordered). */
+  bool invariant;
   uint64_t room; /* with so many bytes of scratch an op that can make do should; 0: as is fastest */
   void *scratch; /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;

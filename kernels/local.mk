@@ -27,6 +27,9 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/attend_half.c \
   kernels/cpu/attend_bias.c \
   kernels/cpu/attend_scores.c \
+  kernels/cpu/attend_block.c \
+  kernels/cpu/attend_block.h \
+  kernels/cpu/attend_pages.c \
   kernels/attend.h \
   kernels/conv.h \
   kernels/cpu/attend_rows.c \
@@ -55,21 +58,34 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/lookup.c \
   kernels/cpu/move.c \
   kernels/cpu/norm.c \
+  kernels/cpu/pages.c \
   kernels/cpu/random.c \
+  kernels/cpu/recent.c \
+  kernels/cpu/resume.c \
+  kernels/cpu/resume_linear.c \
   kernels/cpu/reduce.c \
   kernels/cpu/muon.c \
   kernels/cpu/rope.c \
+  kernels/cpu/rows.c \
+  kernels/cpu/step.h \
   kernels/cpu/sgemm.c \
   kernels/cpu/softmax.c \
   kernels/cpu/xent.c \
   kernels/cpu/topk.c \
+  kernels/cpu/transpose.h \
   kernels/cpu/fgemm.h \
   kernels/cpu/fgemm_strip.h \
   kernels/cpu/fgemm.c \
+  kernels/cpu/invariant.h \
+  kernels/cpu/invariant.c \
+  kernels/cpu/invariant_pack.c \
+  kernels/cpu/invariant_rows.c \
+  kernels/cpu/invariant_rows_set.h \
   kernels/cpu/grouped.h \
   kernels/cpu/grouped_places.c \
   kernels/cpu/grouped_outer.c \
   kernels/cpu/grouped_half.c \
+  kernels/cpu/grouped_invariant.c \
   kernels/cpu/grouped.c
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math

@@ -10,6 +10,14 @@ static ZkKernel *const kernels[ZG_OP_COUNT] = {
     [ZG_OP_GROUPED_OUTER] = zk_cpu_grouped_outer,
     [ZG_OP_SLOTS] = zk_cpu_slots,
     [ZG_OP_ROUND] = zk_cpu_round,
+    [ZG_OP_PUT_PAGES] = zk_cpu_put_pages,
+    [ZG_OP_ATTEND_PAGES] = zk_cpu_attend_pages,
+    [ZG_OP_ATTEND_OWN] = zk_cpu_attend_own,
+    [ZG_OP_RESUME_SCAN] = zk_cpu_resume_scan,
+    [ZG_OP_RESUME_LINEAR] = zk_cpu_resume_linear,
+    [ZG_OP_RECENT] = zk_cpu_recent,
+    [ZG_OP_ROPE_AT] = zk_cpu_rope_at,
+    [ZG_OP_ROWS] = zk_cpu_rows,
 };
 
 /* Of the others: none. */
@@ -36,6 +44,10 @@ static ZkScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_ONEHOT] = zk_scratch_onehot,
     [ZG_OP_GROUPED_DOT] = zk_scratch_grouped_dot,
     [ZG_OP_GROUPED_OUTER] = zk_scratch_grouped_outer,
+    [ZG_OP_ATTEND_PAGES] = zk_scratch_attend_pages,
+    [ZG_OP_ATTEND_OWN] = zk_scratch_attend_pages,
+    [ZG_OP_RESUME_LINEAR] = zk_scratch_resume_linear,
+    [ZG_OP_ROPE_AT] = zk_scratch_rope,
 };
 
 ZkKernel *zk_cpu_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? kernels[op] : NULL; }

@@ -55,8 +55,9 @@ ZkBgemm zk_bgemm_plain(int64_t m, int64_t n, int64_t k, ZkMatrix a, ZkMatrix b, 
 /* c = a b, plus `more` unless NULL, plus c if `add`: in f32, rounded once.
  *
  * Element (i, j) of a at a[i / strip * a_strip + i % strip * a_row + j / 32 * a_block + j % 32]. b is packed:
- * panels of 32 columns, b_panel apart, each [k / 2][32][2]. k is a multiple of 32, with zeros beyond what the
- * product has. Of rows beyond m nothing is read, of columns beyond n nothing is written. */
+ * panels of 32 columns, b_panel apart, each [k / 2][32][2]. k is a multiple of 32, or of the path's step,
+ * with zeros beyond what the product has. Of rows beyond m nothing is read, of columns beyond n nothing is
+ * written. */
 typedef struct {
   const uint16_t *a, *b;
   int64_t a_strip, a_row, a_block, b_panel;
@@ -75,6 +76,7 @@ typedef struct {
 typedef struct {
   const char *text;   /* in descriptions */
   int strip;          /* rows of a that are read together */
+  int step;           /* k of a block may be any multiple of it */
   int64_t cached;     /* elements of b in half of a second cache */
   bool (*here)(void); /* compiler, CPU and kernel allow it */
   bool (*fast)(void); /* known to be faster here than f32 products */

@@ -129,4 +129,4 @@ static bool here(void) { return false; }
 
 static bool fast(void) { return true; }
 
-const ZkBgemmPath zk_bgemm_amx = {"AMX", ROWS, 1 << 19, here, fast, block};
+const ZkBgemmPath zk_bgemm_amx = {"AMX", ROWS, ZK_KUNIT, 1 << 19, here, fast, block};

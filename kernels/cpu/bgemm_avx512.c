@@ -49,8 +49,9 @@ ZK_AVX512 ZK_INLINE void strip(const ZkBlock *x, int64_t i0, int64_t j0, const i
   for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
   for (int64_t k = x->k; k > 0; k -= ZK_KUNIT, a += a_block) {
     const uint16_t *pair = a;
+    int pairs = (int)zk_min(k, ZK_KUNIT) / 2;
 #pragma GCC unroll 1
-    for (int j = 0; j < ZK_KUNIT / 2; j++, pair += 2, b += 2 * ZK_PANEL) {
+    for (int j = 0; j < pairs; j++, pair += 2, b += 2 * ZK_PANEL) {
       __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + ZK_PANEL);
       ZK_UNROLL
       for (int i = 0; i < rows; i++) {
@@ -110,4 +111,4 @@ static bool here(void) { return false; }
 static bool fast(void) { return false; }
 #endif
 
-const ZkBgemmPath zk_bgemm_avx512 = {"vdpbf16ps", ROWS, 1 << 18, here, fast, block};
+const ZkBgemmPath zk_bgemm_avx512 = {"vdpbf16ps", ROWS, 2, 1 << 18, here, fast, block};

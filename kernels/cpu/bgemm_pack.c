@@ -4,40 +4,9 @@
 #include "kernels/cpu/bgemm.h"
 
 #ifdef ZK_BGEMM_X86
-#include <immintrin.h>
+#include "kernels/cpu/transpose.h"
 
 ZK_AVX512 ZK_INLINE __mmask32 mask32(int64_t n) { return n >= 32 ? 0xffffffffu : n <= 0 ? 0 : (1u << n) - 1; }
-
-/* Row i of r, as 16 words of 32 bits, becomes column i. */
-ZK_AVX512 ZK_INLINE void transpose16(__m512i r[16]) {
-  __m512i t[16];
-  ZK_UNROLL
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  ZK_UNROLL
-  for (int i = 0; i < 16; i += 4) { /* words j, j + 4, ..: columns j of four rows */
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  ZK_UNROLL
-  for (int i = 0; i < 4; i++) { /* lanes: 4 x 4 of them are transposed */
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-  }
-  ZK_UNROLL
-  for (int i = 0; i < 4; i++) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-  }
-}
 
 /* Elements 0, 1, .. of two rows in turn: of the first 16, or of the others. */
 ZK_AVX512 ZK_INLINE __m512i interleave(__m512i a, __m512i b, bool others) {

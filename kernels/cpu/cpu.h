@@ -131,10 +131,13 @@ size_t zk_reduce_dot_scratch(const ZkCall *call);
 #define KERNEL(NAME, name) ZkKernel zk_cpu_##name;
 #include "kernels/kernels.def"
 ZkKernel zk_cpu_pointwise, zk_cpu_copy, zk_cpu_grouped_dot, zk_cpu_grouped_outer, zk_cpu_slots, zk_cpu_round;
+ZkKernel zk_cpu_put_pages, zk_cpu_attend_pages, zk_cpu_attend_own, zk_cpu_resume_scan, zk_cpu_resume_linear,
+    zk_cpu_recent, zk_cpu_rope_at, zk_cpu_rows;
 typedef size_t ZkScratch(const ZkCall *call, int threads);
 ZkScratch zk_scratch_sum, zk_scratch_dot, zk_scratch_conv, zk_scratch_softmax, zk_scratch_normalize,
     zk_scratch_rope, zk_scratch_rotate, zk_scratch_attend, zk_scratch_attend_grad,
     zk_scratch_attend_bias_grad, zk_scratch_linear_attend, zk_scratch_lookup_grad, zk_scratch_topk,
-    zk_scratch_onehot, zk_scratch_grouped_dot, zk_scratch_grouped_outer;
+    zk_scratch_onehot, zk_scratch_grouped_dot, zk_scratch_grouped_outer, zk_scratch_attend_pages,
+    zk_scratch_resume_linear;
 
 #endif

@@ -1,5 +1,5 @@
 /* dot: every product of two tensors, as matrix products C[m, n] (+)= A[m, k] B[k, n]: f32 by the BLAS, bf16
- * by bgemm.c where the CPU multiplies it.
+ * by bgemm.c where the CPU multiplies it; in steps of generation all by invariant.c.
  *
  * The axes fall into four classes: batch (both operands, result), M (a and c), N (b and c), K
  * (contracted). Each class is merged into as few loops as the strides allow. If each of M, N, K is one
@@ -12,7 +12,7 @@
  * lies as [ffn, embed], the fastest axis is M's, and the operands swap roles. */
 #include <limits.h>
 
-#include "kernels/cpu/bgemm.h"
+#include "kernels/cpu/invariant.h"
 
 #define TILE_M 256
 #define TILE_N 256
@@ -107,7 +107,8 @@ static Dot analyse(const ZkCall *c, int threads) {
     zk_nest_order(&d.m, C);
     zk_nest_order(&d.n, C);
     zk_nest_order(&d.k, A);
-    if (d.k.nloops > 1) zk_nest_order(&d.k, B);
+    if (d.k.nloops > 1)
+      zk_nest_order(&d.k, c->invariant && swapped ? A : B); /* or as in the second operand */
     bool n_is_fastest = d.m.nloops == 0 || (d.n.nloops > 0 && stride_of(&d.n, C) <= stride_of(&d.m, C));
     if (n_is_fastest || swapped) break;
     ZkView a = d.v[A];
@@ -225,11 +226,37 @@ static ZkBgemm bf16_product(const Dot *d) {
       {d->v[A], d->v[B], d->v[C]}, d->batch, d->m, d->n, d->k, d->nbatch, d->M, d->N, d->K, d->add};
 }
 
+/* ---- batch-invariant products -------------------------------------------------------------------------- */
+
+/* Returns whether no operand has an axis of its own: what sizes say does not count, since a step of one token
+ * computes what a step of many does. */
+static bool all_shared(const ZkCall *c) {
+  for (int i = 0; i < c->out[0].rank; i++)
+    for (int v = 0; v < 2; v++)
+      if (zk_axis_find(&c->in[v], c->out[0].axis[i]) < 0) return false;
+  return true;
+}
+
+static void invariant(const ZkEnv *env, const ZkCall *c, const Dot *d) {
+  ZkBgemm g = bf16_product(d);
+  if (all_shared(c)) zk_reduce_dot(env, c);
+  else zk_invariant(env, &g, zk_sum_chunks(c, c->ax, c->nax), c->scratch);
+}
+static size_t invariant_scratch(const ZkCall *c, const Dot *d, int threads) {
+  ZkBgemm g = bf16_product(d);
+  return all_shared(c) ? zk_reduce_dot_scratch(c)
+                       : zk_invariant_scratch(&g, zk_sum_chunks(c, c->ax, c->nax), threads);
+}
+
 /* ---- the op -------------------------------------------------------------------------------------------- */
 
 void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
   Dot d = analyse(c, zk_threads(env));
   d.scratch = c->scratch;
+  if (c->invariant) {
+    invariant(env, c, &d);
+    return;
+  }
   if (d.M == 1 && d.N == 1) {
     zk_reduce_dot(env, c);
     return;
@@ -246,6 +273,7 @@ void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
 
 size_t zk_scratch_dot(const ZkCall *c, int threads) {
   Dot d = analyse(c, threads);
+  if (c->invariant) return invariant_scratch(c, &d, threads);
   if (d.M == 1 && d.N == 1) return zk_reduce_dot_scratch(c);
   size_t panels = d.direct ? 0 : (size_t)threads * sizeof(Panels);
   if (!is_bf16(&d)) return panels;

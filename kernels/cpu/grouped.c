@@ -1,5 +1,5 @@
-/* Products of rows that are sorted by expert with the weight of each. Whose a row is, memory says when the call
- * runs.
+/* Products of rows that are sorted by expert with the weight of each. Whose a row is, memory says when the
+ * call runs.
  *
  * A task is one expert and some columns. Its weight is packed once, then all its rows go by. Sums are made in
  * order (fgemm.h), so the bits of a row do not depend on how many rows there are, nor on whose the others
@@ -134,6 +134,10 @@ static size_t thread_bytes(int64_t k, int64_t n) {
 }
 
 void zk_cpu_grouped_dot(const ZkEnv *env, const ZkCall *c) {
+  if (c->invariant) {
+    zk_grouped_invariant(env, c);
+    return;
+  }
   Product p = {.x = c->in[0], .w = c->in[1], .ends = c->in[2], .y = c->out[0]};
   uint16_t cols[ZK_MAX_AXES];
   int ncols = zk_axes_but(&p.w, c->ax, c->nax, cols);
@@ -156,6 +160,7 @@ void zk_cpu_grouped_dot(const ZkEnv *env, const ZkCall *c) {
 }
 
 size_t zk_scratch_grouped_dot(const ZkCall *c, int threads) {
+  if (c->invariant) return zk_grouped_invariant_scratch(c, threads);
   int64_t k, n;
   weight_size(c, &k, &n);
   return zk_places_bytes(k, n) + (size_t)threads * thread_bytes(k, n);

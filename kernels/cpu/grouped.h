@@ -69,6 +69,10 @@ typedef struct {
   size_t per_thread;
 } ZkGroupedDot;
 
+/* The same of a batch-invariant call, and its scratch: grouped_invariant.c. */
+void zk_grouped_invariant(const ZkEnv *env, const ZkCall *c);
+size_t zk_grouped_invariant_scratch(const ZkCall *c, int threads);
+
 /* ---- the gradient of weights: grouped_outer.c ---------------------------------------------------------- */
 #define ZK_OUTER_K (32 * ZK_FSTRIP) /* of a gradient at once, */
 #define ZK_OUTER_N (12 * ZK_FPANEL)

@@ -5,7 +5,12 @@
  * Operands are classed by their strides. `same` ones have one value everywhere: they are constants of the
  * code. `row` ones have one value along a row. `direct` ones lie contiguous and are read where they lie;
  * others are gathered into a block of f32 first. Results are written where they lie, or into a block that is
- * scattered. A last tile that is not whole works on copies. */
+ * scattered. A last tile that is not whole works on copies.
+ *
+ * The code depends on the classes: numbers are folded, and a product and a sum are one step, with one
+ * rounding, if their operands lie in f32. In a batch-invariant call classes do not depend on sizes,
+ * therefore: only what has no axes is `same`, and bf16 is `direct` only where it lies as the first result
+ * does. */
 #include "kernels/cpu/pointwise.h"
 
 #define BLOCK 1024 /* elements, whole tiles */
@@ -16,6 +21,7 @@ typedef enum { SAME, ROW, DIRECT, GATHER } Class;
 typedef struct {
   const ZkPointwiseSet *set;
   int nin, nout, nmoves;
+  bool invariant;             /* what the code is like depends on no size */
   ZkView view[ZK_NEST_VIEWS]; /* operands, then results: as the places of the code */
   Class class[ZK_NEST_VIEWS];
   ZkMove move[ZK_NEST_VIEWS];
@@ -41,11 +47,25 @@ static bool dense(const Pointwise *c, int v) {
   return true;
 }
 
+/* Returns whether the view lies as result 0 does, without gaps. */
+static bool lies_as_result(const Pointwise *c, const ZkView *v) {
+  const ZkView *result = &c->view[c->nin];
+  int64_t stride = 1;
+  if (v->rank != result->rank) return false;
+  for (int i = v->rank - 1; i >= 0; stride *= v->size[i--])
+    if (v->axis[i] != result->axis[i] || v->stride[i] != stride) return false;
+  return true;
+}
+
 static Class class_of(const Pointwise *c, int k) {
   int v = nest_view(c, k);
+  const ZkView *view = &c->view[k];
+  if (c->invariant && k < c->nin && view->rank == 0) return SAME;
+  if (c->invariant && (k >= c->nin || view->elem == ZK_BF16))
+    return view->elem != ZK_I32 && lies_as_result(c, view) ? DIRECT : GATHER;
   bool flat = c->run.s[v] == 0 || c->run.n == 1, same = flat;
   for (int l = 0; l < c->outer.nloops; l++) same &= c->outer.loop[l].s[v] == 0;
-  if (k < c->nin && same) return SAME;
+  if (k < c->nin && same && !c->invariant) return SAME;
   if (c->view[k].elem != ZK_I32 && (c->rows > 1 ? dense(c, v) : c->run.s[v] == 1 || c->run.n == 1))
     return DIRECT;
   return k < c->nin && c->rows == 1 && flat ? ROW : GATHER;
@@ -197,6 +217,7 @@ void zk_pointwise_run(const ZkEnv *env, const ZkCall *call, const ZkPointwiseSet
   c.nin = call->nin;
   c.nout = call->nout;
   c.nmoves = 0;
+  c.invariant = call->invariant;
   for (int i = 0; i < c.nin; i++) c.view[i] = call->in[i];
   for (int i = 0; i < c.nout; i++) c.view[c.nin + i] = call->out[i];
   geometry(&c);

@@ -21,34 +21,30 @@ typedef void NAME(Fn)(STEP_ARGS);
 #include "kernels/cpu/pointwise_steps.def"
 #undef STEP
 
-/* Sines and cosines by vectors. Beyond 2^20 their reduction loses digits: tiles with such numbers take the
- * plain step. */
+/* Sines and cosines by vectors. Beyond 2^20 their reduction loses digits: such numbers take the C library's.
+ * Others of their tile do not, so that an element's bits are its own. */
 static bool NAME(moderate)(const float *t) {
   bool moderate = true;
   for (int i = 0; i < TILE; i++) moderate &= zk_fabs(t[i]) < 0x1p20f;
   return moderate;
 }
 static void NAME(FAST_SIN)(STEP_ARGS) {
-  float t[TILE] ALIGNED, other[TILE];
-  PUT(t)
-  if (!NAME(moderate)(t)) {
-    NAME(SIN)(s, place, a0, a1, a2, a3, a4, a5, a6, a7);
-    return;
-  }
+  float t[TILE] ALIGNED, x[TILE] ALIGNED, other[TILE];
+  PUT(x)
 #pragma omp simd
-  for (int i = 0; i < TILE; i++) zk_sincos(t[i], &t[i], &other[i]);
+  for (int i = 0; i < TILE; i++) zk_sincos(zk_fabs(x[i]) < 0x1p20f ? x[i] : 0, &t[i], &other[i]);
+  if (!NAME(moderate)(x))
+    for (int i = 0; i < TILE; i++) t[i] = zk_fabs(x[i]) < 0x1p20f ? t[i] : zk_sin(x[i]);
   GET(t)
   NEXT;
 }
 static void NAME(FAST_COS)(STEP_ARGS) {
-  float t[TILE] ALIGNED, other[TILE];
-  PUT(t)
-  if (!NAME(moderate)(t)) {
-    NAME(COS)(s, place, a0, a1, a2, a3, a4, a5, a6, a7);
-    return;
-  }
+  float t[TILE] ALIGNED, x[TILE] ALIGNED, other[TILE];
+  PUT(x)
 #pragma omp simd
-  for (int i = 0; i < TILE; i++) zk_sincos(t[i], &other[i], &t[i]);
+  for (int i = 0; i < TILE; i++) zk_sincos(zk_fabs(x[i]) < 0x1p20f ? x[i] : 0, &other[i], &t[i]);
+  if (!NAME(moderate)(x))
+    for (int i = 0; i < TILE; i++) t[i] = zk_fabs(x[i]) < 0x1p20f ? t[i] : zk_cos(x[i]);
   GET(t)
   NEXT;
 }

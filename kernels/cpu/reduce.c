@@ -1,10 +1,10 @@
-/* sum, peak, and the products whose every axis is batched or contracted: one reduction over a nest of
- * axes.
+/* sum, peak, and the products whose every axis is batched or contracted: one reduction over a nest of axes.
  *
- * Two shapes. Rows: the fastest axis is reduced; a result is a sum over runs. Columns: the fastest axis
- * is kept; a block of columns is accumulated over rows. Where that gives too few tasks, the reduced
- * range is cut into chunks whose partial results lie in scratch and are added in order. All cuts depend
- * on shapes only, so the result does not depend on the number of threads. */
+ * Two shapes. Rows: the fastest axis is reduced; a result is a sum over runs. Columns: the fastest axis is
+ * kept; a block of columns is accumulated over rows. Where that gives too few tasks, the reduced range is cut
+ * into chunks whose partial results lie in scratch and are added in order. All cuts depend on shapes only, so
+ * the result does not depend on the number of threads. Batch-invariant calls have no chunks, since their
+ * number depends on how many results there are. */
 #include "kernels/cpu/cpu.h"
 
 #define SEGMENT 1024 /* longest run summed at once in f32 */
@@ -62,6 +62,7 @@ static Reduce analyse(const ZkCall *c, Kind kind) {
     r.range = zk_nest_count(&r.red);
     r.chunks = zk_min(zk_ceil_div(TASKS, zk_max(r.units, 1)), zk_max(r.range / 32, 1));
   }
+  if (c->invariant) r.chunks = 1;
   return r;
 }
 

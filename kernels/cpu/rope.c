@@ -1,18 +1,18 @@
-/* rope and rotate: rotary position embedding. A task is a range of points that have a position of their
- * own: the sines and cosines of one position serve all its rows (batch, heads). */
+/* rope, rope_at and rotate: rotary position embedding. A task is a range of points that have a position of
+ * their own: the sines and cosines of one position serve all its rows (batch, heads). */
 #include <math.h>
 
 #include "kernels/cpu/math.h"
 
 typedef struct {
-  ZkView x, y, at;                /* at: of rotate */
+  ZkView x, y, at;                /* at: of rotate, rope_at */
   ZkNest points;                  /* that have positions; views: x, y, at */
   ZkNest rest;                    /* the rows of a point; views: x, y */
   int64_t n, half, hx, hy, start; /* half: pairs that turn */
   double base;                    /* of rope */
   const ZkView *speed;            /* of rotate; NULL: rope's */
   float sign, scale;
-  bool beside;
+  bool beside, given; /* given: rope, at positions that `at` has */
   char *scratch;
   size_t per_thread;
 } Rope;
@@ -77,7 +77,10 @@ static void run_positions(void *arg, int64_t from, int64_t to, int part) {
   ZkWalk at;
   zk_walk_seek(&p->points, &at, from);
   for (int64_t t = from; t < to; t++, zk_walk_next(&p->points, &at)) {
-    angles(b.cosine, b.sine, b.freq, p->speed ? zk_get(&p->at, at.off[2]) : (double)(p->start + t), p->half);
+    double position = p->given   ? ((const int32_t *)p->at.data)[at.off[2]]
+                      : p->speed ? zk_get(&p->at, at.off[2])
+                                 : (double)(p->start + t);
+    angles(b.cosine, b.sine, b.freq, position, p->half);
     for (int64_t i = 0; p->scale != 1 && i < p->half; i++) b.cosine[i] *= p->scale, b.sine[i] *= p->scale;
     ZkWalk w;
     zk_walk_seek(&p->rest, &w, 0);
@@ -102,7 +105,7 @@ static void run(const ZkEnv *env, const ZkCall *c, Rope *p, uint16_t h, const ui
   p->hy = zk_axis_stride(&p->y, h);
   p->scratch = c->scratch;
   p->per_thread = buffer_bytes(p->n);
-  const ZkView *views[] = {&p->x, &p->y, p->speed ? &p->at : &p->y};
+  const ZkView *views[] = {&p->x, &p->y, p->speed || p->given ? &p->at : &p->y};
   p->rest = zk_nest(views, 2, own, nat + 1, false);
   p->points = zk_nest(views, 3, at, nat, true);
   int64_t work = zk_max(1, zk_nest_count(&p->rest) * p->n);
@@ -116,6 +119,14 @@ void zk_cpu_rope(const ZkEnv *env, const ZkCall *c) {
   p.half = zk_axis_size(&c->in[0], h) / 2;
   ZB_ASSERT(zk_axis_size(&c->in[0], h) % 2 == 0);
   run(env, c, &p, h, &s, 1);
+}
+
+void zk_cpu_rope_at(const ZkEnv *env, const ZkCall *c) {
+  uint16_t token = c->ax[0], h = c->ax[1];
+  Rope p = {.base = c->num[0], .sign = c->opt[0] == 1 ? -1 : 1, .scale = 1, .at = c->in[1], .given = true};
+  p.half = zk_axis_size(&c->in[0], h) / 2;
+  ZB_ASSERT(zk_axis_size(&c->in[0], h) % 2 == 0 && p.at.elem == ZK_I32);
+  run(env, c, &p, h, &token, 1);
 }
 
 void zk_cpu_rotate(const ZkEnv *env, const ZkCall *c) {

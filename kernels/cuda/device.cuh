@@ -84,6 +84,20 @@ ZK_DEVICE uint4 zk_load16(const void *p) {
   ZK_ALIGNED(p);
   return *(const uint4 *)p;
 }
+/* A load that stays where it is written: of several that are used one after the other nvcc makes each where it
+ * is used, and so waits for one at a time. */
+ZK_DEVICE uint4 zk_load16_here(const void *p) {
+  ZK_ALIGNED(p);
+#ifndef ZK_EMU
+  uint4 x;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(__cvta_generic_to_global(p)));
+  return x;
+#else
+  return *(const uint4 *)p;
+#endif
+}
 /* In so many words: of an assignment nvcc makes four stores of 4 bytes where it cannot tell that nothing
  * reads between them what an earlier one wrote. */
 ZK_DEVICE void zk_store16(void *p, uint4 x) {
@@ -97,17 +111,19 @@ ZK_DEVICE void zk_store16(void *p, uint4 x) {
 #endif
 }
 
+/* Eight bf16 as numbers. */
+ZK_DEVICE void zk_eight_bf16(uint4 u, float (&x)[8]) {
+  const unsigned w[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    x[2 * i] = __uint_as_float(w[i] << 16);
+    x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+  }
+}
 /* Eight neighbours, of f32 or bf16, that lie at a multiple of 16 bytes. */
 ZK_DEVICE void zk_load8(const void *p, int elem, long long at, float (&x)[8]) {
-  if (elem == ZK_BF16) {
-    uint4 u = zk_load16((const unsigned short *)p + at);
-    const unsigned w[4] = {u.x, u.y, u.z, u.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      x[2 * i] = __uint_as_float(w[i] << 16);
-      x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-    }
-  } else {
+  if (elem == ZK_BF16) zk_eight_bf16(zk_load16((const unsigned short *)p + at), x);
+  else {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       uint4 u = zk_load16((const float *)p + at + 4 * i);

@@ -12,7 +12,6 @@
 
 #define THREADS 256
 #define SHORT 1024
-#define AHEAD 2          /* eights that a thread has under way */
 #define RESIDENT 4       /* blocks of a multiprocessor that must have registers */
 #define WIDE_THREADS 512 /* of a block that makes both passes over a row, */
 #define WIDE_RESIDENT 2  /* and how many of these */
@@ -38,36 +37,72 @@ ZK_DEVICE long long target(const Xent &x, const long long *off) {
 /* E: the type of z (and dz), whose rows are wide; ANY: of any types, wide or not. */
 enum { ANY = -1 };
 
-/* AHEAD eights from `k` on, all under way before the first is waited for; what there is not is left as it
- * is. */
-template <int T, int E> ZK_DEVICE void load(const Xent &x, long long off, int k, float (&z)[AHEAD][8]) {
+/* Eights that a thread has under way: 64 bytes of what is read by 16. */
+template <int E> constexpr int ahead = E == ZK_BF16 ? 4 : 2;
+
+/* Eight elements as they were read: conversions wait until they are wanted, so that reads need few registers. */
+template <int E> struct Eight { uint4 u[E == ZK_F32 ? 2 : 1]; };
+template <> struct Eight<ANY> { float x[8]; };
+
+/* Reads ahead<E> eights from `k` on, all under way before the first is waited for. Leaves what lies behind the row
+ * as it is. */
+template <int T, int E> ZK_DEVICE void load(const Xent &x, long long off, int k, Eight<E> (&z)[ahead<E>]) {
   int t = threadIdx.x % T, n = (int)x.n;
 #pragma unroll
-  for (int i = 0; i < AHEAD; i++, k += 8 * T) {
-    if (E == ANY)
-      zkc_load_row(x.z, x.zelem, off, x.zs, x.wide, zkc_first(x.wide, k, t), zkc_step<T>(x.wide), n, 0, z[i]);
-    else if (k + 8 * t < n) zk_load8(x.z, E, off + k + 8 * t, z[i]);
+  for (int i = 0; i < ahead<E>; i++, k += 8 * T) {
+    if constexpr (E == ANY)
+      zkc_load_row(x.z, x.zelem, off, x.zs, x.wide, zkc_first(x.wide, k, t), zkc_step<T>(x.wide), n, 0,
+                   z[i].x);
+    else if (k + 8 * t < n) {
+      const char *from = (const char *)x.z + (off + k + 8 * t) * (E == ZK_F32 ? 4 : 2);
+#pragma unroll
+      for (int j = 0; j < (E == ZK_F32 ? 2 : 1); j++) z[i].u[j] = zk_load16_here(from + 16 * j);
+    }
   }
 }
 
-#define LOWEST (-3e38f) /* below all logits but -infinity, and a number: differences are none of infinities */
+/* The eight as numbers. */
+template <int E> ZK_DEVICE void numbers(const Eight<E> &z, float (&x)[8]) {
+  if constexpr (E == ANY) {
+#pragma unroll
+    for (int j = 0; j < 8; j++) x[j] = z.x[j];
+  } else if constexpr (E == ZK_BF16) zk_eight_bf16(z.u[0], x);
+  else {
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      x[4 * j] = __uint_as_float(z.u[j].x), x[4 * j + 1] = __uint_as_float(z.u[j].y);
+      x[4 * j + 2] = __uint_as_float(z.u[j].z), x[4 * j + 3] = __uint_as_float(z.u[j].w);
+    }
+  }
+}
 
-/* Of eight logits, those that are there, onto a sum of exponentials less `m`; PEAK: which is the largest so
- * far, and grows. */
-template <bool PEAK>
-ZK_DEVICE void add_eight(const float (&z)[8], int first, int step, int valid, float &m, float &sum) {
-  bool whole = first + 7 * step < valid;
+/* Sets those of the eight that are padding, from `valid` on. */
+ZK_DEVICE void pad(int first, int step, int valid, float with, float (&x)[8]) {
+  if (first + 7 * step < valid) return;
+#pragma unroll
+  for (int j = 0; j < 8; j++)
+    if (first + j * step >= valid) x[j] = with;
+}
+
+#define LOWEST (-2e38f) /* below all logits but -infinity; a number in units of log 2, too */
+#define LOG2_E 1.44269504f
+
+/* e^(z - m), where `shift` is -m log2(e). What is rounded in `shift` is a factor of all of a row's exponentials,
+ * and of their sum. */
+ZK_DEVICE float weight(float z, float shift) { return zk_exp2(fmaf(z, LOG2_E, shift)); }
+
+/* Adds eight logits to a sum of exponentials less `m`; PEAK: which is the largest so far, and grows. */
+template <bool PEAK> ZK_DEVICE void add_eight(const float (&z)[8], float &m, float &sum) {
   if (PEAK) {
     float most = m;
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-      if (whole || first + j * step < valid) most = z[j] > most ? z[j] : most;
+    for (int j = 0; j < 8; j++) most = fmaxf(most, z[j]);
     sum *= zk_exp(m - most);
     m = most;
   }
+  float shift = -m * LOG2_E;
 #pragma unroll
-  for (int j = 0; j < 8; j++)
-    if (whole || first + j * step < valid) sum += zk_exp(z[j] - m);
+  for (int j = 0; j < 8; j++) sum += weight(z[j], shift);
 }
 
 /* The sum over a row of exponentials less `m`, which all of its threads get; PEAK: less the maximum, which is
@@ -78,12 +113,16 @@ ZK_DEVICE float sum_row(const Xent &x, long long off, float &m, float *part) {
   const int t = threadIdx.x % T, step = zkc_step<T>(wide), valid = (int)x.valid;
   float sum = 0;
   if (PEAK) m = LOWEST;
-  for (int k = 0; k < valid; k += 8 * AHEAD * T) {
-    float z[AHEAD][8];
+  for (int k = 0; k < valid; k += 8 * ahead<E> * T) {
+    Eight<E> z[ahead<E>];
     load<T, E>(x, off, k, z);
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++)
-      add_eight<PEAK>(z[i], (int)zkc_first(wide, k + 8 * i * T, t), step, valid, m, sum);
+    for (int i = 0; i < ahead<E>; i++) {
+      float some[8];
+      numbers<E>(z[i], some);
+      pad((int)zkc_first(wide, k + 8 * i * T, t), step, valid, -INFINITY, some);
+      add_eight<PEAK>(some, m, sum);
+    }
   }
   if (PEAK) {
     float most = zk_block<T>(m, ZkMax(), part);
@@ -111,24 +150,30 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_sums(const __gr
   }
 }
 
-/* dz = exp(z - m) gs + (v == at) gp, of AHEAD eights of a row from k on. */
+/* dz = exp(z - m) gs + (v == at) gp, of ahead<E> eights of a row from k on. */
 template <int T, int E>
 ZK_DEVICE void grad_eights(const Xent &x, const long long *off, int k, int at, float m, float gs, float gp) {
   const bool wide = E != ANY || x.wide;
   const int t = threadIdx.x % T, step = zkc_step<T>(wide), valid = (int)x.valid, n = (int)x.n;
-  float z[AHEAD][8];
+  const float shift = -m * LOG2_E;
+  Eight<E> z[ahead<E>];
   load<T, E>(x, off[Z], k, z);
 #pragma unroll
-  for (int i = 0; i < AHEAD; i++) {
+  for (int i = 0; i < ahead<E>; i++) {
     int first = (int)zkc_first(wide, k + 8 * i * T, t);
+    float some[8];
     if (first >= n) break;
+    numbers<E>(z[i], some);
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
-      int v = first + j * step;
-      z[i][j] = v < valid ? zk_exp(z[i][j] - m) * gs + (v == at ? gp : 0) : 0;
+    for (int j = 0; j < 8; j++) some[j] = weight(some[j], shift) * gs;
+    pad(first, step, valid, 0, some);
+    if (first <= at && at <= first + 7 * step) {
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+        if (first + j * step == at) some[j] += gp;
     }
-    if (E == ANY) zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, wide, first, step, n, z[i]);
-    else zk_store8(x.dz, E, off[DZ] + first, z[i]);
+    if (E == ANY) zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, wide, first, step, n, some);
+    else zk_store8(x.dz, E, off[DZ] + first, some);
   }
 }
 
@@ -142,7 +187,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __gr
     int at = (int)target(x, off);
     float m = zk_load(x.m, x.melem, off[M]), gs = zk_load(x.a, x.aelem, off[A]),
           gp = zk_load(x.b, x.belem, off[B]);
-    for (int k = 0; k < (int)x.n; k += 8 * AHEAD * T) grad_eights<T, E>(x, off, k, at, m, gs, gp);
+    for (int k = 0; k < (int)x.n; k += 8 * ahead<E> * T) grad_eights<T, E>(x, off, k, at, m, gs, gp);
   }
 }
 
@@ -150,7 +195,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __gr
 template <int T, int E>
 static __global__ void __launch_bounds__(T == 32 ? THREADS : T, T == 32 ? RESIDENT : WIDE_RESIDENT)
     xent_sums_grad(const __grid_constant__ Xent x) {
-  const int block = T == 32 ? THREADS : T, each = 8 * AHEAD * T, n = (int)x.n;
+  const int block = T == 32 ? THREADS : T, each = 8 * ahead<E> * T, n = (int)x.n;
   ZK_SHARED(float, part, [WIDE_THREADS / 32]);
   for (long long row = (blockIdx.x * (long long)block + threadIdx.x) / T; row < x.rest.count;
        row += gridDim.x * (long long)(block / T)) {

@@ -1,6 +1,14 @@
 # runtime/exec: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
+  runtime/exec/answer/answer.h \
+  runtime/exec/answer/answers.c \
+  runtime/exec/answer/folder.c \
+  runtime/exec/answer/query.c \
+  runtime/exec/answer/query.h \
+  runtime/exec/answer/results.c \
+  runtime/exec/answer/shipped.c \
+  runtime/exec/answer/words.c \
   runtime/exec/calibrate/calibrate.c \
   runtime/exec/calibrate/calibrate.h \
   runtime/exec/calibrate/kernels.c \
@@ -10,6 +18,8 @@ libexec_a_SOURCES = \
   runtime/exec/epochs.c \
   runtime/exec/epochs.h \
   runtime/exec/evaluate.c \
+  runtime/exec/stepper.c \
+  runtime/exec/stepper.h \
   runtime/exec/evaluate.h \
   runtime/exec/facts.c \
   runtime/exec/facts.h \
@@ -40,8 +50,10 @@ libexec_a_SOURCES = \
   runtime/exec/stop.c \
   runtime/exec/stop.h \
   runtime/exec/run/agree.c \
+  runtime/exec/run/generate.c \
   runtime/exec/run/inputs.c \
   runtime/exec/run/machine.c \
+  runtime/exec/run/model.c \
   runtime/exec/run/run.h \
   runtime/exec/run/start.c \
   runtime/exec/run/train.c \
@@ -105,9 +117,11 @@ libexec_a_SOURCES = \
   runtime/exec/engine/ring.c \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
+  runtime/exec/engine/tokens.c \
   runtime/exec/engine/trace.c \
   runtime/exec/engine/views.c \
   runtime/exec/engine/fallback.c \
+  runtime/exec/engine/generate.c \
   runtime/exec/state/save.c \
   runtime/exec/state/checkpoints.c \
   runtime/exec/state/checkpoints.h \
@@ -145,6 +159,12 @@ libexec_a_SOURCES += \
   runtime/exec/comm/mpi_group.c \
   runtime/exec/comm/mpi_ops.c
 endif
+# The models with names of their weights travel inside zrun (runtime/exec/answer/shipped.c).
+nodist_libexec_a_SOURCES = runtime/exec/answer/shipped.embed.c
+CLEANFILES += runtime/exec/answer/shipped.embed.c
+runtime/exec/answer/shipped.embed.c: $(examples_files) base/embed.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(EMBED) -v name=zx_shipped -v root=$(srcdir)/examples/ $(filter %.zug,$^) > $@
 libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
 
@@ -179,5 +199,5 @@ if HAVE_MPI
 bin_PROGRAMS += zrun
 zrun_SOURCES = runtime/exec/zrun.c
 zrun_LDFLAGS = $(AM_LDFLAGS) -rdynamic # for modules
-zrun_LDADD = $(libs_exec)
+zrun_LDADD = $(libs_zrun)
 endif

@@ -67,11 +67,19 @@ static void show_cluster(const void *options, ZbText *t) {
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------- */
-enum { TRAIN = 1 << ZX_TRAIN, EVAL = 1 << ZX_EVAL, CALIBRATE = 1 << ZX_CALIBRATE, BOTH = TRAIN | EVAL };
+enum {
+  TRAIN = 1 << ZX_TRAIN,
+  EVAL = 1 << ZX_EVAL,
+  GENERATE = 1 << ZX_GENERATE,
+  CALIBRATE = 1 << ZX_CALIBRATE
+};
+enum { BOTH = TRAIN | EVAL, ALL = BOTH | GENERATE };
 /* clang-format off */
 static const ZbCommand commands[] = {
   [ZX_TRAIN] = {"train", "GRAPH.zsg", 1, 1, "train the model"},
   [ZX_EVAL] = {"eval", "GRAPH.zsg", 1, 1, "evaluate weights on held-out data"},
+  [ZX_GENERATE] = {"generate", "DIR|GRAPH.zsg", 1, 1,
+   "write texts: with a Hugging Face folder, or with a graph and its weights"},
   [ZX_CALIBRATE] = {"calibrate", NULL, 0, 0,
    "measure this machine, or its GPUs, and write a cluster for plans"},
 };
@@ -80,15 +88,15 @@ static const ZbCommand commands[] = {
  * by all ranks. -I only says where to look. */
 #define FIELD(f) ZB_AT(ZxOptions, f)
 static const ZbOption options[] = {
-  {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .commands = BOTH, .needed = BOTH,
+  {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .commands = ALL, .needed = BOTH,
    .help = "how to spread the model over the ranks, and how to train it; of FILE:A,B,C the first recipe for "
-           "the number of ranks that were started"},
+           "the number of ranks that were started. generate makes one of its own without"},
   {"data", 0, ZB_TEXT, FIELD(data), "FILE.bin", .commands = BOTH, .shown = BOTH, .same = ZB_SAME_PRESENCE,
    .help = "a token or record file made by zdata, or a folder of them; or several, mixed by weights: "
            "A.bin:0.7,B.bin:0.3"},
-  {"init", 0, ZB_TEXT, FIELD(init), "FILE", .commands = BOTH, .shown = EVAL, .same = ZB_SAME_PRESENCE,
+  {"init", 0, ZB_TEXT, FIELD(init), "FILE", .commands = ALL, .shown = EVAL, .same = ZB_SAME_PRESENCE,
    .help = "start from the weights of a safetensors file, or of a checkpoint, which is a folder"},
-  {"names", 0, ZB_TEXT, FIELD(names), "MAP", .commands = BOTH, .same = ZB_SAME_VALUE,
+  {"names", 0, ZB_TEXT, FIELD(names), "MAP", .commands = ALL, .same = ZB_SAME_VALUE,
    .help = "tensors of --init, a file or a folder of shards, are named as `weights MAP for` the model says"},
   {"eval-batches", 0, ZB_WHOLE, FIELD(eval_batches), "K", .least = 1, .commands = BOTH, .same = ZB_SAME_VALUE,
    .help = "evaluate on the first K batches (default: all whole batches)"},
@@ -96,14 +104,14 @@ static const ZbOption options[] = {
    .show = show_cluster,
    .help = "check the plan against the memory of a cluster, and predict the step's time by its constants; "
            "`auto`: the machines that the launcher gave"},
-  {NULL, 'I', ZB_TEXTS, FIELD(include), "DIR", .commands = BOTH,
+  {NULL, 'I', ZB_TEXTS, FIELD(include), "DIR", .commands = ALL,
    .help = "search imported recipe files here, too; may be repeated"},
   {"log", 0, ZB_TEXT, FIELD(log), "DIR", .commands = BOTH, .same = ZB_SAME_VALUE,
    .help = "write metrics.jsonl there, and event files for TensorBoard; an earlier run's metrics.jsonl "
            "becomes metrics.jsonl.1, .2, ..."},
-  {"exact", 0, ZB_FLAG, FIELD(exact), .commands = BOTH, .same = ZB_SAME_VALUE,
+  {"exact", 0, ZB_FLAG, FIELD(exact), .commands = ALL, .same = ZB_SAME_VALUE,
    .help = "print bytes with all digits, not as 5.3 GB"},
-  {"dry-run", 0, ZB_FLAG, FIELD(dry_run), .commands = BOTH, .same = ZB_SAME_VALUE,
+  {"dry-run", 0, ZB_FLAG, FIELD(dry_run), .commands = ALL, .same = ZB_SAME_VALUE,
    .help = "make and show the plan, and stop; for a GPU also list slow paths, with the reason of each"},
   {"repeatable", 0, ZB_FLAG, FIELD(repeatable), .commands = BOTH, .same = ZB_SAME_VALUE,
    .help = "give the same bits in every run on a GPU: choose only among algorithms of libraries that round "
@@ -148,7 +156,7 @@ static const ZbOption options[] = {
    .help = "evaluate after every N steps, too"},
   {"print-every", 0, ZB_WHOLE, FIELD(print_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "print a line every N steps (default 1; on a terminal, one line that is kept up to date)"},
-  {"quiet", 0, ZB_FLAG, FIELD(quiet), .commands = TRAIN, .same = ZB_SAME_VALUE,
+  {"quiet", 0, ZB_FLAG, FIELD(quiet), .commands = TRAIN | GENERATE, .same = ZB_SAME_VALUE,
    .help = "print only notes, warnings and errors"},
   {"times", 0, ZB_FLAG, FIELD(times), .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "print the time by operation at the end, with its share of the bound (such a run is slower on a "
@@ -172,6 +180,59 @@ static const ZbOption options[] = {
 
   {"predict", 0, ZB_TEXT, FIELD(predict), "FILE", .commands = EVAL, .same = ZB_SAME_VALUE,
    .help = "write the model's outputs, a tensor each under its name, to a safetensors file"},
+
+  {"prompt", 0, ZB_TEXTS, FIELD(prompt), "TEXT", .commands = GENERATE, .shown = GENERATE,
+   .help = "go on with this text; may be repeated. What is written goes to the standard output as it comes"},
+  {"prompt-file", 0, ZB_TEXTS, FIELD(prompt_file), "FILE", .commands = GENERATE,
+   .help = "go on with the text of this file; `-`: of the standard input; may be repeated"},
+  {"prompts", 0, ZB_TEXT, FIELD(prompts), "FILE.jsonl", .commands = GENERATE,
+   .help = "go on with each of many prompts, a line {\"prompt\": TEXT} or {\"tokens\": [ID, ...]} each, with fields named as "
+           "the options below (`max_tokens`); results go to -o"},
+  {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.jsonl", .commands = GENERATE,
+   .help = "where to write the results of --prompts, a line each and in their order. One that is there already is gone on with "
+           "behind its last whole line"},
+  {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = GENERATE,
+   .help = "a tokenizer.json, or a folder with one (default: that of DIR; of a graph: a token is a byte)"},
+  {"max-tokens", 0, ZB_WHOLE, FIELD(query.max_tokens), "K", .most = INT32_MAX, .commands = GENERATE,
+   .help = "write at most K tokens (default: 256, or as many as fit)"},
+  {"min-tokens", 0, ZB_WHOLE, FIELD(query.min_tokens), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE,
+   .help = "let nothing end the text before K tokens"},
+  {"temperature", 0, ZB_REAL, FIELD(query.temperature), "T", .usual = "0", .most = 1e6, .commands = GENERATE,
+   .help = "0: always the most likely token; 1: draw tokens as the model has them; more: more evenly"},
+  {"top-k", 0, ZB_WHOLE, FIELD(query.top_k), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE,
+   .help = "draw from the K most likely tokens (0: all)"},
+  {"top-p", 0, ZB_REAL, FIELD(query.top_p), "P", .usual = "1", .most = 1, .commands = GENERATE,
+   .help = "draw from the most likely tokens that have probability P together"},
+  {"min-p", 0, ZB_REAL, FIELD(query.min_p), "P", .usual = "0", .most = 1, .commands = GENERATE,
+   .help = "draw from tokens that have at least P times the probability of the most likely one"},
+  {"repetition-penalty", 0, ZB_REAL, FIELD(query.repetition), "R", .usual = "1", .most = 1e6, .commands = GENERATE,
+   .help = "above 1: tokens of prompt and answer become less likely"},
+  {"presence-penalty", 0, ZB_REAL, FIELD(query.presence), "R", .usual = "0", .least = -2, .most = 2,
+   .commands = GENERATE, .help = "take R from the logits of tokens that the answer has"},
+  {"frequency-penalty", 0, ZB_REAL, FIELD(query.frequency), "R", .usual = "0", .least = -2, .most = 2,
+   .commands = GENERATE, .help = "take R from them as often as it has them"},
+  {"logit-bias", 0, ZB_TEXTS, FIELD(bias), "ID=B", .commands = GENERATE,
+   .help = "add B to the logit of a token, -100 to 100; may be repeated"},
+  {"seed", 0, ZB_WHOLE, FIELD(query.seed), "S", .commands = GENERATE,
+   .help = "seed of what is drawn (default: another one for each prompt)"},
+  {"stop", 0, ZB_TEXTS, FIELD(query.stop), "TEXT", .commands = GENERATE,
+   .help = "end before this text; may be repeated"},
+  {"stop-token-id", 0, ZB_TEXTS, FIELD(end), "ID", .commands = GENERATE,
+   .help = "end at this token, as at the model's own end tokens; may be repeated"},
+  {"ignore-eos", 0, ZB_FLAG, FIELD(query.ignore_end), .commands = GENERATE,
+   .help = "go on behind the model's own end tokens"},
+  {"logprobs", 0, ZB_WHOLE, FIELD(query.logprobs), "K", .most = ZX_TOP_LOGPROBS, .commands = GENERATE,
+   .help = "give the model's log-probability of each token, and the K most likely ones"},
+  {"echo", 0, ZB_FLAG, FIELD(query.echo), .commands = GENERATE,
+   .help = "give the prompt, too, with its log-probabilities"},
+  {NULL, 'n', ZB_WHOLE, FIELD(query.choices), "N", .usual = "1", .least = 1, .most = ZX_CHOICES, .commands = GENERATE,
+   .help = "write N texts for each prompt"},
+  {"sequences", 0, ZB_WHOLE, FIELD(sequences), "N", .least = 1, .most = 1 << 16, .commands = GENERATE,
+   .help = "write at most N texts at once (default: 8, fewer where there are fewer or memory is short)"},
+  {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX, .commands = GENERATE,
+   .help = "positions of a text, prompt and answer (default: as many as the prompts need, and the model has)"},
+  {"precision", 0, ZB_WORD, FIELD(precision), "f32|bf16", .least = ZX_IN_F32, .commands = GENERATE,
+   .help = "compute in this type (default: bf16 if the weights of DIR are, else f32)"},
 
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.zug", .commands = CALIBRATE, .needed = CALIBRATE,
    .same = ZB_SAME_VALUE, .help = "where to write the cluster"},
@@ -204,21 +265,51 @@ static void hint(const char *option, ZbErr *err) {
     if (zl_same_word(rows[i].word, word)) snprintf(err->help, sizeof err->help, "%s", rows[i].help);
 }
 
+static const ZbNote codes[] = {
+    {"0", "done"},        {"2", "wrong options or inputs"},
+    {"69", "hung"},       {"75", "stopped before the last step or prompt, to be started again"},
+    {"others", "failed"}, {NULL, NULL},
+};
+static const ZbNote examples[] = {
+    {"zrun train gpt2.zsg --recipe recipes.zug:demo1 --data corpus.bin --steps 400 --log log",
+     "train on one rank"},
+    {"mpirun -np 8 zrun train gpt2.zsg --recipe recipes.zug:demo --data corpus.bin --steps 400 --ckpt "
+     "checkpoints --resume",
+     "on eight, with checkpoints, from the newest if there is one"},
+    {"zrun generate gpt2.zsg --init weights.safetensors --prompt \"Once upon a time\"", "let it write"},
+    {"mpirun -np 8 zrun calibrate -o here.zug", "measure this machine"},
+    {NULL, NULL},
+};
+static const ZbNote files[] = {
+    {"*.zsg", "stage graphs that zc made"},
+    {"*.zug", "recipes and clusters"},
+    {"*.bin", "data that zdata made"},
+    {"DIR/metrics.jsonl", "of --log DIR: a JSON object a step, which zlog reads"},
+    {"DIR/step-*", "of --ckpt DIR: checkpoints, which zckpt reads"},
+    {NULL, NULL},
+};
+
 const ZbProgram zx_program = {
     .name = "zrun",
-    .what = "train or evaluate a stage graph on many ranks",
+    .what = "train, evaluate and generate with a stage graph on many ranks",
     ZB_TABLES(commands, options),
     .hint = hint,
     .notes =
         "This starts one rank; `mpirun -np N zrun ...` starts N.\n"
-        "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the current step; a second Ctrl-C ends it at once.\n"
-        "Exit codes: 0 done; 75 stopped before the last step, to be started again; 2 wrong options or "
-        "inputs; 69 "
-        "hung; others: failed.",
+        "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the current step; a second Ctrl-C ends it at once.",
+    .codes = codes,
+    .examples = examples,
+    .files = files,
 };
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
 static bool find_device(ZxOptions *o, ZbErr *err) {
+  if (o->command == ZX_GENERATE) {
+    if (strcmp(o->device_name, "auto") && strcmp(o->device_name, "cpu"))
+      return zb_fail(err, "leave it out: it computes on the CPU", "zrun generate cannot use --device %s yet",
+                     zb_show(o->device_name));
+    o->device_name = "cpu";
+  }
   o->device = (o->dry_run ? zx_device_to_plan : zx_device)(o->device_name, &o->device_note);
   if (o->device) return true;
   if (*o->device_note.text) return zb_fail(err, o->device_note.help, "--device: %s", o->device_note.text);
@@ -227,7 +318,8 @@ static bool find_device(ZxOptions *o, ZbErr *err) {
 
 /* Checks what options need of each other. */
 static bool check_options(const ZxOptions *o, ZbErr *err) {
-  bool plays = !o->dry_run && o->command != ZX_CALIBRATE, trains = o->command == ZX_TRAIN;
+  bool plays = !o->dry_run && (o->command == ZX_TRAIN || o->command == ZX_EVAL),
+       trains = o->command == ZX_TRAIN;
   const struct {
     bool missing;
     const char *what;
@@ -246,14 +338,40 @@ static bool check_options(const ZxOptions *o, ZbErr *err) {
   return true;
 }
 
+/* Checks what a run that generates is asked, and takes what is several options' together. */
+static bool check_query(ZbArena *a, ZxOptions *o, ZbErr *err) {
+  bool some = o->prompt.n || o->prompt_file.n;
+  const char *help = "zrun --help shows all commands and options";
+  for (uint32_t i = 0; i < o->end.n; i++)
+    if (!zx_query_add_end(&o->query, a, o->end.s[i]))
+      return zb_fail(err, "give the id of a token", "--stop-token-id cannot be '%s'", zb_show(o->end.s[i]));
+  for (uint32_t i = 0; i < o->bias.n; i++)
+    if (!zx_query_add_bias(&o->query, a, o->bias.s[i]))
+      return zb_fail(err, "give ID=NUMBER, the number from -100 to 100", "--logit-bias cannot be '%s'",
+                     zb_show(o->bias.s[i]));
+  if (some && o->prompts)
+    return zb_fail(err, "give one of them", "zrun generate takes --prompts, or --prompt and --prompt-file");
+  if (!some && !o->prompts && !o->dry_run)
+    return zb_fail(err, help, "zrun generate needs --prompt TEXT, --prompt-file FILE or --prompts FILE");
+  if (!o->prompts != !o->out)
+    return zb_fail(err, help,
+                   o->out ? "-o is for the results of --prompts FILE"
+                          : "--prompts needs -o FILE, where the results go");
+  if (o->out && zb_same_file(o->out, o->prompts))
+    return zb_fail(err, "give another file", "-o %s would write into the --prompts", zb_show(o->out));
+  return zx_query_check(&o->query, err);
+}
+
 bool zx_parse_options(ZbArena *a, int argc, char *const *argv, ZxOptions *o, ZbErr *err) {
   ZbArgs args;
   *o = (ZxOptions){.steps = -1};
+  o->query.max_tokens = o->query.logprobs = o->query.seed = ZX_UNSAID;
   if (!zb_parse(&zx_program, a, argc, argv, o, &args, err)) return false;
   o->command = (ZxCommand)args.command;
   o->evaluates = o->command == ZX_EVAL;
   o->graph = args.operand[0];
-  return find_device(o, err) && check_options(o, err);
+  return find_device(o, err) && check_options(o, err) &&
+         (o->command != ZX_GENERATE || check_query(a, o, err));
 }
 
 static void add_fact(void *ctx, const char *name, const char *value) {

@@ -3,16 +3,17 @@
 #define ZUG_EXEC_OPTIONS_H
 
 #include "base/options.h"
+#include "runtime/exec/answer/query.h"
 #include "runtime/exec/comm/same.h"
 #include "runtime/exec/data/data.h"
 #include "runtime/exec/device/device.h"
 #include "runtime/exec/health.h"
 
-typedef enum { ZX_TRAIN, ZX_EVAL, ZX_CALIBRATE } ZxCommand;
+typedef enum { ZX_TRAIN, ZX_EVAL, ZX_GENERATE, ZX_CALIBRATE } ZxCommand;
 typedef struct {
   ZxCommand command;
   const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
-  const char *out; /* calibrate */
+  const char *out; /* calibrate: a cluster; generate: results, or NULL */
   ZbTexts include;
   int64_t steps; /* -1: not given */
   uint64_t seed;
@@ -39,6 +40,12 @@ typedef struct {
   const char *predict;
   const char *trace; /* a file, or NULL; its steps, 0: the default ones */
   int64_t trace_from, trace_to;
+  /* generate: what is asked for, and what of it lines of `prompts` need not say; sizes, 0: they are chosen. */
+  ZbTexts prompt, prompt_file, end, bias;
+  const char *prompts, *tokenizer;
+  int64_t length, sequences;
+  enum { ZX_AS_WEIGHTS, ZX_IN_F32, ZX_IN_BF16 } precision;
+  ZxQuery query;
   int64_t eval_every, eval_batches; /* 0: only after the last step; all batches */
 } ZxOptions;
 

@@ -1,7 +1,7 @@
-/* zrun: trains or evaluates a stage graph on the ranks that mpirun started, or alone. Every rank reads the same files
- * and makes the same plan, and ranks verify that before they go on (comm/same.h). A mistake in these is the same
- * everywhere, so rank 0 reports it and all ranks exit in order. An error of one rank is reported there, and the job is
- * aborted. */
+/* zrun: trains, evaluates or generates with a stage graph on the ranks that mpirun started, or alone. Every
+ * rank reads the same files and makes the same plan, and ranks verify that before they go on (comm/same.h). A
+ * mistake in these is the same everywhere, so rank 0 reports it and all ranks exit in order. An error of one
+ * rank is reported there, and the job is aborted. */
 #include "runtime/exec/calibrate/calibrate.h"
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/exit.h"
@@ -85,7 +85,9 @@ static int run(ZxRun *r, int argc, char **argv) {
   if (!zx_run_same_options(r)) return r->failed;
   if (r->o.command == ZX_CALIBRATE)
     return zx_calibrate(r->c, r->o.device, r->o.threads, r->o.out, zx_run_note_threads);
-  if (!zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
+  bool generates = r->o.command == ZX_GENERATE;
+  if (!(generates ? zx_run_read_model : zx_run_read)(r) || !zx_run_plan(r) || !zx_run_fits(r))
+    return r->failed;
   r->failed = ZX_EXIT_FAILED;
   zx_watch_phase("making ready");
   zx_run_place(r);
@@ -93,8 +95,9 @@ static int run(ZxRun *r, int argc, char **argv) {
   if (r->o.device->host) zx_run_note_threads(r->c, r->o.threads);
   r->health.on_nan = r->o.on_nan;
   r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save || r->o.ckpt);
-  bool ok =
-      r->o.dry_run ? dry_run(r) : zx_run_start(r) && (r->o.evaluates ? zx_run_evaluate(r) : zx_run_train(r));
+  bool ok = r->o.dry_run ? dry_run(r)
+            : generates  ? zx_run_start_generating(r) && zx_run_generate(r)
+                         : zx_run_start(r) && (r->o.evaluates ? zx_run_evaluate(r) : zx_run_train(r));
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
 
@@ -173,6 +176,7 @@ int main(int argc, char **argv) {
   zk_pool_free(r.env.pool);
   zx_mix_close(r.data);
   zx_mix_close(r.eval_data);
+  zx_words_close(&r.prompts.words);
   zb_text_free(&r.memory);
   zb_text_free(&r.plan_text);
   r.c->t->free(r.c);

@@ -101,12 +101,27 @@ static const ZbCommand commands[] = {
    "run COMMAND, [mpirun ...] zrun train ... --ckpt DIR --resume, and restart it when it exits with a code "
    "other than 0 (done) or 2 (wrong options or inputs: it would fail the same way)"},
 };
+static const ZbNote codes[] = {
+  {"75", "zkeep was stopped before the run was done"},
+  {"others", "those of the last run"},
+  {NULL, NULL},
+};
+static const ZbNote examples[] = {
+  {"zkeep -- mpirun -np 8 zrun train gpt2.zsg --recipe recipes.zug:demo --data corpus.bin --steps 400 --ckpt checkpoints --resume", "a run that goes on after a crash"},
+  {"zkeep --hosts hosts --ranks 32,16,8 -- mpirun zrun train model.zsg --recipe recipes.zug:nodes4,nodes2,node1 --data train.bin --steps 1000000 --ckpt checkpoints --resume", "on those nodes that answer"},
+  {NULL, NULL},
+};
+static const ZbNote files[] = {
+  {"DIR", "of --progress or of the command's --ckpt: a new checkpoint in it is progress"},
+  {"hosts", "a host file of mpirun, for --hosts"},
+  {NULL, NULL},
+};
 static const ZbProgram program = {
   .name = "zkeep", .what = "keep a run going",
   ZB_TABLES(commands, options), .options_first = true,
   .notes = "SIGTERM, SIGINT, SIGHUP and SIGUSR1 stop zkeep: the command gets SIGUSR1, at which all ranks save and stop, and "
-           "then none of its processes are left.\n"
-           "Exit code: that of the last run; 75 if zkeep was stopped before the run was done.",
+           "then none of its processes are left.",
+  .codes = codes, .examples = examples, .files = files,
 };
 /* clang-format on */
 

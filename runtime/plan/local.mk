@@ -24,6 +24,7 @@ libplan_a_SOURCES = \
   runtime/plan/mesh.h \
   runtime/plan/plan.h \
   runtime/plan/program.h \
+  runtime/plan/steps.h \
   runtime/plan/text.h \
   runtime/plan/values.h \
   runtime/plan/bind/groups.c \
@@ -33,6 +34,7 @@ libplan_a_SOURCES = \
   runtime/plan/bind/select.c \
   runtime/plan/bind/chunk.c \
   runtime/plan/bind/slots.c \
+  runtime/plan/bind/steps.c \
   runtime/plan/bind/wide.c \
   runtime/plan/mesh/vstages.c \
   runtime/plan/mesh/words.c \
@@ -104,6 +106,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/page.h \
   runtime/plan/output/lists.c \
   runtime/plan/output/show.c \
+  runtime/plan/output/timeline.c \
   runtime/plan/output/trace.c \
   runtime/plan/output/uses.c \
   runtime/plan/output/tables.h \

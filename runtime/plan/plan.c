@@ -2,6 +2,7 @@
 #include "graph/ragged.h"
 #include "runtime/plan/local/local.h"
 #include "runtime/plan/schedule/schedule.h"
+#include "runtime/plan/stream/stream.h"
 
 static ZpBuild begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
   ZpBuild b = {.g = g, .p = ZB_NEW(a, ZpPlan), .d = d, .o = o};
@@ -25,7 +26,26 @@ static ZpBuild begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d
   return b;
 }
 
+/* Derives the graph of a step, which takes the model's place. False with a report: the model cannot be made
+ * token by token. */
+static bool derive_step(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZpGenerating *asked = b->o->generates;
+  ZpStream *s = ZB_NEW(p->arena, ZpStream);
+  ZbErr err = {0};
+  if (!zp_stream(p->given, p->arena, asked->output, asked->tokens, s, &err)) {
+    zl_help(zl_report(b->d, ZL_Z0815, p->asked.recipe->span, "%s", err.text), "%s", err.help);
+    return false;
+  }
+  p->stream = s;
+  p->generating = *asked;
+  p->asked.forward_only = p->asked.outputs = true;
+  b->g = p->model = p->graph = s->step;
+  return true;
+}
+
 static bool local(ZpBuild *b) {
+  if (b->o->generates && !derive_step(b)) return false;
   if (!zp_bind(b)) return false;
   zp_cut_sequences(b);
   if (!zp_shard(b)) return false;
@@ -46,8 +66,40 @@ ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiag
   return b.p;
 }
 
-ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
+/* Returns the bytes of pages of all groups, one page of each. */
+static double page_bytes(const ZpPlan *p, uint32_t group) {
+  ZkElem real = zp_precision_elem(p->asked.recipe->precision.compute);
+  return (double)zp_cache_bytes(p->stream, ZP_CACHE_PAGES, group, real) * (double)p->generating.page;
+}
+
+/* Returns how many pages of each group a step's plan has room for within the limit: what all sequences can have, or if
+ * that is more than is left, as large a share of each. NULL: there is no limit, or no plan at all. */
+static int64_t *pages_that_fit(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d,
+                               const ZpOptions *o) {
   ZpBuild b = begin(a, g, r, d, o);
+  if (!local(&b)) return NULL;
+  uint64_t limit = zp_limit(&b);
+  ZpOptions free = *o;
+  free.cluster = NULL;
+  b.o = &free, b.limit = 0;
+  if (!limit || !zp_fit(&b)) return NULL;
+  const ZpPlan *p = b.p;
+  double all = 0, total = (double)zp_fullest(p)->ledger.total[ZP_DEVICE];
+  for (uint32_t i = 0; i < p->stream->ngroups; i++) all += page_bytes(p, i) * (double)p->pages[i];
+  double share = all > 0 && total > (double)limit ? ((double)limit - (total - all)) / all : 1;
+  for (uint32_t i = 0; i < p->stream->ngroups; i++) {
+    int64_t one = zp_pages_of(&p->generating, p->stream->groups[i].window);
+    p->pages[i] = (int64_t)(share * (double)p->pages[i]);
+    if (p->pages[i] < one) p->pages[i] = one; /* else no sequence fits; what is too large then says so */
+  }
+  return p->pages;
+}
+
+ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
+  int64_t *pages = o->generates ? pages_that_fit(a, g, r, d, o) : NULL;
+  if (zl_errors(d)) return NULL;
+  ZpBuild b = begin(a, g, r, d, o);
+  b.p->pages = pages;
   if (!local(&b) || !zp_fit(&b)) return NULL;
   zp_drop_recompute(&b);
   zp_stash(&b);

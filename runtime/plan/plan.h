@@ -5,6 +5,7 @@
  * mesh.h       ranks and their coordinates
  * values.h     local programs: values, nodes, segments; buckets of parameters
  * program.h    stages, instruction lists, buffers, the ledger; instr.def, ledger.def
+ * steps.h      what a step of generation has beside a model: axes, inputs, caches; its sizes
  * plan.h       the plan, and who makes it
  * text.h       the names of its things, tables, JSON, traces, digests
  *
@@ -27,6 +28,7 @@
 
 #include "lang/lang.h"
 #include "runtime/plan/program.h"
+#include "runtime/plan/steps.h"
 
 /* ---- the plan ------------------------------------------------------------------------------------------ */
 /* Learning rates: rising linearly from lr/warmup for `warmup` steps, constant for `stable` steps, and then
@@ -142,6 +144,11 @@ typedef struct ZpPlan {
   const ZgGraph *given;      /* as the compiler made it */
   const ZgGraph *model;      /* the same, or with chunks of logits (ZpChunk) the plan's own; */
   const ZgGraph *graph;      /* and with recurrences in chunks, if these are split (local/cut_sequences.c) */
+  /* The step's graph, which `model` and `graph` are then, and its sizes. NULL: the plan trains or evaluates.
+   * pages[group]: how many pages a group of `stream` has. */
+  const ZpStream *stream;
+  ZpGenerating generating;
+  int64_t *pages;
   ZpAsked asked;
   ZpLayout layout;
   ZpPrograms programs;
@@ -201,6 +208,8 @@ typedef struct {
    * stores, at the same places; all else lies where `beside` has nothing that outlives a step. */
   const struct ZpPlan *beside;
   bool outputs; /* forward_only: see ZpPlan */
+  /* Makes the plan of a step of generation instead: forward_only and `outputs` are implied. NULL: it does not. */
+  const ZpGenerating *generates;
   /* A plan that differs in the number of micro-batches alone: this one has its stages and local programs. */
   const struct ZpPlan *lowers_as;
 } ZpOptions;
@@ -225,6 +234,12 @@ typedef struct {
 } ZpRounds;
 ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_t node);
 
+/* ---- stream/caches.c ----------------------------------------------------------------------------------- */
+/* How many bytes caches of a kind take over all iterations where real numbers are `real`: of pages in
+ * `group`, of a token; of others, of a sequence, and of one position of the axes whose lengths its own values
+ * have. */
+uint64_t zp_cache_bytes(const ZpStream *s, ZpCacheKind kind, uint32_t group, ZkElem real);
+
 /* ---- schedule/simulate.c ------------------------------------------------------------------------------- */
 /* Says when every item of all stages' orders starts and ends, in units, if nothing else takes time: forward
  * waits for that of the virtual stage before, backward for that of the one after. Needs of the plan its
@@ -247,6 +262,8 @@ int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
 ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);
 /* Returns the format that a word of the recipe's `precision` names; f32 for NULL, and for tf32. */
 ZkElem zp_precision_elem(const char *word);
+/* Returns whether the plan has a parameter of the graph: a step of generation has not those that it reads nothing of. */
+bool zp_has_param(const ZpPlan *p, uint32_t param);
 /* Returns the parameter that lies there, or whose gradient does (ZP_AT_PARAM, ZP_AT_GRAD). */
 uint32_t zp_param_at(const ZpPlan *p, const ZpSegment *s, ZpLoc at);
 /* Returns whether backward of the segment needs its bucket number `k`: to add to a gradient, or to read. */

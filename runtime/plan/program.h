@@ -73,6 +73,8 @@ typedef enum {
   ZP_B_BOUNDARY, /* ping-pong of carried values and cotangents between instances: index 0, 1 */
   ZP_B_SCRATCH,  /* temporaries of the running instruction */
   ZP_B_SCALARS,  /* index: ZP_SCALARS_* */
+  ZP_B_CACHE, /* of a plan that generates: the caches of all its instances. It outlives steps; which of it a step
+                  * reads and writes, its tables of pages and its sequences say */
   /* The host's memory, if the device has its own. No instruction has these as operands: LOAD copies through
    * them, and so do the beginning and end of a step. */
   ZP_B_PINNED_INPUTS,  /* of one micro-batch each, used in turn */
@@ -185,6 +187,7 @@ typedef struct {
   ZpInst *insts; uint32_t ninsts;   /* of all of these, in the order of the model */
   ZpStageBucket *held;  uint32_t nheld;
   uint64_t *saved_at;               /* per instance: offset of its saved block in a slot of its virtual stage */
+  uint64_t *cache_at, cache_bytes;  /* per instance: offset of its caches in the stage's; of all */
   uint64_t scratch_bytes, boundary_bytes;
   ZpProgram prog;
   ZpLedger ledger;

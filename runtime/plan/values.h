@@ -37,6 +37,7 @@ typedef enum {
   ZP_AT_CARRY_OUT,
   ZP_AT_DCARRY_OUT, /* cotangents arriving from the next instance */
   ZP_AT_DCARRY_IN,  /* cotangents leaving to the instance before */
+  ZP_AT_CACHE,      /* cache `index` of the stream, of the instance: offset in the block of its caches */
   ZP_AT_SEED        /* index 1: 1/micro-batches; others: of a loss, 1/denominator, see zp_seed_index */
 } ZpSpace;
 typedef struct {
@@ -131,6 +132,7 @@ typedef struct {
   uint64_t saved_bytes;             /* of one instance and micro-batch */
   uint64_t stashed_bytes, stashed_moves; /* for p->programs.stashed: of these; fewer bytes that calls move */
   ZpStash *stashable; uint32_t nstashable; /* what backward recomputes, and both have in memory; unmeasured */
+  uint64_t cache_bytes;             /* of one instance: its caches, of a plan that generates */
   bool saves_carry;                 /* backward reads what is carried in */
   uint64_t carry_bytes, dcarry_bytes;          /* tuple carried in; its cotangents */
   uint64_t carry_out_bytes, dcarry_out_bytes;

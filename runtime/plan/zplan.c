@@ -11,6 +11,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct {
   uint32_t command;
@@ -21,7 +22,8 @@ typedef struct {
   uint32_t nbind;
   int threads;
   const ZkDevice *device;
-  bool ckpt, repeatable, eval, exact, json, all;
+  bool ckpt, repeatable, eval, generate, exact, json, all;
+  ZpGenerating generates;
   enum { DIAG_TEXT, DIAG_JSON } diag;
 } Options;
 
@@ -43,7 +45,8 @@ static const ZbCommand commands[] = {
   [SIM] = {"sim", "GRAPH.zsg", 1, 1, "predict the time of a step on the cluster, and show where it goes"},
   [COMPARE] = {"compare", "GRAPH.zsg", 1, 1,
    "compare the prediction with a run, by the trace that zrun --trace wrote"},
-  [REPORT] = {"report", "GRAPH.zsg", 1, 1, "everything as one page for a browser, with drawings"},
+  [REPORT] = {"report", "GRAPH.zsg", 1, 1,
+   "everything as one page for a browser, with drawings; or the timeline alone as a picture"},
   [SEARCH] = {"search", "GRAPH.zsg", 1, 1,
    "find the fastest recipes on the cluster; a recipe is completed where it says `?`"},
 };
@@ -61,7 +64,7 @@ static bool take_device(void *options, const char *name, ZbErr *err) {
 
 #define FIELD(f) ZB_AT(Options, f)
 #define ON(command) .commands = 1 << command
-enum { ALL = (1 << (SEARCH + 1)) - 1, TIMED = 1 << SIM | 1 << COMPARE | 1 << REPORT | 1 << SEARCH };
+enum { ALL = (1 << (SEARCH + 1)) - 1, TIMED = 1 << SIM | 1 << COMPARE | 1 << REPORT | 1 << SEARCH, PLANNED = ALL & ~TIMED };
 static const ZbOption options[] = {
   {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .needed = ALL & ~(1 << SEARCH),
    .help = "the recipe to plan"},
@@ -76,6 +79,16 @@ static const ZbOption options[] = {
   {"repeatable", 0, ZB_FLAG, FIELD(repeatable),
    .help = "include the scratch of kernels that give the same bits in every run (zrun --repeatable)"},
   {"eval", 0, ZB_FLAG, FIELD(eval), .help = "plan an evaluation, which only goes forward"},
+  {"generate", 0, ZB_FLAG, FIELD(generate), .commands = PLANNED,
+   .help = "plan a step of generation: tokens of several sequences at once, with caches"},
+  {"sequences", 0, ZB_WHOLE, FIELD(generates.sequences), "N", .commands = PLANNED, .least = 1, .most = 1 << 20,
+   .help = "with --generate: sequences that run at once (default: the recipe's `batch`)"},
+  {"length", 0, ZB_WHOLE, FIELD(generates.length), "L", .commands = PLANNED, .least = 1, .most = INT32_MAX,
+   .help = "with --generate: tokens of a sequence, prompt and answer (default: the recipe's)"},
+  {"step-tokens", 0, ZB_WHOLE, FIELD(generates.step), "T", .commands = PLANNED, .usual = "256", .least = 1, .most = 1 << 20,
+   .help = "with --generate: the most tokens of a step"},
+  {"page", 0, ZB_WHOLE, FIELD(generates.page), "P", .commands = PLANNED, .usual = "32", .least = 1, .most = 1 << 16,
+   .help = "with --generate: positions of a page of the caches"},
   {NULL, 'I', ZB_TEXTS, FIELD(include), "DIR",
    .help = "search imported recipe files here, too; may be repeated"},
   {"json", 0, ZB_FLAG, FIELD(json),
@@ -99,7 +112,8 @@ static const ZbOption options[] = {
   {"with", 0, ZB_TEXT, FIELD(with), "FILE:NAME", ON(REPORT), .help = "a second recipe, to compare"},
 
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE", ON(REPORT) | 1 << SEARCH, .needed = 1 << REPORT,
-   .help = "report: the page, FILE.html; search: write the best recipe here, with reasons"},
+   .help = "report: the page, FILE.html, or the timeline alone, FILE.svg; search: write the best recipe here, "
+           "with reasons"},
 
   {"batch", 0, ZB_WHOLE, FIELD(batch), "N", ON(SEARCH), .least = 1, .most = INT32_MAX,
    .help = "without a recipe: samples per step"},
@@ -120,9 +134,29 @@ static void hint(const char *word, ZbErr *err) {
     snprintf(err->help, sizeof err->help, "measuring takes ranks: mpirun -np N zrun calibrate -o FILE.zug");
 }
 
+static const ZbNote codes[] = {
+  {"0", "done"},
+  {"1", "there is no such plan, or a file is wrong; messages say why"},
+  {"2", "wrong options"},
+  {NULL, NULL},
+};
+static const ZbNote examples[] = {
+  {"zplan show gpt2.zsg --recipe recipes.zug:demo", "mesh, stages, memory and schedule of a run"},
+  {"zplan sim llama.zsg --recipe recipes.zug:llama8b --cluster clusters.zug:h100", "the time of a step, and where it goes"},
+  {"zplan report llama.zsg --recipe recipes.zug:llama8b --cluster clusters.zug:h100 -o timeline.svg", "its timeline as a picture"},
+  {"zplan search llama.zsg --cluster clusters.zug:h100 --batch 1024 --seq 8192 -o best.zug", "find the fastest recipe"},
+  {NULL, NULL},
+};
+static const ZbNote files[] = {
+  {"*.zug", "recipes and clusters; those that are installed: PREFIX/share/zug/examples"},
+  {"*.zsg", "stage graphs that zc made"},
+  {"*.html, *.svg", "a page or a picture of report"},
+  {"*.trace", "a trace for Perfetto, of sim or of zrun --trace"},
+  {NULL, NULL},
+};
 static const ZbProgram program = {
   .name = "zplan", .what = "show, explain, check and time the plan of a run",
-  ZB_TABLES(commands, options), .hint = hint,
+  ZB_TABLES(commands, options), .hint = hint, .codes = codes, .examples = examples, .files = files,
 };
 /* clang-format on */
 
@@ -181,7 +215,8 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
                       .pins = p->pins,
                       .checkpoints = o->ckpt,
                       .repeatable = o->repeatable,
-                      .forward_only = o->eval};
+                      .forward_only = o->eval,
+                      .generates = o->generate ? &o->generates : NULL};
   return p != NULL;
 }
 
@@ -269,17 +304,24 @@ static bool compare(ZbArena *a, const Options *o, const ZpPlan *p, const ZlClust
 
 /* ---- report ---- */
 static bool is_page(const uint8_t *head, size_t n) { return n >= 15 && !memcmp(head, "<!DOCTYPE html>", 15); }
+static bool is_picture(const uint8_t *head, size_t n) { return n >= 4 && !memcmp(head, "<svg", 4); }
+
+static bool ends(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n > m && !strcasecmp(s + n - m, end);
+}
 
 /* other: the second plan, or NULL */
 static bool report(ZbArena *a, const Options *o, const ZpPlan *p, const ZpPlan *other, const ZlCluster *c,
                    ZlDiags *d, ZbErr *err) {
-  static const ZbKind kind = {"a page", is_page};
+  static const ZbKind page = {"a page", is_page}, picture = {"an SVG picture", is_picture};
+  bool svg = ends(o->out, ".svg");
   ZpPaged of[2] = {{p, zp_time(a, p, c, true, d)}, {other, other ? zp_time(a, other, c, true, d) : NULL}};
   if (!of[0].time || (other && !of[1].time)) return false;
-  ZbText page = {0};
-  zp_show_page(of, other ? 2 : 1, c, &page);
-  bool ok = zb_write_file(o->out, &kind, page.s, page.len, err);
-  zb_text_free(&page);
+  ZbText out = {0};
+  (svg ? zp_show_picture : zp_show_page)(of, other ? 2 : 1, c, &out);
+  bool ok = zb_write_file(o->out, svg ? &picture : &page, out.s, out.len, err);
+  zb_text_free(&out);
   if (!ok) say(err);
   return ok;
 }

@@ -91,10 +91,29 @@ static const ZbOption options[] = {
   {"count", 0, ZB_WHOLE, FIELD(count), "M", ON(DECODE), .help = "M tokens (default: all)"},
   {"document", 0, ZB_WHOLE, FIELD(document), "I", ON(DECODE), .help = "document I, from 0"},
 };
+static const ZbNote codes[] = {
+  {"0", "done"},
+  {"2", "an error"},
+  {NULL, NULL},
+};
+static const ZbNote examples[] = {
+  {"zdata pack *.txt -o corpus.bin", "a token a byte"},
+  {"zdata pack corpus.jsonl -o corpus.bin --tokenizer tokenizer.json", "by the tokenizer of a Hugging Face folder"},
+  {"zdata show corpus.bin", "how many tokens and documents"},
+  {"zdata decode corpus.bin --count 100", "its first tokens as text"},
+  {NULL, NULL},
+};
+static const ZbNote files[] = {
+  {"*.bin", "tokens or records, for zrun --data"},
+  {"*.jsonl, *.jsonl.gz, *.jsonl.zst", "texts, a document a line"},
+  {"tokenizer.json", "a byte-level BPE tokenizer"},
+  {NULL, NULL},
+};
 static const ZbProgram program = {
   .name = "zdata", .what = "make and inspect the files that zrun trains from",
   ZB_TABLES(commands, options), .once = true,
   .notes = "Inputs are regular files; pack and records also take a pipe with a writer, such as /dev/stdin.",
+  .codes = codes, .examples = examples, .files = files,
 };
 /* clang-format on */
 static bool (*const run[])(const ZdOptions *, ZbArena *, ZbErr *) = {

@@ -9,6 +9,9 @@
 static const char *const colors[] = {"#0b6fb8", "#d95f02", "#1a9c6b", "#b5468f",
                                      "#7a5fc0", "#b08800", "#3aa6c9", "#6b6b6b"};
 enum { COLORS = sizeof colors / sizeof *colors };
+/* The same, for a dark ground. */
+static const char *const dark[COLORS] = {"#4fa3e0", "#f08a3c", "#3cc493", "#d873b4",
+                                         "#a08be6", "#d4ac2b", "#63c3e3", "#a8a8a8"};
 /* Lines and gaps that tell more curves apart than there are colors, in points of the picture; "": no gaps.
  * Ends of lines are round, so that a gap looks smaller by their width, and a line longer. */
 static const char *const dashes[] = {"", "7 5", "0.5 4.5", "9 5 0.5 5"};
@@ -16,8 +19,39 @@ enum { DASHES = sizeof dashes / sizeof *dashes };
 
 static void give_look(ZvCurve *c, size_t i) {
   c->color = colors[i % COLORS];
+  c->dark = dark[i % COLORS];
   c->dash = dashes[i / COLORS % DASHES];
-  c->mark = i / COLORS % 2 ? c->color : "#fff";
+  c->filled = i / COLORS % 2;
+}
+
+/* Returns whether a curve would hide one that was drawn before: where both have points, and there are three
+ * at least, no two are further apart than `near`. */
+static bool lies_on(const ZvCurve *a, const ZvCurve *b, double near) {
+  size_t both = 0;
+  for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
+    if (a->smooth[i].x != b->smooth[k].x) {
+      if (a->smooth[i].x < b->smooth[k].x) i++;
+      else k++;
+      continue;
+    }
+    double apart = fabs(a->smooth[i++].y - b->smooth[k++].y);
+    if (apart > near) return false;
+    both += !isnan(apart);
+  }
+  return both >= 3;
+}
+
+/* Gives curves gaps that lie on one without: what is below is seen through them. */
+static void part_looks(ZvCurve *c, size_t n) {
+  double low = INFINITY, high = -INFINITY;
+  for (size_t i = 0; i < n; i++)
+    for (size_t k = 0; k < c[i].n; k++) {
+      low = fmin(low, c[i].smooth[k].y);
+      high = fmax(high, c[i].smooth[k].y);
+    }
+  for (size_t i = 1; i < n; i++)
+    for (size_t k = 0; k < i && !*c[i].dash; k++)
+      if (!*c[k].dash && lies_on(&c[i], &c[k], .005 * (high - low))) c[i].dash = "6 8";
 }
 
 static double x_of(const ZvPoint *p, ZvX x) {
@@ -81,6 +115,7 @@ bool zv_figure(ZbArena *a, const ZvRun *runs, size_t n, ZvX x, const char *y, do
       return zb_fail(err, "--y names a number of metrics.jsonl", "%s has no %s that can be drawn%s",
                      zb_show(runs[i].name), zb_show(y), log ? " on a log scale" : "");
   }
+  part_looks(f->curve, n);
   return true;
 }
 

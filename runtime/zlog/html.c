@@ -25,8 +25,9 @@ static void put_curve(ZbJson *j, const ZvCurve *c) {
   zb_json_object(j, NULL);
   zb_json_string(j, "name", zb_show(c->name));
   zb_json_string(j, "color", c->color);
+  zb_json_string(j, "dark", c->dark);
   zb_json_string(j, "dash", c->dash);
-  zb_json_string(j, "mark", c->mark);
+  zb_json_bool(j, "filled", c->filled);
   put_points(j, "raw", q, n);
   put_points(j, "eval", c->eval, c->neval);
   zb_json_end(j);

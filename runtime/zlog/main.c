@@ -28,10 +28,28 @@ static const ZbOption options[] = {
    .help = "begin with the last N lines"},
   {"once", 0, ZB_FLAG, FIELD(once), ON(TAIL), .help = "do not wait for new lines"},
 };
+static const ZbNote codes[] = {
+  {"0", "done"},
+  {"1", "`compare` found a difference"},
+  {"2", "an error"},
+  {NULL, NULL},
+};
+static const ZbNote examples[] = {
+  {"zlog plot log -o loss.svg", "a picture of the loss"},
+  {"zlog plot runs/* -o loss.html --smooth 0.9 --x tokens", "several runs, to zoom in"},
+  {"zlog compare one eight --tolerance 1e-5", "where two runs part, if they do"},
+  {"zlog tail log", "lines of a run as they come"},
+  {NULL, NULL},
+};
+static const ZbNote files[] = {
+  {"DIR/metrics.jsonl", "what zrun --log DIR writes: a JSON object a line"},
+  {"*.svg, *.html", "pictures and pages of plot, light or dark as the reader's machine is"},
+  {NULL, NULL},
+};
 static const ZbProgram program = {
   .name = "zlog", .what = "draw, compare and follow runs, by the metrics that zrun --log DIR writes",
   ZB_TABLES(commands, options),
-  .notes = "DIR may be a metrics.jsonl, too.\nExit code: 0 done; 1 `compare` found a difference; 2 an error.",
+  .notes = "DIR may be a metrics.jsonl, too.", .codes = codes, .examples = examples, .files = files,
 };
 /* clang-format on */
 static ZvEnd (*const run[])(const ZvOptions *, ZbArena *, ZbErr *) = {zv_plot, zv_compare, zv_tail};

@@ -39,13 +39,8 @@ static void add_tick(ZvScale *s, double x, double step) {
   write_number(s->text[s->n++], x, step);
 }
 
-static double nice_step(double span, int want) {
-  double raw = span / want * (1 - 1e-9), power = pow(10, floor(log10(raw))), lead = raw / power;
-  return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
-}
-
 static void linear_ticks(ZvScale *s, int want) {
-  double step = nice_step(s->hi - s->lo, want), first = ceil(s->lo / step - 1e-9);
+  double step = zb_round_step(s->hi - s->lo, want), first = ceil(s->lo / step - 1e-9);
   for (int i = 0; i < ZV_TICKS && (first + i) * step <= s->hi + 1e-9 * step; i++)
     add_tick(s, (first + i) * step, step);
 }

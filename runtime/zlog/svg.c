@@ -81,13 +81,14 @@ static void fit(Drawing *d) {
 static void put_axes(Drawing *d) {
   ZbText *t = d->out;
   double bottom = HEIGHT - BOTTOM;
-  zb_text_add(t, "<g stroke=\"#e6e8eb\">\n");
+  zb_text_add(t, "<g class=\"grid\" stroke=\"#e6e8eb\">\n");
   for (int i = 0; i < d->y.n; i++)
     zb_text_add(t, "<path d=\"M%d %.1fH%.1f\"/>\n", LEFT, zv_place(&d->y, d->y.tick[i]), d->right);
   for (int i = 0; i < d->x.n; i++)
     zb_text_add(t, "<path d=\"M%.1f %dV%.1f\"/>\n", zv_place(&d->x, d->x.tick[i]), TOP, bottom);
-  zb_text_add(t, "</g>\n<path d=\"M%d %.1fH%.1f\" stroke=\"#8a9099\"/>\n<g fill=\"#555b63\">\n", LEFT, bottom,
-              d->right);
+  zb_text_add(t,
+              "</g>\n<path d=\"M%d %.1fH%.1f\" stroke=\"#8a9099\"/>\n<g class=\"pale\" fill=\"#555b63\">\n",
+              LEFT, bottom, d->right);
   for (int i = 0; i < d->y.n; i++)
     zb_text_add(t, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 10,
                 zv_place(&d->y, d->y.tick[i]) + 4, d->y.text[i]);
@@ -119,10 +120,19 @@ static const char *dash(const Drawing *d, const ZvCurve *c) {
   return *c->dash ? zb_printf(d->a, " stroke-dasharray=\"%s\"", c->dash) : "";
 }
 
+/* The number of a curve's color among those that the style has for a dark ground. */
+static size_t number(const Drawing *d, const ZvCurve *c) {
+  size_t i = 0;
+  while (strcmp(d->f->curve[i].color, c->color) != 0) i++;
+  return i;
+}
+
 static void put_curve(Drawing *d, const ZvCurve *c) {
   ZbText *t = d->out;
-  zb_text_add(t, "<g stroke=\"%s\" fill=\"none\" stroke-linejoin=\"round\" stroke-linecap=\"round\">\n",
-              c->color);
+  zb_text_add(
+      t,
+      "<g stroke=\"%s\" class=\"c%zu\" fill=\"none\" stroke-linejoin=\"round\" stroke-linecap=\"round\">\n",
+      c->color, number(d, c));
   if (d->f->smooth > 0) put_line(d, c->raw, c->n, "stroke-opacity=\"0.22\" stroke-width=\"1\"");
   put_line(d, c->smooth, c->n, zb_printf(d->a, "stroke-width=\"1.8\"%s", dash(d, c)));
   zb_text_add(t, "</g>\n");
@@ -130,7 +140,8 @@ static void put_curve(Drawing *d, const ZvCurve *c) {
 
 static void put_evals(Drawing *d, const ZvCurve *c) {
   if (!c->neval) return;
-  zb_text_add(d->out, "<g fill=\"%s\" stroke=\"%s\" stroke-width=\"1.8\">\n", c->mark, c->color);
+  zb_text_add(d->out, "<g class=\"c%zu %s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.8\">\n", number(d, c),
+              c->filled ? "full" : "hollow", c->filled ? c->color : "#fff", c->color);
   for (size_t i = 0; i < c->neval; i++)
     zb_text_add(d->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.4\"/>\n", zv_place(&d->x, c->eval[i].x),
                 zv_place(&d->y, c->eval[i].y));
@@ -141,9 +152,10 @@ static void put_legend(Drawing *d) {
   for (size_t i = 0; i < d->f->n; i++) {
     double y = TOP + 12 + 22 * (double)i, x = d->right + 18;
     zb_text_add(d->out,
-                "<path d=\"M%.1f %.1fh20\" stroke=\"%s\" stroke-width=\"2.6\" stroke-linecap=\"round\"%s/>",
-                x, y - 4, d->f->curve[i].color, dash(d, &d->f->curve[i]));
-    zb_text_add(d->out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#2b3036\">", x + 28, y);
+                "<path class=\"c%zu\" d=\"M%.1f %.1fh20\" stroke=\"%s\" stroke-width=\"2.6\" "
+                "stroke-linecap=\"round\"%s/>",
+                number(d, &d->f->curve[i]), x, y - 4, d->f->curve[i].color, dash(d, &d->f->curve[i]));
+    zb_text_add(d->out, "<text class=\"word\" x=\"%.1f\" y=\"%.1f\" fill=\"#2b3036\">", x + 28, y);
     put_name(d->out, d->f->curve[i].name);
     zb_text_add(d->out, "</text>\n");
   }
@@ -152,13 +164,30 @@ static void put_legend(Drawing *d) {
 static void put_title(Drawing *d) {
   bool evals = false;
   for (size_t i = 0; i < d->f->n; i++) evals |= d->f->curve[i].neval > 0;
-  zb_text_add(d->out, "<text x=\"%d\" y=\"32\" font-size=\"18\" font-weight=\"600\" fill=\"#1b1f24\">", LEFT);
+  zb_text_add(d->out,
+              "<text class=\"word\" x=\"%d\" y=\"32\" font-size=\"18\" font-weight=\"600\" fill=\"#1b1f24\">",
+              LEFT);
   put_escaped(d->out, zb_show(d->f->y));
-  zb_text_add(d->out, "<tspan font-size=\"12.5\" font-weight=\"400\" fill=\"#6a717a\" dx=\"12\">%s",
+  zb_text_add(d->out,
+              "<tspan class=\"pale\" font-size=\"12.5\" font-weight=\"400\" fill=\"#6a717a\" dx=\"12\">%s",
               d->f->log ? "log scale" : "");
   if (d->f->smooth > 0) zb_text_add(d->out, "%ssmoothed by %g", d->f->log ? ", " : "", d->f->smooth);
   if (evals) zb_text_add(d->out, "%scircles: held-out data", d->f->log || d->f->smooth > 0 ? ", " : "");
   zb_text_add(d->out, "</tspan></text>\n");
+}
+
+/* Puts the colors that take the place of those of a light ground where readers prefer a dark one. Programs
+ * that know nothing of that show the light one. */
+static void put_style(Drawing *d) {
+  zb_text_add(
+      d->out,
+      "<style>@media (prefers-color-scheme: dark) {\n.ground { fill: #16181b } .grid { stroke: #34393f }"
+      " .pale { fill: #a4abb4 } .word { fill: #dfe3e8 }\n");
+  for (size_t i = 0; i < d->f->n; i++)
+    if (number(d, &d->f->curve[i]) == i)
+      zb_text_add(d->out, ".c%zu { stroke: %s } .c%zu.full { fill: %s }\n", i, d->f->curve[i].dark, i,
+                  d->f->curve[i].dark);
+  zb_text_add(d->out, ".hollow { fill: #16181b }\n}</style>\n");
 }
 
 void zv_svg(const ZvFigure *f, ZbText *out) {
@@ -169,9 +198,10 @@ void zv_svg(const ZvFigure *f, ZbText *out) {
       out,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\"\n"
       "     font-family=\"Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif\" font-size=\"13\">\n"
-      "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
+      "<rect class=\"ground\" width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
       "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/></clipPath>\n",
       WIDTH, height, WIDTH, height, LEFT, TOP, d.right - LEFT + 5, HEIGHT - BOTTOM - TOP);
+  put_style(&d);
   put_title(&d);
   put_axes(&d);
   zb_text_add(out, "<g clip-path=\"url(#plot)\">\n");

@@ -61,9 +61,9 @@ typedef struct {
   double x, y;
 } ZvXY;
 typedef struct {
-  const char *name, *color;
-  const char *dash,
-      *mark; /* of its line, as SVG has dashes; what circles are filled with. 32 curves have 32 looks */
+  const char *name, *color, *dark; /* dark: its colour on a dark ground */
+  const char *dash;                /* of its line, as SVG has dashes */
+  bool filled;                     /* whether its circles are. 32 curves have 32 looks */
   ZvXY *raw, *smooth, *eval;
   size_t n, neval; /* n: of raw and of smooth */
 } ZvCurve;

@@ -6,6 +6,20 @@ for p in $programs; do
   grep -e '^--[a-z]' $p.words >$p.offered || fail "no options of $p"
 done
 
+# ---- man pages: all sections; each option of an example is one of the program, or of zrun, which others may name ----
+for p in $programs; do
+  $p --man-page >$p.1
+  for section in NAME SYNOPSIS OPTIONS 'EXIT STATUS' EXAMPLES FILES; do
+    [ "$(grep -cx ".SH $section" $p.1)" -eq 1 ] || fail "$p.1 has no section $section, or two"
+  done
+  sed -n '/^.SH EXAMPLES/,/^.SH FILES/s/^.fB\(.*\).fR$/\1/p' $p.1 | sed 's/\\-/-/g' >examples.txt
+  [ -s examples.txt ] || fail "$p.1 has no examples"
+  for option in $(grep -oE -- ' --?[a-zA-Z][a-z-]*' examples.txt); do
+    case $option in -np) continue ;; esac
+    { $p --help; zrun --help; } | grep -qE -- "(^|[ ,])$option\b" || fail "$p.1 has an example with $option, which is none"
+  done
+done
+
 # ---- who takes what the programs say themselves: one that does not know an option says so before anything else ----
 sort -u ./*.offered >all.txt
 [ "$(wc -l <all.txt)" -gt 60 ] || fail "only $(wc -l <all.txt) options"

@@ -19,6 +19,11 @@ for each in zero3_2:2 pipe2:2 $(at_night && echo zero1_2:2 keep_4:4 tensor2:2 se
   run staged "$ranks" "env ZUG_TEST_GPUS=1 $emu" "$recipe"
   says "ranks exchange by way of the host's memory: NCCL wants a GPU for every rank"
   same "$recipe" nccl staged --loss 0 --norm 0
+  asked=$capture capture=
+  run usual "$ranks" "$emu" "$recipe"
+  capture=$asked
+  says 'each step is queued anew: a captured step of NCCL.s operations crashed in the driver'
+  same "$recipe" usual nccl --loss 0 --norm 0
   same "$recipe" nccl cpu --loss 1e-6 --norm 1e-6
 done
 # A rank alone has no use for NCCL, which could not start here; where it is asked for, not a bit differs.

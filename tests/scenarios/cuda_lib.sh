@@ -20,11 +20,12 @@ recipe tiny   from short  { bind batch = 2   micro 1 }
 recipe large  from half   { bind batch = 4, seq = 1024   micro 2 }
 END
 
+capture='--debug nccl-capture=on' # which is not the default (device/nccl.c)
 run() { # LOG RANKS 'PROGRAM' RECIPE [GRAPH [OPTION...]]
   log=$1 ranks=$2 program=$3 recipe=$4 graph=${5-gpt2.zsg}
   shift $(($# < 5 ? $# : 5))
   rm -rf "$log"
-  ok timeout -k 5 200 $(on "$ranks") $program train "$graph" --recipe "recipes.zug:$recipe" --data text.bin --steps 3 --log "$log" "$@"
+  ok timeout -k 5 200 $(on "$ranks") $program train "$graph" --recipe "recipes.zug:$recipe" --data text.bin --steps 3 --log "$log" $capture "$@"
 }
 same() { # RECIPE A B TOLERANCE...
   what=$1 a=$2 b=$3

@@ -29,7 +29,7 @@ model() { # NAME OPTIONS...
 }
 run() { # LOG RANKS 'PROGRAM' RECIPE
   rm -rf "$1"
-  ok timeout -k 5 200 $(on "$2") $3 train "$name.zsg" --recipe "recipes.zug:$4" --data text.bin --steps 3 --log "$1"
+  ok timeout -k 5 200 $(on "$2") $3 train "$name.zsg" --recipe "recipes.zug:$4" --data text.bin --steps 3 --log "$1" --debug nccl-capture=on
 }
 same() { # RECIPE, on the CPU, RECIPE:RANKS...
   run cpu 1 zrun "$1"

@@ -155,6 +155,28 @@ with="-D ahead=0" # transformers has no layer that predicts further ahead
 shapes deepseek "seq = 16, slot = 1" tokens targets
 with=
 
+# ---- of models that write no text: what transformers makes of records, from weights in bf16 ----
+made() { # FOLDER MODEL BIND FIELD...
+  name=$1 model=$2 options=
+  printf 'recipe one {\n  bind batch = 2, %s\n  optimizer sgd(lr = 1)\n}\n' "$3" >made.zug
+  shift 3
+  for field; do options="$options --field $field"; done
+  # shellcheck disable=SC2086 # words are wanted
+  ok zc "$ZUG_SRC/examples/$model.zug" --config "$hf/small/$name/config.json" -o made.zsg ${with:-}
+  [ ! -s out.txt ] || ! grep warning out.txt || fail "$name: the folder's own config.json has a warning"
+  # shellcheck disable=SC2086 # words are wanted
+  ok zdata records "$hf/small/$name/records.i32" -o made.bin $options
+  ok timeout -k 5 100 zrun eval made.zsg --recipe made.zug:one --data made.bin --init "$hf/small/$name" --names hf --log log --predict made.safetensors
+  near "$(sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' log/metrics.jsonl)" "$(cat "$hf/small/$name/loss")" 1e-5 "$name"
+  ok "$compare" --abs 2e-6 --rel 1e-5 made.safetensors "$hf/small/$name/outputs.safetensors"
+  echo "$name: $(tail -n 1 out.txt)"
+  rm -r log
+}
+made minilm minilm "seq = 16" tokens:i32:32 mask:i32:32 score:f32:1
+for name in t5 t5v10; do
+  made $name t5 "src = 16, src2 = 16, tgt = 8, tgt2 = 8" source:i32:16 before:i32:8 targets:i32:8
+done
+
 # ---- a map made from another: the names of 2019 lack their first part; blanks keep the header as long as it was ----
 cp -r "$hf/gpt2" bare_gpt2
 LC_ALL=C sed -i 's/"transformer\./            "/g' bare_gpt2/model.safetensors

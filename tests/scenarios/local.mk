@@ -16,6 +16,8 @@ scenario_tests += \
   tests/scenarios/fmt.sh \
   tests/scenarios/format.sh \
   tests/scenarios/freeze.sh \
+  tests/scenarios/generate.sh \
+  tests/scenarios/generate_hf.sh \
   tests/scenarios/hang.sh \
   tests/scenarios/hf.sh \
   tests/scenarios/hf_keys.sh \
@@ -41,6 +43,7 @@ scenario_tests += \
   tests/scenarios/precision.sh \
   tests/scenarios/readme.sh \
   tests/scenarios/recipes.sh \
+  tests/scenarios/recipes_good.sh \
   tests/scenarios/reference.sh \
   tests/scenarios/rooms.sh \
   tests/scenarios/same.sh \
@@ -98,7 +101,7 @@ zrun-other: zrun
 	for f in $(other_mpi); do $(CC) $(AM_CPPFLAGS) $(CPPFLAGS) $(OTHER_CFLAGS) $(AM_CFLAGS) $(CFLAGS) \
 	  -w -c $(srcdir)/runtime/exec/comm/$$f.c -o '$(OTHER)'-$$f.o || exit 1; done
 	$(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) -rdynamic -o '$(OTHER)' runtime/exec/zrun.$(OBJEXT) \
-	  $(other_mpi:%='$(OTHER)'-%.o) $(filter-out $(MPI_LIBS),$(libs_exec)) $(OTHER_LIBS)
+	  $(other_mpi:%='$(OTHER)'-%.o) $(filter-out $(MPI_LIBS),$(libs_zrun)) $(OTHER_LIBS)
 .PHONY: zrun-other
 
 # What measures a link runs when no other test does any more.

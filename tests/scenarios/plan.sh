@@ -48,6 +48,17 @@ for code in $(grep -rohE --include='*.c' 'ZL_Z[0-9]+' "$ZUG_SRC"/runtime/plan | 
   ok zc --explain "$code"
 done
 
+# ---- a model that does not generate ----
+cat >both.zug <<'EOF'
+model Both { axis batch, seq, h = 4, v = 8  input t: index(v)[batch, seq]  param e[v, h] ~ normal(1)  x = lookup(e, t)
+  o = attend[seq, h](x, x, x, mask = none)  output logits = dot[h](o, e)  loss sum[seq, v](logits) per samples() }
+recipe one { optimizer sgd(lr = 0.1)  bind batch = 2, seq = 6 }
+EOF
+ok zc both.zug -o both.zsg
+ok zplan check both.zsg --recipe both.zug:one
+refuses 'Z0815]: Both cannot be made token by token along `seq`: attend with mask = none' zplan check both.zsg --recipe both.zug:one --generate
+says 'both.zug:2:'
+
 # ---- two sequences whose positions are compared ----
 cat >cross.zug <<'EOF'
 model Cross { axis batch, src, tgt, h = 4  input x: real[batch, tgt, h]  input y: real[batch, src, h]

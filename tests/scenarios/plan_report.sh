@@ -12,6 +12,28 @@ for page in one plan; do
   [ "$(grep -c '<script' $page.html)" -eq 1 ] || fail "$page.html has other scripts than its own"
   ! grep -Eiq 'src=|href=|<link|<img|<iframe|http' $page.html || fail "$page.html loads something"
 done
+
+# ---- the timeline alone, as a picture ----
+cat >two.zug <<'END2'
+recipe two { mesh pipe = 2 stages over pipe by cost schedule interleaved bind batch = 8, seq = 64 micro 2 optimizer adamw(lr = 1e-3) }
+recipe flat from two { schedule gpipe }
+END2
+ok zplan report gpt2.zsg --recipe two.zug:flat --cluster "$clusters:laptop" -o flat.svg
+ok zplan report gpt2.zsg --recipe two.zug:flat --cluster "$clusters:laptop" -o flat.svg # again, the same
+[ "$(grep -c '<rect class="s0".*>forward of micro-batch [0-3],' flat.svg)" -eq 8 ] || fail "not a box for each pass forward"
+[ "$(grep -c '<rect class="s1".*>backward of micro-batch [0-3],' flat.svg)" -eq 8 ] || fail "not a box for each pass backward"
+[ "$(grep -c '>stage [01]</text>' flat.svg)" -eq 2 ] && grep -q '>flat</tspan>: GPT2 on 2 ranks of laptop, a step takes [0-9.]* m*s<' flat.svg ||
+  fail "not a row for each stage, or not what it is of"
+grep -q 'prefers-color-scheme:dark' flat.svg && ! grep -Eiq 'script|href|url\(' flat.svg || fail "no colours for the dark, or something loaded"
+# Ticks stand at 1, 2 or 5 x 10^n of a unit, ascending, and the last is within the step.
+sed -n 's/^<text class="word".*>\([0-9.]*\) \(m*s\|us\)<.*/\1/p' flat.svg | awk 'NR == 1 { step = $1; lead = step; while (lead >= 10) lead /= 10; while (lead < 1) lead *= 10
+  lead = sprintf("%.6g", lead); bad = lead != 1 && lead != 2 && lead != 5 } ($1 - NR * step) ^ 2 > 1e-9 * step * step { bad = 1 }
+  END { exit bad || NR < 3 || NR > 7 }' || { grep 'class="word"' flat.svg; fail "no round ticks"; }
+ok zplan report gpt2.zsg --recipe two.zug:flat --with two.zug:two --cluster "$clusters:laptop" -o both.svg
+[ "$(grep -c '>stage [01]</text>' both.svg)" -eq 4 ] && [ "$(grep -c ' a step takes ' both.svg)" -eq 2 ] || fail "not both plans"
+if command -v xmllint >/dev/null; then ok xmllint --noout flat.svg both.svg; fi
+refuses 'one.svg exists and is not an SVG picture' sh -c 'cp one.html one.svg; zplan report gpt2.zsg --recipe two.zug:flat --cluster "$0:laptop" -o one.svg' "$clusters"
+grep -q '<!DOCTYPE html>' one.svg || fail "a page is lost"
 refuses 'zplan report needs -o FILE' zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop"
 refuses 'takes no option --with; it belongs to report' zplan show gpt2.zsg --recipe "$recipes:single" --with "$recipes:ddp"
 echo mine >mine.html
@@ -22,9 +44,35 @@ command -v node >/dev/null || { echo "no node: what the page draws is not looked
 cat >draw.js <<'END'
 const page = require("fs").readFileSync(process.argv[2], "utf8")
 const [, script] = /<script>([^]*)<\/script>/.exec(page), drawn = {}
-globalThis.document = { getElementById: () => drawn }
-new Function(script)()
+globalThis.document = { getElementById: () => drawn, querySelectorAll: () => [] }
+const { ticks, within, pressed, boxes } = new Function(script + "\nreturn { ticks, within, pressed, boxes }")()
 process.stdout.write(drawn.innerHTML)
+
+// ---- what zooms: ticks are round wherever one looks, a view stays in the step, and boxes in the drawing ----
+const { data } = new Function(script + "\nreturn { data }")(), assert = require("assert")
+for (const wide of [3e-7, 1.7e-5, 4.2e-3, .0999, 1, 7.3, 123]) for (const from of [0, .3 * wide, 40 * wide]) {
+  const list = ticks([from, from + wide]), times = list.map(([t]) => t), words = list.map(([, w]) => w)
+  const step = times[1] - times[0], lead = Number((step / 10 ** Math.floor(Math.log10(step) + 1e-9)).toPrecision(6))
+  assert([1, 2, 5].includes(lead) && list.length >= 2 && list.length <= 8, `${list}`)
+  assert(new Set(words).size == words.length && words.every(w => w == "0" || /^[0-9.]+ (us|ms|s)$/.test(w)), `${list}`)
+  for (const [t, w] of list) {
+    const said = w == "0" ? 0 : parseFloat(w) * { us: 1e-6, ms: 1e-3, s: 1 }[w.split(" ")[1]]
+    assert(Math.abs(said - t) < 1e-6 * step + 1e-12 * t && t >= from - 1e-6 * step && t <= from + wide + 1e-6 * step, `${t} is ${w}`)
+  }
+}
+for (const p of data.plans) {
+  const all = p.sim.seconds, near = (a, b) => a.forEach((x, i) => assert(Math.abs(x - b[i]) < 1e-9 * all, `${a} and not ${b}`))
+  near(within(p, [-1, -.5].map(x => x * all)), [0, .5 * all])
+  near(within(p, [.9 * all, 1.1 * all]), [.8 * all, all])
+  near(within(p, [0, 9 * all]), [0, all])
+  near(pressed(p, [0, all], "+"), [.25 * all, .75 * all])
+  near(pressed(p, [.25 * all, .75 * all], "-"), [0, all])
+  near(pressed(p, [.2 * all, .4 * all], "ArrowRight"), [.25 * all, .45 * all])
+  near(pressed(p, [.2 * all, .4 * all], "0"), [0, all])
+  assert(pressed(p, [0, all], "x") === null)
+  for (const m of boxes(p, [.4 * all, .5 * all]).matchAll(/<rect x="([^"]*)" y="[^"]*" width="([^"]*)"/g))
+    assert(+m[1] >= 75.9 && +m[1] + +m[2] <= 960.5, m[0])
+}
 END
 cat >check.py <<'END'
 import html.parser, json, re, sys
@@ -85,8 +133,5 @@ grep -q '<td>all_reduce<td>\|<td>reduce_scatter<td>' plan.drawn || fail "no coll
 ok zplan report gpt2.zsg --recipe "$recipes:single" --cluster "$clusters:laptop" -o plan.html --exact
 node draw.js plan.html | grep -q '[0-9]\{7,\} B<' || fail "no exact bytes"
 # Ranks with two virtual stages pass each micro-batch twice.
-cat >two.zug <<'END2'
-recipe two { mesh pipe = 2 stages over pipe by cost schedule interleaved bind batch = 8, seq = 64 micro 2 optimizer adamw(lr = 1e-3) }
-END2
 ok zplan report gpt2.zsg --recipe two.zug:two --cluster "$clusters:laptop" -o plan.html
 node draw.js plan.html | grep -q '; 4 micro-batches;' || fail "other micro-batches than there are"

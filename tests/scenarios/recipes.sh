@@ -45,7 +45,7 @@ train() {
 }
 
 at_night && most=8 || most=2 # ranks of a recipe that is played, too
-planned='llama8b|llama8b_long|llama405b|llama_gqa' # for other sizes: below
+planned='llama8b|llama8b_long|llama70b|llama405b|llama_gqa' # for other sizes: below
 n=0
 for recipe in $(of_model MLP); do train mlp "$recipes:$recipe" points.bin 2 && n=$((n + 1)); done
 for recipe in $(of_model GPT2); do train gpt2 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done

@@ -22,9 +22,9 @@ wall graph 'base/.*|graph/.*'
 wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/((ops|attend|conv|linear)\.h|(ops|pointwise)\.def)|kernels/.*'
-plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/(mesh|values|program|plan|text)\.h'
+plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/(mesh|values|program|steps|plan|text)\.h'
 wall runtime/machine 'base/.*|runtime/machine/.*'
-wall runtime/plan "$plan|runtime/plan/(bind/bind|local/local|schedule/schedule|time/time|search/search|output/[a-z]*)\.h|runtime/plan/[a-z]*\.def|kernels/devices\.h|runtime/machine/machine\.h" -maxdepth 1
+wall runtime/plan "$plan|graph/stream\.h|runtime/plan/(bind/bind|local/local|schedule/schedule|stream/stream|time/time|search/search|output/[a-z]*)\.h|runtime/plan/[a-z]*\.def|kernels/devices\.h|runtime/machine/machine\.h" -maxdepth 1
 wall runtime/plan/mesh "$plan|runtime/plan/[a-z]*\.def"
 wall runtime/plan/bind "$plan|runtime/plan/bind/.*"
 wall runtime/plan/stream "$plan|graph/stream\.h|runtime/plan/stream/.*"
@@ -66,10 +66,11 @@ wall $exec/ckpt "base/.*|kernels/elem\.h|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
 wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
 wall $exec/generate "base/.*|$exec/generate/.*"
+wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/text\.h|$exec/generate/generate\.h|$exec/answer/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
-wall $exec 'base/.*|graph/(graph|attend)\.h|lang/lang\.h|kernels/(kernels|devices|elem)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|time/time\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
+wall $exec 'base/.*|graph/(graph|attend|stream)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/text\.h|kernels/(kernels|devices|elem)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
@@ -104,14 +105,15 @@ floors() {
 }
 floors comm say.c post.c reap.c vigil.c watch.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
 floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
-floors engine buffers.c cut.c narrow.c exchange.c stall.c trace.c queues.c ring.c views.c halo.c collective.c rows.c profile.c nan.c node.c feed.c grads.c optimizer.c muon.c compute.c play.c \
-  fallback.c capture.c setup.c engine.c beside.c
+floors engine buffers.c tokens.c cut.c narrow.c exchange.c stall.c trace.c queues.c ring.c views.c halo.c collective.c rows.c profile.c nan.c node.c feed.c grads.c optimizer.c muon.c compute.c play.c \
+  fallback.c capture.c setup.c engine.c generate.c beside.c
 floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
 floors generate pages.c sample.c scheduler.c
-floors run agree.c machine.c inputs.c start.c train.c
+floors answer query.c folder.c shipped.c words.c answers.c results.c
+floors run agree.c machine.c inputs.c model.c start.c train.c generate.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"

@@ -14,7 +14,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian and read as they are");
 
-enum { HEAD_LIMIT = 100 << 20, MAX_AXES = 8, PIECE = 4 << 10 /* elements converted at a time */ };
+enum { HEAD_LIMIT = 100 << 20, MAX_AXES = 8, PIECE = 16 << 10 /* elements converted at a time */ };
 
 typedef struct {
   char *path;
@@ -35,12 +35,13 @@ struct ZxWeights {
 
 /* ---- numbers ---- */
 static float of_f16(uint16_t h) {
-  int exponent = h >> 10 & 31, fraction = h & 1023;
-  float f;
-  if (exponent == 31) f = fraction ? NAN : INFINITY;
-  else if (exponent) f = ldexpf((float)(1024 + fraction), exponent - 25);
-  else f = ldexpf((float)fraction, -24);
-  return h & 0x8000 ? -f : f;
+  uint32_t size = h & 0x7fff, bits = (size << 13) + (112u << 23), sign = (uint32_t)(h & 0x8000) << 16;
+  float f = (float)(h & 1023) * 0x1p-24f; /* a subnormal one */
+  if (size < 0x400) memcpy(&bits, &f, sizeof bits);
+  if (size >= 0x7c00) bits = size > 0x7c00 ? 0x7fc00000 : 0x7f800000;
+  bits |= sign;
+  memcpy(&f, &bits, sizeof f);
+  return f;
 }
 
 static uint16_t to_f16(float f) {

@@ -40,10 +40,28 @@ static const ZbOption options[] = {
    .help = "bytes of tensors per file, with K, M or G behind the number"},
   {"force", 0, ZB_FLAG, FIELD(force), ON(EXPORT), .help = "replace an existing export"},
 };
+static const ZbNote codes[] = {
+  {"0", "done"},
+  {"1", "`diff` found a difference"},
+  {"2", "an error"},
+  {NULL, NULL},
+};
+static const ZbNote examples[] = {
+  {"zckpt list checkpoints", "what there is, oldest first"},
+  {"zckpt verify checkpoints/step-00000400", "whether it is as it was written"},
+  {"zckpt weights checkpoints/step-00000400 -o weights.safetensors", "the parameters alone"},
+  {"zckpt export checkpoints/step-00000400 -o folder --names hf --like DIR", "a folder for transformers"},
+  {NULL, NULL},
+};
+static const ZbNote files[] = {
+  {"DIR/step-*", "the checkpoints of zrun --ckpt DIR, a folder each"},
+  {"*.safetensors", "parameters, for zrun --init and for other programs"},
+  {NULL, NULL},
+};
 static const ZbProgram program = {
   .name = "zckpt", .what = "look at checkpoints of zrun --ckpt, and hand weights to other programs",
   ZB_TABLES(commands, options),
-  .notes = "Exit code: 0 done; 1 `diff` found a difference; 2 an error.",
+  .codes = codes, .examples = examples, .files = files,
 };
 /* clang-format on */
 static ZsEnd (*const run[])(const ZsOptions *, ZbArena *,

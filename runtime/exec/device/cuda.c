@@ -407,8 +407,7 @@ static bool cuda_end_capture(ZkEnv *env, ZbErr *err) {
       cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &graph); /* also where it is of no use any more */
   ok = ok && check(status, "cudaStreamEndCapture", err) && fits(d, env, graph, err) &&
        check(cudaGraphInstantiateWithFlags(&d->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
-             "cudaGraphInstantiate", err) &&
-       check(cudaGraphUpload(d->graph, d->stream[ZP_Q_COMPUTE]), "cudaGraphUpload", err);
+             "cudaGraphInstantiate", err);
   if (graph) cudaGraphDestroy(graph);
   cudaGetLastError();
   if (!ok) cuda_drop_graph(env);

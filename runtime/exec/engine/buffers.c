@@ -41,8 +41,13 @@ void zx_find_stored(ZxEngine *e) {
   e->stored = ZB_NEWN(e->a, ZxStored, e->st->nheld);
   for (uint32_t i = 0; i < e->st->prog.nbufs; i++) {
     const ZpBuf *b = &e->st->prog.bufs[i];
+    if (b->kind == ZP_B_CACHE) e->caches = b;
     if (zp_is_stored(b->kind)) e->stored[b->pool].of[b->kind - ZP_B_PARAM] = b;
   }
+}
+
+char *zx_caches(ZxEngine *e, uint32_t inst) {
+  return e->caches ? zx_buf_at(e, e->caches) + e->st->cache_at[inst] : NULL;
 }
 
 char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h) {

@@ -40,6 +40,7 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
   bool first = in->inst == v->first, last = in->inst + 1 == v->first + v->ninsts;
   f.scratch = zx_find_buf(e, in, ZP_B_SCRATCH, ZP_NONE);
   f.inputs = slot;
+  f.caches = zx_caches(e, in->inst);
   f.saved = slot ? slot + e->st->saved_at[in->inst] : NULL;
   f.carry_in = carry_in(e, in, in->inst, slot);
   if (in->op == ZP_I_FWD) {

@@ -189,6 +189,7 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   zx_open_comm(e);
   make_groups(e);
   zx_connect(e);
+  zx_open_sizes(e);
   zx_open_capture(e);
   zx_profile_open(e);
   zx_make_ranges(e);

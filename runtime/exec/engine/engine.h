@@ -54,6 +54,20 @@ bool zx_unknown(uint32_t n, const double *weight); /* nothing is known of any */
 /* One training step; step counts from 1. False with a message when the data are at fault. Of a plan that only
  * goes forward: its batch number `step`, which changes no parameter. */
 bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err);
+/* ---- steps of generation, of a plan that generates ---- */
+typedef struct {
+  int64_t tokens, rows; /* of the step; at most as many as planned */
+  const void *const
+      *input; /* by input of the step's graph: its values of these tokens, or rows, and all of others */
+} ZxTokens;
+typedef struct {
+  const void *data; /* [row, word], dense, until the next step */
+  ZkElem elem;
+} ZxLogits;
+bool zx_engine_tokens(ZxEngine *e, const ZxTokens *now, ZxLogits *out, ZxStep *step, ZbErr *err);
+/* Copies a page of a group, in all layers. */
+void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to);
+
 /* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the
  * data. */
 void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);

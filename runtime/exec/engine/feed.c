@@ -278,6 +278,7 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
   uint64_t bytes = input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
   if (end > e->high) e->high = end;
   uint32_t n = e->st->prog.npinned;
+  if (e->sizes) return zx_feed_tokens(e, inputs);
   if (!n) return feed(e, inputs, mb); /* into the arena */
   char *block = zx_buf_at(e, &e->pinned_inputs[mb % n]);
   ZxWait w = {0};

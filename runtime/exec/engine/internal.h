@@ -1,6 +1,7 @@
 /* What the engine's files share. They are floors: each calls those below it, and none of those above.
  *
  * beside.c      an engine in the arena of another
+ * generate.c    a step of generation
  * engine.c      set-up and end; what it does collectively; setup.c what it needs of a device
  * capture.c     a step; steps that are queued once and played again
  * play.c        the program of a step, instruction by instruction
@@ -8,6 +9,7 @@
  *   node.c        one node of a local program: a kernel, or collective.c, ring.c, halo.c; nodes that are played in rounds
  *   cut.c         ... that is called once for each piece of a zigzag axis
  *   rows.c        rows of experts to and from the ranks that have them
+ *   tokens.c      steps of generation: sizes of their calls, and their inputs
  *   feed.c        data into input blocks
  *   grads.c       what of a gradient is cleared, what is written first
  *   optimizer.c   norm, update
@@ -37,7 +39,7 @@ typedef struct {
 
 /* Where the parts of a running instruction lie. */
 typedef struct {
-  char *scratch, *saved, *inputs, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
+  char *scratch, *saved, *inputs, *caches, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
   const ZxHeldAt *held; /* per bucket of the segment */
   uint32_t mb, iter;    /* micro-batch; iteration of the repeat */
 } ZxFrame;
@@ -103,6 +105,7 @@ typedef struct {
 } ZxBeside;
 
 typedef struct ZxLook ZxLook;
+typedef struct ZxSizes ZxSizes;
 typedef struct ZxRows ZxRows;
 
 struct ZxEngine {
@@ -124,6 +127,7 @@ struct ZxEngine {
   char *arena;
   uint64_t arena_bytes;
   ZxStored *stored;           /* per held bucket */
+  const ZpBuf *caches;        /* of a plan that generates; NULL: there are none */
   uint64_t high;              /* highest byte handed out */
   ZxSums sums;                /* in the arena */
   ZxCount count;              /* in the arena */
@@ -194,6 +198,8 @@ struct ZxEngine {
   ZpMatrix **matrices; /* per bucket template: those that Muon orthogonalises, of all owners */
   uint32_t *nmatrices;
   ZxScalars clip;
+
+  ZxSizes *sizes; /* of a plan that generates: tokens.c */
 
   ZxLook *look; /* a step is played again to look for NaNs, and updates nothing; NULL: no */
 
@@ -330,6 +336,13 @@ void zx_make_ranges(ZxEngine *e);
 void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
 void zx_optimize(ZxEngine *e, const ZpStageBucket *h);
 
+/* ---- tokens.c ---- */
+void zx_open_sizes(ZxEngine *e); /* at set-up, of a plan that generates */
+/* A step begins: its calls get their sizes. */
+void zx_begin_tokens(ZxEngine *e, const ZxTokens *now);
+bool zx_feed_tokens(ZxEngine *e, char *inputs);
+ZxLogits zx_logits(const ZxEngine *e); /* of that step */
+
 /* ---- muon.c: MOMENTUM, ORTHOGONALIZE, OPT_STEP of what Muon updates ---- */
 void zx_make_matrices(ZxEngine *e); /* at set-up */
 void zx_momentum(ZxEngine *e, const ZpInstr *in);
@@ -400,6 +413,8 @@ char *zx_find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool)
 char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
 void zx_find_stored(ZxEngine *e); /* at set-up */
 /* Where what is stored of a held bucket lies: its buffer of kind PARAM, GRAD or STATE. */
+/* Returns where the caches of an instance lie; NULL: the plan has none. */
+char *zx_caches(ZxEngine *e, uint32_t inst);
 char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h);
 /* The owned shard of a held bucket, what this rank updates and saves: elements from..to of the bucket, */
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);

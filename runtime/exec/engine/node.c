@@ -12,6 +12,7 @@ static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
   case ZP_AT_TEMP: p = f->scratch; break;
   case ZP_AT_SAVED: p = f->saved; break;
   case ZP_AT_INPUT: p = f->inputs; break;
+  case ZP_AT_CACHE: p = f->caches; break;
   case ZP_AT_PARAM: p = f->held[v->at.index].param; break;
   case ZP_AT_GRAD: p = f->held[v->at.index].grad; break;
   case ZP_AT_CARRY_IN: p = f->carry_in; break;

@@ -3,7 +3,7 @@
  * clock. All ranks are given the same events and the same tokens, so all come to the same next step by
  * themselves.
  *
- *   requests -> scheduler.c -> a step: ids, positions, seats -> the engine -> logits -> sample.c
+ *   requests -> scheduler.c -> a step: ids, positions, slots -> the engine -> logits -> sample.c
  *                |      ^                                                                |
  *             pages.c   +---------------------------- tokens ----------------------------+
  *
@@ -23,7 +23,7 @@
 
 /* ---- pages (pages.c) ---------------------------------------------------------------------------------
  * The keys and values of a sequence lie in pages of neighbouring positions, which need not be neighbours
- * of each other. All layers whose attention has one window share a table: entry i of a seat's is the page
+ * of each other. All layers whose attention has one window share a table: entry i of a slot's is the page
  * that has its positions i * page to (i + 1) * page - 1, in each of these layers. Pages that no later
  * token can see are given back. With a page of 4, a window of 6, and position 9 in turn:
  *
@@ -41,7 +41,7 @@ typedef struct {
   const ZxPageGroup *group;
   uint32_t ngroups;
   uint32_t page;   /* positions of a page */
-  uint32_t seats;  /* sequences at once */
+  uint32_t slots;  /* sequences at once */
   uint32_t length; /* positions of a sequence */
   uint32_t tokens; /* the most of a sequence in one step */
 } ZxPaging;
@@ -53,21 +53,21 @@ ZxPages *zx_pages_new(ZbArena *a, const ZxPaging *how);
 uint32_t zx_pages_free(const ZxPages *p, uint32_t group); /* nobody has them */
 /* Returns how many pages of a group a sequence of `tokens` positions has at most at once. */
 uint32_t zx_pages_most(const ZxPages *p, uint32_t group, uint32_t tokens);
-/* Gets pages for positions from .. to - 1 of a seat, of which 0 .. from - 1 are there, and gives back
+/* Gets pages for positions from .. to - 1 of a slot, of which 0 .. from - 1 are there, and gives back
  * those that lie before what position `from` sees. False if too few are free; none is taken then. */
-bool zx_pages_take(ZxPages *p, uint32_t seat, uint32_t from, uint32_t to);
-/* Gives an empty seat positions 0 .. tokens - 1 of another: full pages are shared, and of one that is not
+bool zx_pages_take(ZxPages *p, uint32_t slot, uint32_t from, uint32_t to);
+/* Gives an empty slot positions 0 .. tokens - 1 of another: full pages are shared, and of one that is not
  * full, to which both will write, a copy is made. Those copies are to be made in their order before the
  * next step writes; they are added to copy[*n], at most one of each group. False if too few pages are
  * free; none is taken then. */
-bool zx_pages_share(ZxPages *p, uint32_t seat, uint32_t of, uint32_t tokens, ZxPageCopy *copy, uint32_t *n);
-/* Says whether another seat can: windows may have given back what it needs. */
+bool zx_pages_share(ZxPages *p, uint32_t slot, uint32_t of, uint32_t tokens, ZxPageCopy *copy, uint32_t *n);
+/* Says whether another slot can: windows may have given back what it needs. */
 bool zx_pages_can_share(const ZxPages *p, uint32_t of, uint32_t tokens);
-/* Gives back all pages of a seat. */
-void zx_pages_give(ZxPages *p, uint32_t seat);
-/* Returns the table of a seat: one entry for each `page` of `length` positions, ZX_NO_PAGE where there is
+/* Gives back all pages of a slot. */
+void zx_pages_give(ZxPages *p, uint32_t slot);
+/* Returns the table of a slot: one entry for each `page` of `length` positions, ZX_NO_PAGE where there is
  * none. */
-const uint32_t *zx_pages_table(const ZxPages *p, uint32_t group, uint32_t seat);
+const uint32_t *zx_pages_table(const ZxPages *p, uint32_t group, uint32_t slot);
 /* Checks that each page is free or in as many tables as it counts, tables have what their windows see, and
  * what is written to now is in one table only. False with a message: a mistake of ours, in tests. */
 bool zx_pages_check(const ZxPages *p, ZbErr *err);
@@ -178,12 +178,12 @@ bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound
 
 /* ---- the scheduler (scheduler.c) ---------------------------------------------------------------------
  * A step has, in this order: one token of each sequence that decodes; parts of prompts, the oldest request
- * first, as far as there is room; new sequences, while there are seats and pages. If a page is needed and
+ * first, as far as there is room; new sequences, while there are slots and pages. If a page is needed and
  * none is free, the youngest sequence is preempted: its pages go back, its tokens are known, and it is the
  * next to be started again. The oldest is never preempted, so every request ends. `line` is the whole
  * state of that:
  *
- *   line    3 5 8 | 9 12         by age; the first `running` have seats, the others wait
+ *   line    3 5 8 | 9 12         by age; the first `running` have slots, the others wait
  *
  * A request for n choices is n sequences. The prompt is made once where that can be: the others wait for
  * the first one, and share its pages.
@@ -193,7 +193,7 @@ bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound
  * did the first time. No state need be put aside. */
 enum { ZX_STATE_CHUNK = 128 };
 typedef struct {
-  uint32_t tokens, rows, seats; /* of a step: tokens, rows of logits, sequences */
+  uint32_t tokens, rows, slots; /* of a step: tokens, rows of logits, sequences */
   uint32_t length;              /* positions of a sequence: prompt and answer */
   uint32_t page;                /* positions of a page */
   const ZxPageGroup *group;
@@ -202,7 +202,7 @@ typedef struct {
   uint32_t queue;      /* sequences that may wait */
   const uint32_t *end; /* ids that end a text, of the model */
   uint32_t nend;
-  bool states;  /* a seat has more than pages: recurrent states, recent tokens */
+  bool states;  /* a slot has more than pages: recurrent states, recent tokens */
   bool reserve; /* a sequence is started when all pages that it may need are free: nobody is ever preempted */
 } ZxScheduling;
 
@@ -237,7 +237,7 @@ struct ZxSequence {
   uint32_t nend;
   uint32_t done;      /* positions that keys, values and states have */
   uint32_t row_from;  /* rows before this position were made, or are not wanted */
-  uint32_t seat;      /* ZX_NONE: it waits */
+  uint32_t slot;      /* ZX_NONE: it waits */
   uint32_t preempted; /* so often */
   ZxEnding ending;
   ZxSampling sampling;
@@ -254,7 +254,7 @@ typedef struct {
 typedef struct {
   uint64_t number;
   uint32_t ntokens; /* 0: there is nothing to do */
-  const uint32_t *id, *position, *seat;
+  const uint32_t *id, *position, *slot;
   uint32_t nrows;
   const uint32_t *row; /* the token that each is of */
   uint32_t nparts;
@@ -279,7 +279,7 @@ const ZxGenStep *zx_next_step(ZxScheduler *s);
 void zx_step_done(ZxScheduler *s, const uint32_t *chosen);
 /* Returns a sequence that has ended, each once, or NULL; it is valid until the next call. */
 const ZxSequence *zx_next_ended(ZxScheduler *s);
-const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t seat); /* see zx_pages_table */
+const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t slot); /* see zx_pages_table */
 typedef struct {
   uint32_t running, waiting;
   uint64_t steps, prompt_tokens, answer_tokens; /* made */
@@ -289,7 +289,7 @@ ZxCounts zx_scheduler_counts(const ZxScheduler *s);
 uint32_t zx_scheduler_free_pages(const ZxScheduler *s, uint32_t group);
 /* Returns a number of all steps and choices so far: ranks that play the same have the same. */
 uint64_t zx_scheduler_digest(const ZxScheduler *s);
-/* Checks pages, seats and the line. False with a message: a mistake of ours, in tests. */
+/* Checks pages, slots and the line. False with a message: a mistake of ours, in tests. */
 bool zx_scheduler_check(const ZxScheduler *s, ZbErr *err);
 
 #endif

@@ -18,16 +18,16 @@ struct ZxScheduler {
   ZxScheduling how;
   ZbArena *a;
   ZxPages *pages;
-  Entry **line; /* by age: the first `running` have seats */
+  Entry **line; /* by age: the first `running` have slots */
   uint32_t n, running;
-  uint32_t *seat, nseats; /* free ones, a stack */
+  uint32_t *slot, nslots; /* free ones, a stack */
   Entry *ended, **last_ended, *shown, *spare;
   uint64_t requests, ages, digest;
   ZxCounts counts;
   uint32_t *promised; /* by group: pages of those that run, if they are reserved */
   /* the step */
   ZxGenStep step;
-  uint32_t *id, *position, *seats, *row;
+  uint32_t *id, *position, *slots, *row;
   ZxGenPart *part;
   Entry **of; /* by part; NULL: it has ended since */
   ZxPageCopy *copy;
@@ -38,14 +38,14 @@ struct ZxScheduler {
 
 /* ---- opening ---- */
 static bool check_sizes(const ZxScheduling *how, ZbErr *err) {
-  ZB_ASSERT(how->tokens && how->rows && how->seats && how->length && how->page);
-  uint32_t least = ZX_STATE_CHUNK + how->seats - 1;
+  ZB_ASSERT(how->tokens && how->rows && how->slots && how->length && how->page);
+  uint32_t least = ZX_STATE_CHUNK + how->slots - 1;
   if (how->states && how->tokens < least)
     return zb_fail(
         err, "let a step have more tokens, or fewer sequences at once",
         "a step of %u tokens is too small for %u sequences of a model with recurrent states: a part of "
         "a prompt is %d tokens beside one of each other, %u",
-        how->tokens, how->seats, ZX_STATE_CHUNK, least);
+        how->tokens, how->slots, ZX_STATE_CHUNK, least);
   for (uint32_t g = 0; g < how->ngroups; g++)
     if (!how->group[g].pages) return zb_fail(err, NULL, "no memory is left for pages");
   return true;
@@ -56,28 +56,28 @@ ZxScheduler *zx_scheduler_new(const ZxScheduling *how, ZbErr *err) {
   ZbArena *a = zb_arena_new();
   ZxScheduler *s = ZB_NEW(a, ZxScheduler);
   ZxPageGroup *group = ZB_NEWN(a, ZxPageGroup, how->ngroups + 1);
-  uint32_t *end = ZB_NEWN(a, uint32_t, how->nend + 1), seats = how->seats;
+  uint32_t *end = ZB_NEWN(a, uint32_t, how->nend + 1), slots = how->slots;
   memcpy(group, how->group, how->ngroups * sizeof *group);
   memcpy(end, how->end, how->nend * sizeof *end);
   *s = (ZxScheduler){.how = *how, .a = a, .digest = how->tokens};
   s->how.group = group;
   s->how.end = end;
-  s->pages = zx_pages_new(a, &(ZxPaging){group, how->ngroups, how->page, seats, how->length, how->tokens});
-  s->line = ZB_NEWN(a, Entry *, (size_t)seats + how->queue);
-  s->seat = ZB_NEWN(a, uint32_t, seats);
-  while (s->nseats < seats) {
-    s->seat[s->nseats] = seats - 1 - s->nseats;
-    s->nseats++;
+  s->pages = zx_pages_new(a, &(ZxPaging){group, how->ngroups, how->page, slots, how->length, how->tokens});
+  s->line = ZB_NEWN(a, Entry *, (size_t)slots + how->queue);
+  s->slot = ZB_NEWN(a, uint32_t, slots);
+  while (s->nslots < slots) {
+    s->slot[s->nslots] = slots - 1 - s->nslots;
+    s->nslots++;
   }
   s->last_ended = &s->ended;
   s->promised = ZB_NEWN(a, uint32_t, how->ngroups + 1);
   s->id = ZB_NEWN(a, uint32_t, how->tokens);
   s->position = ZB_NEWN(a, uint32_t, how->tokens);
-  s->seats = ZB_NEWN(a, uint32_t, how->tokens);
+  s->slots = ZB_NEWN(a, uint32_t, how->tokens);
   s->row = ZB_NEWN(a, uint32_t, how->rows);
-  s->part = ZB_NEWN(a, ZxGenPart, seats);
-  s->of = ZB_NEWN(a, Entry *, seats);
-  s->copy = ZB_NEWN(a, ZxPageCopy, (size_t)seats * how->ngroups + 1);
+  s->part = ZB_NEWN(a, ZxGenPart, slots);
+  s->of = ZB_NEWN(a, Entry *, slots);
+  s->copy = ZB_NEWN(a, ZxPageCopy, (size_t)slots * how->ngroups + 1);
   return s;
 }
 
@@ -135,12 +135,12 @@ static bool check_request(const ZxScheduler *s, const ZxGenRequest *r, ZbErr *er
                    "a prompt of %u tokens and an answer of up to %u are %llu; a sequence has at most %u",
                    r->nprompt, r->max_tokens, (unsigned long long)total, s->how.length);
   uint32_t chunk = r->nprompt < ZX_STATE_CHUNK ? r->nprompt : ZX_STATE_CHUNK;
-  if (s->how.states && r->prompt_logprobs && chunk + s->how.seats - 1 > s->how.rows)
+  if (s->how.states && r->prompt_logprobs && chunk + s->how.slots - 1 > s->how.rows)
     return zb_fail(
         err, "let a step have more rows, or fewer sequences at once",
         "log-probabilities of a prompt take %u rows of a step beside one of each other sequence, and it "
         "has %u for %u sequences",
-        chunk, s->how.rows, s->how.seats);
+        chunk, s->how.rows, s->how.slots);
   return check_pages(s, (uint32_t)total, err) && check_ids(s, r->prompt, r->nprompt, "the prompt", err) &&
          check_ids(s, r->stop, r->nstop, "tokens that end the text", err) &&
          zx_sampling_check(&r->sampling, s->how.vocabulary, err);
@@ -178,7 +178,7 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
                        .end = q->end,
                        .nend = nend + r->nstop,
                        .row_from = r->prompt_logprobs && !choice ? 0 : r->nprompt - 1,
-                       .seat = ZX_NONE,
+                       .slot = ZX_NONE,
                        .sampling = r->sampling};
   q->is.sampling.bias = q->bias;
   q->age = s->ages++;
@@ -200,7 +200,7 @@ static bool nothing_to_make(const ZxSequence *q) { return q->n == q->most && q->
 bool zx_submit(ZxScheduler *s, const ZxGenRequest *r, uint64_t *number, ZbErr *err) {
   if (!check_request(s, r, err)) return false;
   uint32_t waiting = s->n - s->running;
-  if (r->choices > s->how.seats + s->how.queue - s->n) {
+  if (r->choices > s->how.slots + s->how.queue - s->n) {
     zb_fail(err, "try again later", "%u sequences wait, and %u more do not fit the queue of %u", waiting,
             r->choices, s->how.queue);
     if (err) err->passing = true;
@@ -215,7 +215,7 @@ bool zx_submit(ZxScheduler *s, const ZxGenRequest *r, uint64_t *number, ZbErr *e
   return true;
 }
 
-/* ---- seats and pages ---- */
+/* ---- slots and pages ---- */
 static void promise(ZxScheduler *s, const Entry *q, bool more) {
   for (uint32_t g = 0; g < s->how.ngroups; g++) {
     uint32_t pages = zx_pages_most(s->pages, g, positions(q->is.most));
@@ -223,22 +223,22 @@ static void promise(ZxScheduler *s, const Entry *q, bool more) {
   }
 }
 
-static void leave_seat(ZxScheduler *s, Entry *q) {
-  zx_pages_give(s->pages, q->is.seat);
-  s->seat[s->nseats++] = q->is.seat;
-  q->is.seat = ZX_NONE;
+static void leave_slot(ZxScheduler *s, Entry *q) {
+  zx_pages_give(s->pages, q->is.slot);
+  s->slot[s->nslots++] = q->is.slot;
+  q->is.slot = ZX_NONE;
   promise(s, q, false);
 }
 
-static void take_seat(ZxScheduler *s, Entry *q) {
-  q->is.seat = s->seat[--s->nseats];
+static void take_slot(ZxScheduler *s, Entry *q) {
+  q->is.slot = s->slot[--s->nslots];
   promise(s, q, true);
 }
 
 static void remove_at(ZxScheduler *s, uint32_t i, ZxEnding why) {
   Entry *q = s->line[i];
   if (i < s->running) {
-    leave_seat(s, q);
+    leave_slot(s, q);
     s->running--;
   }
   s->n--;
@@ -270,7 +270,7 @@ static void preempt(ZxScheduler *s) {
   s->counts.preempted++;
   s->counts.lost += q->is.done;
   s->preempts = true;
-  leave_seat(s, q);
+  leave_slot(s, q);
   q->is.done = q->take = 0;
   q->is.preempted++;
 }
@@ -290,7 +290,7 @@ static uint32_t part_end(const ZxScheduler *s, const ZxSequence *q) {
 /* Gets pages for line[i], if need be of younger ones. */
 static bool get_pages(ZxScheduler *s, uint32_t i, uint32_t to) {
   const ZxSequence *q = &s->line[i]->is;
-  while (!zx_pages_take(s->pages, q->seat, q->done, to)) {
+  while (!zx_pages_take(s->pages, q->slot, q->done, to)) {
     if (i + 1 == s->running) return false;
     preempt(s);
   }
@@ -337,7 +337,7 @@ static bool pages_to_start(const ZxScheduler *s, const ZxSequence *q) {
   return true;
 }
 
-/* Returns a seat with the prompt that another choice of the request has made, but for its last token,
+/* Returns a slot with the prompt that another choice of the request has made, but for its last token,
  * whose row is wanted; ZX_NONE: there is none. *wait: it is being made. */
 static uint32_t same_prompt(const ZxScheduler *s, const ZxSequence *q, bool *wait) {
   *wait = false;
@@ -346,7 +346,7 @@ static uint32_t same_prompt(const ZxScheduler *s, const ZxSequence *q, bool *wai
     const ZxSequence *other = &s->line[i]->is;
     if (other->request != q->request) continue;
     *wait |= other->done < q->nprompt;
-    if (!*wait && zx_pages_can_share(s->pages, other->seat, q->nprompt - 1)) return other->seat;
+    if (!*wait && zx_pages_can_share(s->pages, other->slot, q->nprompt - 1)) return other->slot;
   }
   return ZX_NONE;
 }
@@ -356,20 +356,20 @@ static bool start(ZxScheduler *s) {
   Entry *q = s->line[s->running];
   bool wait;
   uint32_t other = same_prompt(s, &q->is, &wait), copies = s->step.ncopies;
-  if (wait || !s->nseats || !s->left || !pages_to_start(s, &q->is)) return false;
-  take_seat(s, q);
+  if (wait || !s->nslots || !s->left || !pages_to_start(s, &q->is)) return false;
+  take_slot(s, q);
   bool ok = other == ZX_NONE ||
-            zx_pages_share(s->pages, q->is.seat, other, q->is.nprompt - 1, s->copy, &s->step.ncopies);
+            zx_pages_share(s->pages, q->is.slot, other, q->is.nprompt - 1, s->copy, &s->step.ncopies);
   if (ok && other != ZX_NONE) q->is.done = q->is.nprompt - 1;
   uint32_t to = part_end(s, &q->is);
-  if (ok && to > q->is.done && zx_pages_take(s->pages, q->is.seat, q->is.done, to)) {
+  if (ok && to > q->is.done && zx_pages_take(s->pages, q->is.slot, q->is.done, to)) {
     put(s, q, to);
     s->running++;
     return true;
   }
   s->step.ncopies = copies;
   q->is.done = 0;
-  leave_seat(s, q);
+  leave_slot(s, q);
   return false;
 }
 
@@ -393,7 +393,7 @@ static void write_part(ZxScheduler *s, Entry *q) {
     if (i + nrows >= q->take) s->row[x->nrows++] = x->ntokens;
     s->id[x->ntokens] = q->id[from + i];
     s->position[x->ntokens] = from + i;
-    s->seats[x->ntokens++] = q->is.seat;
+    s->slots[x->ntokens++] = q->is.slot;
     mix(s, (uint64_t)q->id[from + i] << 32 | (from + i));
   }
 }
@@ -403,7 +403,7 @@ const ZxGenStep *zx_next_step(ZxScheduler *s) {
   s->step = (ZxGenStep){.number = s->step.number + 1,
                         .id = s->id,
                         .position = s->position,
-                        .seat = s->seats,
+                        .slot = s->slots,
                         .row = s->row,
                         .part = s->part,
                         .copy = s->copy};
@@ -472,8 +472,8 @@ const ZxSequence *zx_next_ended(ZxScheduler *s) {
 }
 
 /* ---- what is asked ---- */
-const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t seat) {
-  return zx_pages_table(s->pages, group, seat);
+const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t slot) {
+  return zx_pages_table(s->pages, group, slot);
 }
 
 ZxCounts zx_scheduler_counts(const ZxScheduler *s) {
@@ -493,20 +493,20 @@ static bool check_entry(const ZxScheduler *s, uint32_t i, ZbErr *err) {
   const ZxSequence *x = &q->is;
   bool runs = i < s->running;
   if (i && q->age <= s->line[i - 1]->age) return zb_fail(err, NULL, "line %u is older than %u", i, i - 1);
-  if (runs != (x->seat != ZX_NONE) || (!runs && x->done))
-    return zb_fail(err, NULL, "line %u of %u that run has seat %u, and %u positions", i, s->running, x->seat,
+  if (runs != (x->slot != ZX_NONE) || (!runs && x->done))
+    return zb_fail(err, NULL, "line %u of %u that run has slot %u, and %u positions", i, s->running, x->slot,
                    x->done);
   for (uint32_t k = 0; k < i && runs; k++)
-    if (s->line[k]->is.seat == x->seat) return zb_fail(err, NULL, "seat %u is taken twice", x->seat);
-  for (uint32_t k = 0; k < s->nseats; k++)
-    if (s->seat[k] == x->seat) return zb_fail(err, NULL, "seat %u is taken, and free", x->seat);
+    if (s->line[k]->is.slot == x->slot) return zb_fail(err, NULL, "slot %u is taken twice", x->slot);
+  for (uint32_t k = 0; k < s->nslots; k++)
+    if (s->slot[k] == x->slot) return zb_fail(err, NULL, "slot %u is taken, and free", x->slot);
   return (x->done <= goal(x) && x->n <= x->most && x->n >= x->nprompt && !x->ending) ||
          zb_fail(err, NULL, "line %u: %u positions of %u tokens of %u", i, x->done, x->n, x->most);
 }
 
 bool zx_scheduler_check(const ZxScheduler *s, ZbErr *err) {
-  if (s->nseats + s->running != s->how.seats)
-    return zb_fail(err, NULL, "%u seats are free, and %u sequences run", s->nseats, s->running);
+  if (s->nslots + s->running != s->how.slots)
+    return zb_fail(err, NULL, "%u slots are free, and %u sequences run", s->nslots, s->running);
   for (uint32_t i = 0; i < s->n; i++)
     if (!check_entry(s, i, err)) return false;
   for (uint32_t g = 0; g < s->how.ngroups; g++) {

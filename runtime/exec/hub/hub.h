@@ -49,6 +49,16 @@ typedef struct {
 /* Reads a box to out[0..n); what belongs outside of that is left out. Takes a few MB of memory, and reads
  * over gaps that are shorter than a seek is worth. */
 bool zx_box_read(const ZxShards *s, uint32_t tensor, const ZxBox *b, float *out, uint64_t n, ZbErr *err);
+/* The same in parts, which threads may read at once. *finite becomes false if a value that a part has read,
+ * maybe in a gap, is not finite; then the box may have some. */
+typedef struct {
+  const ZxShards *files;
+  uint32_t tensor;
+  ZxBox box;
+  float *out;
+  uint64_t n;
+} ZxReading;
+bool zx_box_read_part(const ZxReading *r, int part, int parts, bool *finite, ZbErr *err);
 
 /* ---- map.c --------------------------------------------------------------------------------------------- */
 /* The names of one map of a graph, or the parameters' own. */

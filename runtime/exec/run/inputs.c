@@ -19,7 +19,7 @@ bool zx_run_same_options(ZxRun *r) {
 }
 
 /* ---- files and plans ---- */
-static bool read_recipe(ZxRun *r, ZbErr *err) {
+bool zx_run_read_recipe(ZxRun *r, ZbErr *err) {
   const char *name;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
@@ -50,19 +50,24 @@ static bool read_data(ZxRun *r, ZxFacts *f, ZbText *note) {
          read_mix(r, r->o.eval, ZX_EVAL_DATA, &r->eval_data, f, note);
 }
 
+bool zx_run_read_manifest(ZxRun *r, ZbErr *err) {
+  const char **files;
+  uint32_t n;
+  r->manifest = zx_manifest_read(r->a, r->o.init, err);
+  if (!r->manifest && zx_shards_list(r->a, r->o.init, &files, &n, NULL))
+    snprintf(err->help, sizeof err->help, "if it holds another program's weights, give their --names, too");
+  return r->manifest;
+}
+
 /* A safetensors file, a checkpoint's folder, or one of another program's weights. */
 static bool read_init(ZxRun *r, ZxFacts *f, ZbText *note) {
   ZbErr err = {0};
   struct stat st;
   bool folder = stat(r->o.init, &st) == 0 && S_ISDIR(st.st_mode);
   if (!r->o.names && !zx_agree(r->c, !folder)) {
-    const char **files;
-    uint32_t n;
-    r->manifest = zx_manifest_read(r->a, r->o.init, &err);
-    if (!r->manifest && zx_shards_list(r->a, r->o.init, &files, &n, NULL))
-      snprintf(err.help, sizeof err.help, "if it holds another program's weights, give their --names, too");
-    if (r->manifest) zx_fact(f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
-    return zx_run_accept(r, r->manifest, &err);
+    bool ok = zx_run_read_manifest(r, &err);
+    if (ok) zx_fact(f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
+    return zx_run_accept(r, ok, &err);
   }
   return zx_run_accept(r, zx_init_facts(f, r->c, r->o.init, note, &err), &err);
 }
@@ -83,7 +88,7 @@ bool zx_run_read(ZxRun *r) {
   ZxFacts f = {.a = r->a};
   zx_watch_phase("opening files");
   r->graph = zg_read_file(r->a, r->o.graph, &err);
-  if (!zx_run_accept(r, r->graph, &err) || !zx_run_agree_diags(r, read_recipe(r, &err)) ||
+  if (!zx_run_accept(r, r->graph, &err) || !zx_run_agree_diags(r, zx_run_read_recipe(r, &err)) ||
       !zx_run_accept(r, r->recipe, &err))
     return false;
   ZxMap names;
@@ -128,7 +133,8 @@ bool zx_run_plan(ZxRun *r) {
                   .pins = !d->host,
                   .checkpoints = r->o.ckpt != NULL,
                   .repeatable = r->o.repeatable,
-                  .forward_only = r->o.evaluates,
+                  .forward_only = r->o.evaluates || r->o.command == ZX_GENERATE,
+                  .generates = r->o.command == ZX_GENERATE ? &r->generating : NULL,
                   .outputs = r->o.predict != NULL};
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!zx_run_agree_diags(r, r->plan)) return false;

@@ -3,14 +3,17 @@
  *
  * agree.c    how mistakes are said, and who goes on
  * inputs.c   files, recipe and plan; whether all ranks were given the same
+ * model.c    the same of a run that generates: model, tokenizer, prompts, and the sizes of a step
  * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
  * train.c    the steps, with evaluations, stops and what is written between them
+ * generate.c answers to prompts, in place of steps
  *
  * Functions of type bool are collective, and false on all ranks when the run is not to go on: all that is to
  * be said has been said then, and `failed` is the code to end with. */
 #ifndef ZUG_EXEC_RUN_H
 #define ZUG_EXEC_RUN_H
 
+#include "runtime/exec/answer/answer.h"
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/epochs.h"
 #include "runtime/exec/evaluate.h"
@@ -25,6 +28,17 @@
 #include "runtime/exec/trace.h"
 #include "runtime/plan/time/time.h"
 
+/* Prompts of a run that generates: of options, or lines. */
+typedef struct {
+  ZxWords words;
+  ZxQuery *query; /* of options; NULL: lines */
+  uint32_t nqueries;
+  const char *lines;
+  size_t size;
+  uint64_t nlines;
+  ZxResults results;
+} ZxPrompts;
+
 typedef struct {
   ZbArena *a;
   ZxOptions o;
@@ -36,6 +50,8 @@ typedef struct {
   const ZlRecipe *recipe;
   const ZlCluster *cluster;
   ZpPlan *plan;
+  ZpGenerating generating;
+  ZxPrompts prompts;
   ZxMix *data;
   ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
   ZxMix *eval_data;
@@ -94,6 +110,9 @@ void zx_run_say(ZbText *t); /* prints it, if there is any, and frees it */
 bool zx_run_same_options(ZxRun *r);
 /* Reads graph, recipe, data and the checkpoint to resume from: headers, and what they hold. */
 bool zx_run_read(ZxRun *r);
+/* Parts of it: the recipe that was given; the manifest of --init, which is a folder without --names. */
+bool zx_run_read_recipe(ZxRun *r, ZbErr *err);
+bool zx_run_read_manifest(ZxRun *r, ZbErr *err);
 bool zx_run_plan(ZxRun *r); /* and that of evaluations */
 bool zx_run_fits(ZxRun *r); /* as many ranks as the recipe wants */
 /* The mesh's fast dims go inside nodes, whatever order the launcher dealt the ranks out in. */
@@ -108,8 +127,19 @@ void zx_run_bind(ZxRun *r);
 /* Collective: says once where ranks have more threads than CPUs. */
 void zx_run_note_threads(ZxComm *c, int threads);
 
+/* ---- model.c ------------------------------------------------------------------------------------------- */
+/* Does what zx_run_read does, for a run that generates: reads or compiles the model, opens its tokenizer, reads and
+ * checks all prompts, and chooses what is not given. */
+bool zx_run_read_model(ZxRun *r);
+/* Returns the next line of the prompts, *n bytes of it, and moves *at behind it; NULL: there is none. */
+const char *zx_run_line(const ZxPrompts *p, size_t *at, size_t *n);
+/* Says if all lines have results. */
+bool zx_run_all_there(const ZxPrompts *p);
+
 /* ---- start.c ------------------------------------------------------------------------------------------- */
 bool zx_run_start(ZxRun *r);
+/* The same for a run that generates: an engine with its parameters. Nothing, if there is nothing to do. */
+bool zx_run_start_generating(ZxRun *r);
 /* Samples that steps 1 to `step` take. */
 uint64_t zx_run_taken(const ZxRun *r, int64_t step);
 
@@ -117,5 +147,8 @@ uint64_t zx_run_taken(const ZxRun *r, int64_t step);
 bool zx_run_train(ZxRun *r);
 /* Once, of a run that trains nothing. A loss that is not finite is the data's fault, or the weights'. */
 bool zx_run_evaluate(ZxRun *r);
+
+/* ---- generate.c ---------------------------------------------------------------------------------------- */
+bool zx_run_generate(ZxRun *r);
 
 #endif

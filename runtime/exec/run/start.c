@@ -249,19 +249,22 @@ static void predict(ZxRun *r) {
            r->cluster->name);
 }
 
-bool zx_run_start(ZxRun *r) {
-  ZbErr err = {0};
-  r->before = r->from ? r->manifest->step : 0;
-  if (!open_files(r) || !open_trace(r) || !inputs_fit(r)) return false;
+static bool open_device(ZxRun *r, ZbErr *err) {
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads),
                    .seed = r->o.seed,
                    .tf32 = r->plan->asked.tf32,
                    .repeatable = r->o.repeatable,
                    .debug = r->o.debug};
-  r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
-                          : zb_fail(&err, "raise the limit (ulimit -u, ulimit -v)",
+  r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), err)
+                          : zb_fail(err, "raise the limit (ulimit -u, ulimit -v)",
                                     "%d threads cannot be started", r->o.threads);
-  if (!zx_run_agree(r, r->opened, &err)) return false;
+  return zx_run_agree(r, r->opened, err);
+}
+
+bool zx_run_start(ZxRun *r) {
+  ZbErr err = {0};
+  r->before = r->from ? r->manifest->step : 0;
+  if (!open_files(r) || !open_trace(r) || !inputs_fit(r) || !open_device(r, &err)) return false;
   note_means(r);
   predict(r);
   ZxEngineOptions eo = {.device = r->o.device,
@@ -285,4 +288,19 @@ bool zx_run_start(ZxRun *r) {
   introduce(r);
   tell_fallbacks(r);
   return true;
+}
+
+bool zx_run_start_generating(ZxRun *r) {
+  ZbErr err = {0};
+  ZxEngineOptions eo = {.device = r->o.device, .env = &r->env, .seed = r->o.seed};
+  if (zx_run_all_there(&r->prompts)) return true;
+  if (!open_device(r, &err)) return false;
+  r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
+  if (!zx_run_agree(r, r->engine, &err)) return false;
+  bool quiet = r->o.quiet;
+  r->o.quiet = true; /* the standard output is for texts */
+  bool ok = zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err) &&
+            begin_parameters(r);
+  r->o.quiet = quiet;
+  return ok;
 }

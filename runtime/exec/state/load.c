@@ -6,6 +6,7 @@
 #include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,7 @@ static bool look(Load *l, bool partial, ZxLoaded *x) {
         x->read++;
         continue;
       }
+      if (!zp_has_param(l->e->p, i)) continue;
       if (!first) first = missing;
       if (x->drawn < NAMED) x->names = zb_printf(a, "%s%s%s", x->names, x->drawn ? ", " : "", t.path);
       if (x->drawn++ == NAMED) x->names = zb_printf(a, "%s, ...", x->names);
@@ -219,18 +221,59 @@ static bool is_finite(const ZxWalk *w) {
                  zb_plain_nan((double)w->base[i]));
 }
 
+/* A box in parts, which threads take one after the other. */
+typedef struct {
+  ZxReading r;
+  int parts;
+  atomic_int next;
+  struct Part {
+    bool ok, finite;
+    ZbErr err;
+  } * part;
+} Boxed;
+
+static void read_parts(void *arg, int thread, int threads) {
+  Boxed *x = arg;
+  (void)thread;
+  (void)threads;
+  for (int i; (i = atomic_fetch_add(&x->next, 1)) < x->parts;) {
+    struct Part *p = &x->part[i];
+    p->finite = true;
+    p->ok = zx_box_read_part(&x->r, i, x->parts, &p->finite, &p->err);
+  }
+}
+
+/* Reads a box by all threads. Of what goes wrong the first part's is said. */
+static bool read_box(const ZxWalk *w, const ZxReading *r, bool *finite) {
+  enum { LEAST = 1 << 18 }; /* elements of a part */
+  int64_t all = 1, most = 4 * (int64_t)zk_pool_threads(w->e->env->pool);
+  for (int a = 0; a < r->box.naxes; a++) all *= r->box.count[a];
+  if (most > all / LEAST + 1) most = all / LEAST + 1;
+  Boxed x = {.r = *r, .parts = (int)most, .part = calloc((size_t)most, sizeof *x.part)};
+  if (!x.part) zb_out_of_memory((size_t)most * sizeof *x.part);
+  if (most > 1) zk_pool_run(w->e->env->pool, read_parts, &x);
+  else read_parts(&x, 0, 1);
+  bool ok = true;
+  for (int i = 0; i < x.parts && ok; i++) {
+    *finite &= x.part[i].finite;
+    if (!x.part[i].ok) *w->err = x.part[i].err, ok = false;
+  }
+  free(x.part);
+  return ok;
+}
+
 static bool read_slice(ZxWalk *w) {
   const Load *l = w->ctx;
   ZxTensorInfo own = zx_tensor_info(w->e, w->s->param, w->iter);
+  bool finite = true;
   for (uint32_t k = 0; k < zx_map_parts(&l->map, w->s->param); k++) {
     ZxPart p = zx_map_part(&l->map, w->e->a, w->s->param, w->iter, &own, k);
-    ZxBox b;
-    if (!box_of(w, &p, &b)) continue;
-    if (!zx_box_read(&l->files, zx_shards_find(&l->files, p.info.path), &b, w->base, w->last - w->first,
-                     w->err))
-      return false;
+    ZxReading r = {.files = &l->files, .out = w->base, .n = w->last - w->first};
+    if (!box_of(w, &p, &r.box)) continue;
+    r.tensor = zx_shards_find(&l->files, p.info.path);
+    if (!read_box(w, &r, &finite)) return false;
   }
-  return is_finite(w);
+  return finite || is_finite(w);
 }
 
 static bool load_own(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *x,

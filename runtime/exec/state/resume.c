@@ -6,6 +6,7 @@
 #include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -111,18 +112,63 @@ static bool open_tensor(ZxWalk *w) {
   return open_file(w, r->m->c.tensors[w->tensor].file);
 }
 
-/* n elements from `global` of the tensor, to `at`; they are elements `local` and following of the bucket. */
+/* Elements of the tensor that lie in a row there and here. */
+typedef struct {
+  const ZxWalk *w;
+  uint64_t global, n;
+  float *at;
+  struct Part {
+    bool ok;
+    uint64_t digest;
+    ZbErr err;
+  } * part; /* of each thread */
+} Stretch;
+
+/* Reads elements from..to - 1 of a stretch, and digests what this rank speaks for while a cache has them. */
+static bool read_range(const Stretch *x, uint64_t from, uint64_t to, struct Part *p) {
+  enum { PIECE = 1 << 17 }; /* elements read at once */
+  const ZxWalk *w = x->w;
+  const Read *r = w->ctx;
+  const ZxCkptTensor *t = &r->m->c.tensors[w->tensor];
+  for (uint64_t n, i = from; i < to; i += n) {
+    float *at = x->at + i;
+    uint64_t global = x->global + i, local = w->s->at + w->first + (uint64_t)(at - w->base);
+    n = to - i < PIECE ? to - i : PIECE;
+    if (!zb_read_at(r->fd, r->name, at, zk_bytes(ZK_F32, n), t->at + zk_bytes(ZK_F32, global), &p->err))
+      return false;
+    uint64_t lo = r->from > local ? r->from : local, hi = r->to < local + n ? r->to : local + n;
+    if (lo < hi) p->digest += zx_digest(at + (lo - local), global + (lo - local), hi - lo);
+  }
+  return true;
+}
+
+static void read_part(void *arg, int part, int parts) {
+  const Stretch *x = arg;
+  uint64_t each = x->n / (uint64_t)parts + 1, from = each * (uint64_t)part;
+  uint64_t to = from + each < x->n ? from + each : x->n;
+  x->part[part].ok = from >= to || read_range(x, from, to, &x->part[part]);
+}
+
+/* Reads n elements from `global` of the tensor to `at`, long ones by all threads. */
 static bool read_stretch(void *walk, uint64_t global, uint64_t n, float *at) {
+  enum { LONG = 1 << 19 };
   ZxWalk *w = walk;
   Read *r = w->ctx;
-  const ZxCkptTensor *t = &r->m->c.tensors[w->tensor];
-  if (!zb_read_at(r->fd, r->name, at, zk_bytes(ZK_F32, n), t->at + zk_bytes(ZK_F32, global), w->err))
-    return false;
+  ZkPool *pool = w->e->env->pool;
+  int parts = n < LONG ? 1 : zk_pool_threads(pool);
+  struct Part one = {0}, *part = parts > 1 ? calloc((size_t)parts, sizeof *part) : &one;
+  if (!part) zb_out_of_memory((size_t)parts * sizeof *part);
+  Stretch x = {w, global, n, at, part};
+  if (parts > 1) zk_pool_run(pool, read_part, &x);
+  else read_part(&x, 0, 1);
+  bool ok = true;
+  for (int i = 0; i < parts && ok; i++) {
+    r->digest[w->tensor] += part[i].digest;
+    if (!part[i].ok) *w->err = part[i].err, ok = false;
+  }
+  if (parts > 1) free(part);
   r->bytes += zk_bytes(ZK_F32, n);
-  uint64_t local = w->s->at + w->first + (uint64_t)(at - w->base);
-  uint64_t lo = r->from > local ? r->from : local, hi = r->to < local + n ? r->to : local + n;
-  if (lo < hi) r->digest[w->tensor] += zx_digest(at + (lo - local), global + (lo - local), hi - lo);
-  return true;
+  return ok;
 }
 
 static bool read_own(ZxEngine *e, Read *r, ZbErr *err) {

@@ -157,6 +157,12 @@ static bool lacks(const ZxEngine *e, const ZpStageBucket *h, const ZxWalk *w) {
   return w->grads ? k->frozen : w->state > zp_states(e->p, k);
 }
 
+static void clear_part(void *arg, int part, int parts) {
+  const Parts *p = arg;
+  uint64_t n = p->to / (uint64_t)parts + 1, lo = n * (uint64_t)part;
+  if (lo < p->to) memset(p->w->values + lo, 0, (p->to - lo < n ? p->to - lo : n) * sizeof *p->w->values);
+}
+
 /* Walks the f32 values of the owned shard, on the host; those of another device are fetched before, or
  * brought there after. */
 static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
@@ -169,7 +175,7 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   if (w->fetch) {
     if (!zx_fetch_values(e, own, 0, to - from, w->values, w->err) || !zx_finish(e, w->err)) return false;
   } else {
-    memset(w->values, 0, (to - from) * sizeof *w->values); /* padding */
+    zk_pool_run(e->env->pool, clear_part, &(Parts){w, 0, to - from}); /* padding */
   }
   if (!walk_held(e, h, from, to, w->values, w)) return false;
   return w->fetch || (put_values(e, own, to - from, w->values, w->err) && zx_finish(e, w->err));

@@ -8,7 +8,7 @@ void zp_bind_batch(ZpBuild *b) {
   const ZlRecipe *r = p->asked.recipe;
   p->asked.global_batch = p->asked.nmicro = 1;
   if (p->asked.batch == ZP_NONE) {
-    if (r->micro_span.file >= 0)
+    if (r->micro_span.file >= 0 && !p->stream)
       zl_help(zl_report(b->d, ZL_Z0304, r->micro_span,
                         "`micro` counts samples, but model %s has no data axis `batch`", p->graph->model),
               "leave `micro` out");

@@ -63,6 +63,7 @@ static void bind_sizes(ZpBuild *b) {
               g->axes[a].name, INT32_MAX);
   }
   p->asked.batch = zg_axis_find(g, "batch");
+  if (p->stream && !zl_errors(b->d)) zp_bind_steps(b);
   for (uint32_t i = 0; i < g->naxes; i++)
     if (p->layout.experts[i] != ZG_NO_AXIS || (!p->layout.axis_size[i] && !used[i] && i != p->asked.batch))
       p->layout.axis_size[i] = 1; /* of experts: slots.c */
@@ -456,7 +457,7 @@ bool zp_bind(ZpBuild *b) {
   if (r->limit.host)
     zl_report(b->d, ZL_Z0809, r->limit.host_span,
               "`limit host` has no effect: nothing is offloaded in this version");
-  if (!zl_errors(b->d) && !zp_bind_chunk(b)) return false;
+  if (!zl_errors(b->d) && !p->stream && !zp_bind_chunk(b)) return false;
   b->grad_partial = ZB_NEWN(p->arena, ZpDims, p->graph->nparams);
   for (uint32_t i = 0; i < p->graph->nparams; i++) b->grad_partial[i] = zp_all_dims(&p->layout.mesh);
   return !zl_errors(b->d);

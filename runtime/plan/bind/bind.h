@@ -2,6 +2,7 @@
  *
  * bind.c   names, sizes, the mesh, directives
  * batch.c  the global batch: micro-batches of so many samples on so many ranks
+ * steps.c  the sizes of a step of generation
  * slots.c  rows of experts in a round, and which ranks have which
  * chunk.c  what is computed in chunks of rows, so that logits never exist whole
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
@@ -50,6 +51,8 @@ void zp_warn_wide(ZpBuild *b);
 bool zp_bind(ZpBuild *b);
 /* Splits the samples of a step over ranks and micro-batches; reports if that leaves a remainder. */
 void zp_bind_batch(ZpBuild *b);
+/* Fills p->generating, p->pages and the sizes of axes of steps. */
+void zp_bind_steps(ZpBuild *b);
 /* Fills ZpDim.zigzag, and p->notes.order. */
 void zp_bind_zigzag(ZpBuild *b);
 /* Returns the first axis of dim d's list that splits an attend, if keys were queries: one of samples or

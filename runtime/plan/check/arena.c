@@ -260,6 +260,12 @@ static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
+/* Returns the bytes of all instances' caches, which lie one behind the other. */
+static uint64_t cache_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint32_t last = st->ninsts - 1;
+  return st->cache_at[last] + segment_at(p, st, last)->cache_bytes;
+}
+
 static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   const ZpPlan *p = c->p;
   const ZpStage *st = &p->programs.stages[s];
@@ -281,6 +287,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_STATE: return state_bytes(p, k);
   case ZP_B_BOUNDARY: return boundary_bytes(p, st);
   case ZP_B_SCRATCH: return scratch_bytes(p, st);
+  case ZP_B_CACHE: return cache_bytes(p, st);
   case ZP_B_SCALARS:
   case ZP_B_PINNED_SCALARS: return scalars_bytes(p);
   case ZP_B_PINNED_INPUTS: return input_bytes(p, st);
@@ -303,6 +310,14 @@ static bool blocks_fit(const Check *c, uint32_t s) {
         return zb_fail(c->err, NULL, "stage %u: what %s saves overlaps what lies before it in the slot", s,
                        zp_say_inst(c, st->insts[i].segment, st->insts[i].iter));
     }
+  }
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++) {
+    uint64_t bytes = segment_at(c->p, st, i)->cache_bytes;
+    if (!bytes) continue;
+    if (st->cache_at[i] < end || st->cache_at[i] % LINE || !zb_add_u64(st->cache_at[i], bytes, &end))
+      return zb_fail(c->err, NULL, "stage %u: the caches of %s overlap those before them", s,
+                     zp_say_inst(c, st->insts[i].segment, st->insts[i].iter));
   }
   if (st->scratch_bytes || !scratch_bytes(c->p, st)) return true;
   return zb_fail(c->err, NULL, "stage %u has temporaries, but no scratch", s);

@@ -118,6 +118,17 @@ static bool is_models(const Local *l, const ZkCall *k) {
   return false;
 }
 
+/* Returns whether a call of a step's own operations is one of the step's graph, with all that it says. */
+static bool is_steps(const Local *l, const ZkCall *k) {
+  for (uint32_t i = 0; i < l->gs->nnodes; i++) {
+    const ZgNode *m = &l->gs->nodes[i];
+    if (m->op == k->op && m->nax == k->nax && !memcmp(m->ax, k->ax, k->nax * sizeof *k->ax) &&
+        !memcmp(m->num, k->num, sizeof m->num) && !memcmp(m->opt, k->opt, sizeof m->opt))
+      return true;
+  }
+  return false;
+}
+
 /* ---- those of a graph ---------------------------------------------------------------------------------- */
 /* All points that a fused call goes over. */
 static ZgType space_of(const Local *l, const ZpNode *n) {
@@ -226,6 +237,7 @@ const char *zp_axes_wrong(const Local *l, const ZpNode *n) {
     if (!have_axes(l, n, &has[i])) return "names an axis that its operands have not";
   }
   if (!is_models(l, k)) return "goes along other axes than the model";
+  if (zg_op_info[k->op].steps && !is_steps(l, k)) return "is not a call of the step's graph";
   if (!has_form(n)) return "has not the operands and results of its operation";
   if (k->op == ZG_OP_COMBINE && k->nout == 1 && k->opt[0] != zg_type_has(type_of(l, n, k->nin), k->ax[2]))
     return "adds up the rows of a token, or keeps each, otherwise than its result says";

@@ -102,6 +102,7 @@ static bool passing(const Mem *m,
   case ZP_B_SCALARS:
   case ZP_B_PINNED_INPUTS:
   case ZP_B_PINNED_SCALARS:
+  case ZP_B_CACHE:
   case ZP_B_SNAPSHOT: return false;
   default: return true;
   }

@@ -56,6 +56,16 @@ bool zp_tuples_fit(const Local *l) {
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------------- */
+/* Returns axis `a`, slowest first, of a carried value: as in its type, but in a step tokens or rows come first. */
+static uint16_t carried_axis(const ZpPlan *p, const ZgType *t, int a) {
+  int lead = 0;
+  while (p->stream && lead < t->naxes && t->axis[lead] != p->stream->axis.token &&
+         t->axis[lead] != p->stream->axis.row)
+    lead++;
+  if (!p->stream || lead == t->naxes) return t->axis[a];
+  return a == 0 ? t->axis[lead] : t->axis[a <= lead ? a - 1 : a];
+}
+
 static bool carried_fits(const Local *l, const ZpValue *v) {
   bool in = v->at.space == ZP_AT_CARRY_IN || v->at.space == ZP_AT_DCARRY_IN;
   bool back = v->at.space == ZP_AT_DCARRY_IN || v->at.space == ZP_AT_DCARRY_OUT;
@@ -63,7 +73,7 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
   const bool *has = !back ? NULL : in ? l->cotangents->in : l->cotangents->out;
   if (v->at.index >= (in ? l->gs->ncarry_in : l->gs->ncarry_out)) return false;
   bool same = v->elem == elem_of(l->c->p, t) && v->type.naxes == t->naxes && (!has || has[v->at.index]);
-  for (int a = 0; same && a < t->naxes; a++) same = v->axis[a] == t->axis[a];
+  for (int a = 0; same && a < t->naxes; a++) same = v->axis[a] == carried_axis(l->c->p, t, a);
   for (int d = 0; same && d < l->c->p->layout.mesh.ndims; d++) {
     uint32_t axis = cut_axis(l->c->p, t, d);
     same = axis == ZP_NONE ? v->state[d].kind == 'R' : v->state[d].kind == 'S' && v->state[d].axis == axis;
@@ -98,6 +108,22 @@ static bool slice_fits(const Local *l, const ZpValue *v) {
   return true;
 }
 
+/* Checks that a cache is one of the segment's, with its type, and in memory that is no other's. */
+static bool cache_fits(const Local *l, const ZpValue *v) {
+  const ZpStream *s = l->c->p->stream;
+  uint64_t end, other;
+  if (!s || v->at.index >= s->ncaches || s->caches[v->at.index].segment != l->index) return false;
+  if (!zg_type_eq(&v->type, &s->caches[v->at.index].type) || v->at.offset % 64) return false;
+  if (!zb_add_u64(v->at.offset, v->bytes, &end) || end > l->s->cache_bytes) return false;
+  for (uint32_t i = 0; i < l->s->nvalues; i++) {
+    const ZpValue *x = &l->s->values[i];
+    if (x->at.space != ZP_AT_CACHE || !zb_add_u64(x->at.offset, x->bytes, &other)) continue;
+    bool same = x->at.index == v->at.index;
+    if (same ? x->at.offset != v->at.offset : x->at.offset < end && v->at.offset < other) return false;
+  }
+  return true;
+}
+
 static bool block_fits(const Local *l, const ZpValue *v) {
   const ZpSegment *s = l->s;
   uint64_t end;
@@ -112,6 +138,7 @@ static bool block_fits(const Local *l, const ZpValue *v) {
   case ZP_AT_CARRY_OUT:
   case ZP_AT_DCARRY_IN:
   case ZP_AT_DCARRY_OUT: return carried_fits(l, v);
+  case ZP_AT_CACHE: return cache_fits(l, v);
   case ZP_AT_SEED:
     return v->at.index <= zg_losses(l->c->p->graph) && v->at.offset == 0 && v->elem == ZK_F32 &&
            v->bytes == 4;
@@ -712,6 +739,14 @@ static bool frozen_fits(const Check *c, const ZpBucket *k) {
   return true;
 }
 
+/* Returns whether some segment of a graph reads the parameter. */
+static bool is_read(const ZgGraph *g, uint32_t param) {
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t i = 0; i < g->segments[s].nnodes; i++)
+      if (g->segments[s].nodes[i].op == ZG_OP_PARAM && g->segments[s].nodes[i].opt[0] == param) return true;
+  return false;
+}
+
 /* Checks that every parameter is one slice, with the sizes that the mesh leaves of it. */
 static bool params_fit(const Check *c) {
   const ZpPlan *p = c->p;
@@ -738,6 +773,7 @@ static bool params_fit(const Check *c) {
         return zb_fail(c->err, NULL, "bucket %s: slice %u is not the parameter that it is said to be",
                        p->programs.buckets[b].name, i);
     }
+  for (uint32_t i = 0; p->stream && i < p->graph->nparams; i++) n += !found[i] && !is_read(p->graph, i);
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
   for (uint32_t b = 0; b < p->programs.nbuckets; b++)

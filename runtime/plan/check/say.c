@@ -89,6 +89,7 @@ const char *const zp_buf_text[ZP_B_KINDS] = {
     [ZP_B_PINNED_INPUTS] = "pinned inputs",
     [ZP_B_PINNED_SCALARS] = "pinned scalars",
     [ZP_B_SNAPSHOT] = "the snapshot",
+    [ZP_B_CACHE] = "the caches",
 };
 
 const char *zp_say_buf(const Check *c, uint32_t stage, uint32_t buf) {

@@ -164,7 +164,8 @@ static bool may_read(const Walk *w, const ZpValue *v) {
   case ZP_AT_SAVED:
   case ZP_AT_PARAM: return w->phase != ZP_COUNT;
   case ZP_AT_CARRY_IN: return w->phase == ZP_FWD || (w->phase == ZP_BWD && w->l.s->saves_carry);
-  case ZP_AT_CARRY_OUT: return w->phase == ZP_FWD;
+  case ZP_AT_CARRY_OUT:
+  case ZP_AT_CACHE: return w->phase == ZP_FWD;
   case ZP_AT_GRAD:
     return w->phase == ZP_BWD && w->n->call.op == ZG_OP_POINTWISE; /* to add to it: reads_gradient */
   case ZP_AT_DCARRY_IN:
@@ -201,6 +202,7 @@ static bool reads(const Walk *w, int i) {
 /* ---- results ------------------------------------------------------------------------------------------- */
 /* Reads each element before it writes there; of cross-entropy's gradient, that of the logits. */
 static bool in_place(const ZpNode *n, int operand) {
+  if (n->call.op == ZG_OP_PUT_PAGES) return operand == 1; /* rows of tokens; the rest stays */
   if (n->call.op == ZG_OP_XENT_GRAD || n->call.op == ZG_OP_XENT_SUMS_GRAD)
     return operand == 0 && !n->call.pointwise;
   return n->call.op == ZG_OP_POINTWISE || n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_LOCAL_PAD;
@@ -211,6 +213,7 @@ static bool may_write(const Walk *w, const ZpValue *x) {
   switch ((ZpSpace)x->at.space) {
   case ZP_AT_TEMP: return true;
   case ZP_AT_CARRY_OUT: return w->phase == ZP_FWD;
+  case ZP_AT_CACHE: return w->n->call.op == ZG_OP_PUT_PAGES && same_bytes(x, value(w, w->n->in[1]));
   case ZP_AT_DCARRY_IN:
   case ZP_AT_GRAD: return w->phase == ZP_BWD;
   case ZP_AT_SAVED: /* what is read for the last time leaves its place to what is made of it */
@@ -358,7 +361,7 @@ static bool form(const Walk *w) {
   if (w->l.c->p->asked.forward_only &&
       (w->phase == ZP_BWD || (n->call.op == ZG_OP_RANDOM && n->call.opt[1] == ZG_COIN)))
     return fail(w, "is nothing that a plan which only goes forward does");
-  if (n->call.op < ZG_OP_COUNT && zg_op_info[n->call.op].steps)
+  if (n->call.op < ZG_OP_COUNT && zg_op_info[n->call.op].steps && !w->l.c->p->stream)
     return fail(w, "is of steps of generation alone");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is not a call");

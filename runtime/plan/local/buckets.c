@@ -41,7 +41,7 @@ static Users *find_users(const ZpPlan *p) {
       const ZgNode *k = &g->segments[s].nodes[i];
       if (k->op == ZG_OP_PARAM || k->op == ZG_OP_PARAM_GRAD) add_user(p, &users[k->opt[0]], s);
     }
-  for (uint32_t i = 0; i < g->nparams; i++) /* unused, yet stored */
+  for (uint32_t i = 0; !p->stream && i < g->nparams; i++) /* unused, yet stored; but in steps */
     if (!users[i].n) add_user(p, &users[i], g->params[i].segment == ZG_NONE ? 0 : g->params[i].segment);
   return users;
 }
@@ -127,6 +127,8 @@ void zp_buckets(ZpBuild *b) {
   const ZgGraph *g = p->graph;
   const Users *users = find_users(p);
   for (uint32_t i = 0; i < g->nparams; i++) {
+    if (p->stream && !users[i].n)
+      continue; /* a step makes the logits alone, and nothing of it reads this one */
     ZpSlice s = slice_of(p, i, 0);
     ZpBucket like = {.segment = g->params[i].segment, .frozen = p->asked.frozen && p->asked.frozen[i]};
     if (!like.frozen && p->asked.ngroups) like.optimizer = p->asked.groups[p->asked.group[i]].optimizer;
@@ -167,6 +169,14 @@ static int by_param(const void *param, const void *slice) {
 /* Returns the bytes of n elements of a bucket's parameters or gradients. */
 static uint64_t bytes_at(const ZpBucket *k, int place, uint64_t n) {
   return zk_bytes(place == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem, n);
+}
+
+bool zp_has_param(const ZpPlan *p, uint32_t param) {
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    const ZpBucket *k = &p->programs.buckets[i];
+    if (bsearch(&param, k->slices, k->nslices, sizeof *k->slices, by_param)) return true;
+  }
+  return false;
 }
 
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place) {

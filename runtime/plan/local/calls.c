@@ -75,6 +75,7 @@ static void say_how(const ZpLocal *c, ZpNode *n) {
   const ZpPlan *p = c->p;
   ZpDims same = zp_all_dims(&p->layout.mesh) & ~n->split;
   n->call.room = c->b->variant.room;
+  n->call.invariant = p->stream != NULL;
   n->call.repeatable = p->asked.repeatable || zp_group_size(&p->layout.mesh, same) > 1;
 }
 

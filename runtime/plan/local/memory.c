@@ -57,6 +57,16 @@ void zp_place_inputs(ZpPlan *p) {
     }
 }
 
+/* Says whether a node makes nothing: its result is there. */
+static bool is_source(const ZpNode *n) { return zp_is_kind(n, ZG_SOURCE) || n->call.op == ZG_OP_KEPT; }
+
+/* Adds a cache to those of the instance. */
+static ZpLoc place_cache(ZpLocal *c, uint32_t cache, uint64_t bytes) {
+  ZpLoc at = {ZP_AT_CACHE, cache, c->s->cache_bytes};
+  c->s->cache_bytes += zp_lines(bytes);
+  return at;
+}
+
 static void place_source(ZpLocal *c, const ZpNode *n) {
   ZpValue *v = &c->s->values[n->out[0]];
   switch (n->call.op) {
@@ -65,6 +75,7 @@ static void place_source(ZpLocal *c, const ZpNode *n) {
   case ZG_OP_CARRY:
     v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, NULL)};
     break;
+  case ZG_OP_KEPT: v->at = place_cache(c, n->sink, v->bytes); break;
   case ZG_OP_DCARRY:
     v->at = (ZpLoc){ZP_AT_DCARRY_OUT, n->sink, tuple_at(c->p, c->gs->carry_out, n->sink, cotangents(c)->out)};
     break;
@@ -79,7 +90,7 @@ void zp_place_sources(ZpLocal *c, ZpPhase phase) {
   ZpList *l = &c->s->list[phase];
   uint32_t m = 0;
   for (uint32_t i = 0; i < l->n; i++) {
-    if (!zp_is_kind(&l->nodes[i], ZG_SOURCE)) {
+    if (!is_source(&l->nodes[i])) {
       l->nodes[m++] = l->nodes[i];
       continue;
     }
@@ -105,10 +116,8 @@ static void place_carried(ZpLocal *c, ZpPhase phase) {
       continue;
     }
     ZpValue copy = *v;
-    for (int a = 0; a < copy.type.naxes; a++) { /* boundaries are in axis order whatever the source */
-      copy.axis[a] = copy.type.axis[a];
-      copy.size[a] = zp_local_size(c->p, copy.axis[a], copy.state);
-    }
+    zp_memory_order(c->p, &copy.type, copy.axis); /* whatever the source's is */
+    for (int a = 0; a < copy.type.naxes; a++) copy.size[a] = zp_local_size(c->p, copy.axis[a], copy.state);
     zp_give_elem(&copy, zp_store_elem(c->p, &copy.type));
     copy.at = at;
     k->call.op = ZG_OP_COPY;
@@ -269,6 +278,10 @@ static void place_result(Pack *k, uint32_t i, int j) {
   ZpNode *n = &k->nodes[i];
   ZpValue *values = k->c->s->values, *v = &values[n->out[j]];
   if (!unplaced(k, n->out[j])) return;
+  if (n->call.op == ZG_OP_PUT_PAGES) { /* the cache itself */
+    v->at = values[n->in[1]].at;
+    return;
+  }
   int a = takes_place_of(k, i, j);
   if (a < 0) {
     v->at = (ZpLoc){ZP_AT_TEMP, 0, first_fit(k->live, &k->nlive, zp_lines(v->bytes), n->out[j])};

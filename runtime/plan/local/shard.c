@@ -390,7 +390,7 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
     h->node = n;
     ZpList *l = &h->out->list[h->phase];
     uint32_t before = l->n;
-    switch (zg_op_info[n->op].kind) {
+    switch (n->op == ZG_OP_KEPT ? ZG_SOURCE : zg_op_info[n->op].kind) {
     case ZG_SOURCE: shard_source(h, n); break;
     case ZG_SINK: shard_sink(h, n, partial); break;
     default:

@@ -33,9 +33,34 @@ static int side_of_rows(const ZpPlan *p, uint16_t axis) {
   return axis >= p->layout.chunk.up ? 1 : axis < p->layout.chunk.rows ? 0 : 2;
 }
 
+/* In a step the axes whose sizes differ from step to step come first, so that strides stay; positions within a page
+ * lie before the last of the model's axes, so that those of a head are neighbours. */
+static void order_of_step(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
+  const ZpStreamAxes *x = &p->stream->axis;
+  uint16_t within = ZG_NO_AXIS;
+  int n = 0;
+  for (int first = 1; first >= 0; first--)
+    for (int i = 0; i < t->naxes; i++) {
+      uint16_t a = t->axis[i];
+      bool page = false;
+      for (uint32_t g = 0; g < p->stream->ngroups; g++) page |= a == p->stream->groups[g].page;
+      bool leads = page || a == x->token || a == x->row || a == x->sequence;
+      if (a == x->within) within = a;
+      else if (leads == first) axis[n++] = a;
+    }
+  if (within == ZG_NO_AXIS) return;
+  int at = n > 1 ? n - 1 : n;
+  memmove(&axis[at + 1], &axis[at], (size_t)(n - at) * sizeof *axis);
+  axis[at] = within;
+}
+
 void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
   uint16_t slot = zg_slot_axis(p->layout.experts, t);
   bool chunk = zg_type_has(t, p->layout.chunk.up);
+  if (p->stream && slot == ZG_NO_AXIS) {
+    order_of_step(p, t, axis);
+    return;
+  }
   int n = 0;
   if (slot != ZG_NO_AXIS) axis[n++] = p->layout.experts[slot], axis[n++] = slot;
   for (int side = 0; side < (chunk ? 3 : 1); side++)

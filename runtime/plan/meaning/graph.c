@@ -13,13 +13,24 @@ static int32_t integer(const Small *w, const ZgType *t, uint64_t h) {
   return h >> 61 ? (int32_t)((h & UINT32_MAX) % (uint64_t)n) : -1;
 }
 
+/* Returns the axis on which an integer input of a step counts: pages in tables, positions of tokens. ZG_NO_AXIS: it is
+ * not such an input. */
+static uint16_t counted(const ZpStream *s, uint16_t op, int64_t k) {
+  if (!s || op != ZG_OP_INPUT) return ZG_NO_AXIS;
+  for (uint32_t i = 0; i < s->ngroups; i++)
+    if (s->groups[i].input == k) return s->groups[i].page;
+  return s->position == k ? s->axis.position : ZG_NO_AXIS;
+}
+
 /* One id at least is unknown, another one for each seed. */
 void *zp_leaf(Eval *e, uint16_t op, int64_t k, const ZgType *t) {
   int64_t n = zp_whole_elements(e->w, t), unknown = (int64_t)e->seed % n;
+  uint16_t on = counted(e->w->p->stream, op, k);
   char *x = zb_alloc(e->a, (size_t)n * zp_cell(t) + 1);
   for (int64_t i = 0; i < n; i++) {
     uint64_t h = zb_random_u64(e->seed, (uint64_t)op << 32 | (uint64_t)k, (uint64_t)i);
-    if (zp_is_ints(t)) ((int32_t *)(void *)x)[i] = i == unknown ? -1 : integer(e->w, t, h);
+    if (on != ZG_NO_AXIS) ((int32_t *)(void *)x)[i] = (int32_t)(h % (uint64_t)e->w->valid[on]);
+    else if (zp_is_ints(t)) ((int32_t *)(void *)x)[i] = i == unknown ? -1 : integer(e->w, t, h);
     else ((ZkResidue *)(void *)x)[i] = zk_residue_reduced(h >> 33);
   }
   return x;
@@ -63,6 +74,7 @@ static void compute(Eval *e, const ZgNode *n) {
   for (int i = 0; i < n->nin; i++) c.in[i] = view_of(e, n->in[i]);
   for (int i = 0; i < n->nout; i++) c.out[i] = view_of(e, n->out + (uint32_t)i);
   if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE) c.in[1].data = places(e, n), c.opt[1] = 0;
+  if (n->op == ZG_OP_PUT_PAGES) e->whole[n->out] = c.out[0].data = c.in[1].data; /* the cache itself */
   if (n->op == ZG_OP_AXSIZE) c.num[0] = (double)e->w->p->layout.axis_valid[n->ax[0]];
   if (n->op == ZG_OP_RANDOM && n->opt[1] == ZG_COIN && asked->forward_only) c.op = ZG_OP_FILL;
   zk_residue_run(&env, &c);
@@ -72,7 +84,7 @@ void zp_eval_graph(Eval *e, uint32_t nnodes) {
   for (uint32_t i = 0; i < nnodes; i++) {
     const ZgNode *n = &e->g->nodes[i];
     const ZgType *t = &e->g->values[n->out].type;
-    switch (zg_op_info[n->op].kind) {
+    switch (n->op == ZG_OP_KEPT ? ZG_SOURCE : zg_op_info[n->op].kind) {
     case ZG_SINK: continue;
     case ZG_SOURCE: break;
     default:

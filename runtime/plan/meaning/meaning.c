@@ -234,6 +234,25 @@ static bool carried(const Proof *x, bool back) {
   return true;
 }
 
+/* ---- caches -------------------------------------------------------------------------------------------- */
+/* Compares what caches hold after a step of generation. */
+static bool cached(const Proof *x) {
+  Eval *e = x->e;
+  for (uint32_t i = 0; i < e->g->nnodes; i++) {
+    const ZgNode *n = &e->g->nodes[i];
+    if (n->op != ZG_OP_KEPT) continue;
+    for (uint32_t v = 0; v < e->s->nvalues; v++) {
+      if (e->v[v].at.space != ZP_AT_CACHE || e->v[v].at.index != (uint32_t)n->opt[0]) continue;
+      for (int r = 0; r < e->ranks; r++)
+        if (!is_part(e, &e->v[v], r, zp_local_at(e, v, r), e->whole[n->out], &e->g->values[n->out].type,
+                     true))
+          return fail(x, "cache %lld is not the graph's after a step on rank %d (%s)", (long long)n->opt[0],
+                      r, zp_loc_text(e->w->p, n->loc));
+    }
+  }
+  return true;
+}
+
 /* ---- gradients ----------------------------------------------------------------------------------------- */
 /* Returns the sum of all that the graph adds to a parameter's gradient; NULL: it adds nothing. */
 static const ZkResidue *graph_gradient(const Eval *e, uint32_t param) {
@@ -346,7 +365,7 @@ static const ZgNode *differing_sink(const Proof *x, const Small *w) {
  * ones. */
 static bool given_graph(const Proof *x) {
   const ZpPlan *p = x->e->w->p;
-  if (p->given == p->graph || has_decays(&p->given->segments[x->e->index])) return true;
+  if (p->given == p->graph || p->stream || has_decays(&p->given->segments[x->e->index])) return true;
   const ZgNode *n = differing_sink(x, x->e->w);
   if (!n) return true;
   Small real = zp_small(p, x->e->a, true);
@@ -373,6 +392,7 @@ static bool phase(Proof *x, ZpPhase phase) {
   if (wrong)
     return fail(x, "%s (%s) %s", zg_op_info[where->call.op].text, zp_loc_text(x->e->w->p, where->loc), wrong);
   if (phase != ZP_COUNT && !carried(x, phase == ZP_BWD)) return false;
+  if (phase == ZP_FWD && !cached(x)) return false;
   return taken_out(x);
 }
 

@@ -74,7 +74,7 @@ uint32_t zp_slice_of(const Eval *e, const ZpLoc *at, const ZpSlice **slice) {
 static bool is_leaf(const Eval *e, uint32_t v) {
   ZpSpace at = (ZpSpace)e->v[v].at.space;
   return at == ZP_AT_SEED || at == ZP_AT_PARAM || at == ZP_AT_INPUT || at == ZP_AT_CARRY_IN ||
-         at == ZP_AT_DCARRY_OUT;
+         at == ZP_AT_DCARRY_OUT || at == ZP_AT_CACHE;
 }
 
 static void *leaf(Eval *e, uint32_t v, int rank) {
@@ -97,6 +97,7 @@ static void *leaf(Eval *e, uint32_t v, int rank) {
   case ZP_AT_CARRY_IN:
     op = ZG_OP_CARRY, t = &e->g->carry_in[k], zero = !e->w->dirty_carry[e->index][k];
     break;
+  case ZP_AT_CACHE: op = ZG_OP_KEPT, t = &e->w->p->stream->caches[k].type; break;
   case ZP_AT_DCARRY_OUT:
     op = ZG_OP_DCARRY, t = &e->g->carry_out[k], zero = !e->w->dirty_dcarry[e->index][k];
     break;

@@ -56,6 +56,7 @@ static bool alike(Eval *e, const ZpNode *n, int q, int r) {
 /* Results that are added to are copies of what is there. */
 static void *result(Eval *e, const ZkCall *c, uint32_t v, int rank) {
   if (e->v[v].nmembers) return gathered(e, v, rank, c->accumulate);
+  if (c->op == ZG_OP_PUT_PAGES) return c->in[1].data; /* the cache itself */
   void *x = zp_local_new(e, v), *old = c->accumulate ? zp_local_at(e, v, rank) : NULL;
   if (old) memcpy(x, old, (size_t)zp_local_elements(e, v) * zp_cell(&e->v[v].type));
   return x;

@@ -79,6 +79,33 @@ static void put_batch(ZbJson *j, const ZpPlan *p) {
   put_real(j, "flop", p->notes.model_flops);
 }
 
+/* The sizes of a step of generation, and what its caches hold. */
+static void put_generates(ZbJson *j, const ZpPlan *p) {
+  const ZpStream *s = p->stream;
+  ZkElem real = zp_precision_elem(p->asked.recipe->precision.compute);
+  zb_json_object(j, "generates");
+  zb_json_string(j, "along", p->graph->axes[s->along.time].name);
+  zb_json_string(j, "tokens", s->model->inputs[s->along.tokens].name);
+  zb_json_string(j, "output", s->model->outputs[s->along.output].name);
+  zb_json_int(j, "sequences", p->generating.sequences);
+  zb_json_int(j, "length", p->generating.length);
+  zb_json_int(j, "step_tokens", p->generating.step);
+  zb_json_int(j, "page", p->generating.page);
+  zb_json_list(j, "pages");
+  for (uint32_t i = 0; i < s->ngroups; i++) {
+    zb_json_object(j, NULL);
+    zb_json_int(j, "window", s->groups[i].window);
+    zb_json_int(j, "pages", p->pages[i]);
+    zb_json_int(j, "of_a_sequence", zp_pages_of(&p->generating, s->groups[i].window));
+    zb_json_count(j, "bytes_a_token", zp_cache_bytes(s, ZP_CACHE_PAGES, i, real));
+    zb_json_end(j);
+  }
+  zb_json_end(j);
+  zb_json_count(j, "bytes_a_sequence",
+                zp_cache_bytes(s, ZP_CACHE_STATE, 0, real) + zp_cache_bytes(s, ZP_CACHE_RECENT, 0, real));
+  zb_json_end(j);
+}
+
 static void put_schedule(ZbJson *j, const ZpPlan *p, const ZpTimeline *t) {
   zb_json_object(j, "schedule");
   zb_json_string(j, "name", p->asked.schedule);
@@ -216,6 +243,7 @@ void zp_json_show(ZbJson *j, const ZpPlan *p) {
   zb_json_count(j, "parameters", (uint64_t)p->notes.params);
   put_mesh(j, p);
   put_batch(j, p);
+  if (p->stream) put_generates(j, p);
   if (t.a) put_schedule(j, p, &t);
   put_stages(j, p, t.a ? &t : NULL);
   put_kept(j, p);

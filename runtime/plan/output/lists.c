@@ -51,6 +51,7 @@ const char *zp_space_text(const ZpValue *v) {
                                      [ZP_AT_CARRY_OUT] = "carried out",
                                      [ZP_AT_DCARRY_OUT] = "gradient of what is carried out",
                                      [ZP_AT_DCARRY_IN] = "gradient of what is carried in",
+                                     [ZP_AT_CACHE] = "cache",
                                      [ZP_AT_SEED] = "seed"};
   return text[v->at.space];
 }

@@ -5,41 +5,13 @@
 #include "runtime/plan/output/tables.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 extern const char *const zp_page[]; /* name and text of page.html */
-static const double wide = 884;     /* pixels of the step there */
+static const double wide = 884;     /* pixels of the step there, ... */
+static const double closest =
+    8; /* ... and how many times as many, zoomed in, have all that is wide enough to be seen */
 
 /* ---- the timeline --------------------------------------------------------------------------------------- */
-/* As page.html names them. */
-enum { FORWARD, BACKWARD, UPDATE, TRANSFER, COLLECTIVE, SORTS };
-
-static int sort_of(const ZpInstr *in) {
-  return in->queue == ZP_Q_P2P    ? TRANSFER
-         : in->queue == ZP_Q_COLL ? COLLECTIVE
-         : in->op == ZP_I_FWD     ? FORWARD
-         : in->op == ZP_I_BWD     ? BACKWARD
-                                  : UPDATE;
-}
-
-/* Spans are kept in the order in which they end. */
-static int by_begin(const void *a, const void *b) {
-  const ZpSpan *x = a, *y = b;
-  return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
-/* Returns where the passes of one micro-batch through the layers of a stage end, of which spans[*i - 1] is the first. */
-static double end_of_passes(const ZpProgram *g, const ZpStageTime *st, const ZpInstr *in, uint64_t *i) {
-  double end = st->spans[*i - 1].end;
-  for (; *i < st->nspans; ++*i) {
-    const ZpInstr *next = &g->instrs[st->spans[*i].instr];
-    if (st->spans[*i].node != ZP_NONE || next->queue != ZP_Q_COMPUTE) continue;
-    if (next->op != in->op || next->mb != in->mb) break;
-    end = st->spans[*i].end;
-  }
-  return end;
-}
-
 static void put_box(ZbJson *j, int sort, double begin, double end) {
   zb_json_list(j, NULL);
   zb_json_int(j, NULL, sort);
@@ -49,30 +21,23 @@ static void put_box(ZbJson *j, int sort, double begin, double end) {
 
 /* Puts a list a box: its sort, begin, end, and its micro-batch or what it is. */
 static void put_timeline(ZbJson *j, const ZpPlan *p, uint32_t s, const ZpTime *t) {
-  const ZpStageTime *st = &t->stages[s];
-  const ZpProgram *g = &p->programs.stages[s].prog;
-  double drawn[SORTS] = {-1, -1, -1, -1, -1};
+  ZbArena *a = zb_arena_new();
+  uint32_t n;
+  const ZpBox *box = zp_boxes(a, p, s, t, closest * wide, &n);
   zb_json_list(j, NULL);
-  qsort(st->spans, st->nspans, sizeof *st->spans, by_begin);
-  for (uint64_t i = 0; i < st->nspans;) {
-    const ZpSpan *x = &st->spans[i++];
-    if (x->node != ZP_NONE) continue;
-    const ZpInstr *in = &g->instrs[x->instr];
-    int sort = sort_of(in);
-    double end = sort <= BACKWARD ? end_of_passes(g, st, in, &i) : x->end;
-    if (end < drawn[sort] + .15 * t->seconds / wide) continue;
-    drawn[sort] = end;
-    put_box(j, sort, x->begin, end);
-    if (sort <= BACKWARD) zb_json_count(j, NULL, in->mb);
+  for (uint32_t i = 0; i < n; i++) {
+    put_box(j, (int)box[i].sort, box[i].begin, box[i].end);
+    if (box[i].sort <= ZP_S_BACKWARD) zb_json_count(j, NULL, box[i].instr->mb);
     else {
       ZbText what = {0};
-      zp_instr_text(p, s, in, &what);
+      zp_instr_text(p, s, box[i].instr, &what);
       zb_json_string(j, NULL, what.s);
       zb_text_free(&what);
     }
     zb_json_end(j);
   }
   zb_json_end(j);
+  zb_arena_free(a);
 }
 
 /* ---- memory over the step ------------------------------------------------------------------------------- */

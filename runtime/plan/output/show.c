@@ -34,6 +34,45 @@ const char *zp_compute_text(const ZpPlan *p) {
   return p->asked.recipe->precision.compute ? p->asked.recipe->precision.compute : zk_elem_info[ZK_F32].text;
 }
 
+/* ---- generation ---------------------------------------------------------------------------------------- */
+/* Adds what pages of a group hold, and how many sequences that is. */
+static void show_pages(const ZpPlan *p, uint32_t group, ZbText *out) {
+  const ZpGenerating *g = &p->generating;
+  const ZpPageGroup *x = &p->stream->groups[group];
+  char token[24], all[24];
+  uint64_t bytes =
+      zp_cache_bytes(p->stream, ZP_CACHE_PAGES, group, zp_precision_elem(p->asked.recipe->precision.compute));
+  int64_t pages = p->pages[group], each = zp_pages_of(g, x->window), whole = pages / each;
+  zb_text_add(out, "cache: %s a token", zb_bytes(token, bytes));
+  if (x->window) zb_text_add(out, ", of which the last %lld are kept", (long long)x->window);
+  zb_text_add(out, "; %lld pages of %lld tokens, %s: ", (long long)pages, (long long)g->page,
+              zb_bytes(all, bytes * (uint64_t)(pages * g->page)));
+  if (whole >= g->sequences) zb_text_add(out, "all %lld sequences at full length", (long long)g->sequences);
+  else
+    zb_text_add(out, "%lld sequence%s of %lld at once, or %lld of %lld", (long long)whole,
+                whole == 1 ? "" : "s", (long long)g->length, (long long)g->sequences,
+                (long long)(pages / g->sequences * g->page));
+  zb_text_add(out, "\n");
+}
+
+static void show_generating(const ZpPlan *p, ZbText *out) {
+  const ZpGenerating *g = &p->generating;
+  const ZgStream *along = &p->stream->along;
+  char text[24];
+  zb_text_add(out,
+              "generates along `%s`: %s -> %s; %lld sequence%s of %lld tokens, at most %lld tokens a step; "
+              "compute %s\n",
+              p->graph->axes[along->time].name, p->stream->model->inputs[along->tokens].name,
+              p->stream->model->outputs[along->output].name, (long long)g->sequences,
+              g->sequences == 1 ? "" : "s", (long long)g->length, (long long)g->step, zp_compute_text(p));
+  for (uint32_t i = 0; i < p->stream->ngroups; i++) show_pages(p, i, out);
+  ZkElem real = zp_precision_elem(p->asked.recipe->precision.compute);
+  uint64_t state = zp_cache_bytes(p->stream, ZP_CACHE_STATE, 0, real) +
+                   zp_cache_bytes(p->stream, ZP_CACHE_RECENT, 0, real);
+  if (state)
+    zb_text_add(out, "cache: %s a sequence, of recurrences and recent tokens\n", zb_bytes(text, state));
+}
+
 static void show_mesh(const ZpPlan *p, ZbText *out) {
   const ZpMesh *m = &p->layout.mesh;
   zb_text_add(out, "recipe %s for model %s: %.4g M parameters", p->asked.recipe->name, p->graph->model,
@@ -52,6 +91,7 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
     zb_text_add(out, "%s", behind);
   }
   zb_text_add(out, "\n");
+  if (p->stream) show_generating(p, out);
   if (p->asked.batch != ZP_NONE)
     zb_text_add(out, "batch %lld = %lld micro-batches x %lld samples; compute %s; %.3g TFLOP a %s\n",
                 (long long)p->asked.global_batch, (long long)p->asked.nmicro,
@@ -113,7 +153,8 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
 }
 
 bool zp_ledger_shows(const ZpPlan *p, int line, ZpMemory m) {
-  return zp_ledger_info[line].memory == m && (line != ZP_L_TRAINING || p->asked.eval_of);
+  return zp_ledger_info[line].memory == m && (line != ZP_L_TRAINING || p->asked.eval_of) &&
+         (line != ZP_L_CACHE || p->stream);
 }
 
 static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const char *total, ZbText *out) {
@@ -236,7 +277,7 @@ static void put_members(const ZpPlan *p, uint32_t group, ZbText *out) {
  * decay. */
 static void show_groups(const ZpPlan *p, ZbText *out) {
   char text[24];
-  if (!p->asked.ngroups ||
+  if (!p->asked.ngroups || p->stream ||
       (p->asked.ngroups == 1 && p->asked.groups[0].rate == 1 && p->asked.groups[0].decay == 0))
     return;
   zb_text_add(out, "\noptimizer     rate     decay     parameters          bytes  which\n");

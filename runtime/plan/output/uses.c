@@ -18,6 +18,7 @@ static int use_of(const ZpBuf *b) {
   case ZP_B_PARAM:
   case ZP_B_GRAD:
   case ZP_B_STATE:
+  case ZP_B_CACHE:
   case ZP_B_SCALARS: return STORED;
   default: return BOUNDARIES;
   }

@@ -20,7 +20,7 @@ static const ZpLedgerLine line_of[ZP_B_KINDS] = {
     [ZP_B_STATE] = ZP_L_STATES,         [ZP_B_BOUNDARY] = ZP_L_SCRATCH,
     [ZP_B_SCRATCH] = ZP_L_SCRATCH,      [ZP_B_SCALARS] = ZP_L_OTHER,
     [ZP_B_PINNED_INPUTS] = ZP_L_PINNED, [ZP_B_PINNED_SCALARS] = ZP_L_PINNED,
-    [ZP_B_SNAPSHOT] = ZP_L_SNAPSHOT};
+    [ZP_B_SNAPSHOT] = ZP_L_SNAPSHOT,    [ZP_B_CACHE] = ZP_L_CACHE};
 
 static void take_buf(const ZpPlan *p, ZpStage *st, ZpBuf *buf) {
   uint64_t master = buf->kind == ZP_B_PARAM ? zp_master_bytes(p, st->held[buf->pool].bucket) : 0;
@@ -30,7 +30,9 @@ static void take_buf(const ZpPlan *p, ZpStage *st, ZpBuf *buf) {
   take(&st->ledger, ZP_L_MASTER, master);
 }
 
-static bool outlives_step(const ZpBuf *b) { return zp_is_stored(b->kind) || b->kind == ZP_B_SCALARS; }
+static bool outlives_step(const ZpBuf *b) {
+  return zp_is_stored(b->kind) || b->kind == ZP_B_SCALARS || b->kind == ZP_B_CACHE;
+}
 
 static const ZpBuf *same_of(const ZpProgram *g, const ZpBuf *x) {
   for (uint32_t i = 0; i < g->nbufs; i++)

@@ -69,6 +69,7 @@ static void add_buffers(ZpBuilder *g) {
   g->scratch_buf = ZP_NONE;
   if (st->scratch_bytes)
     g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
+  if (st->cache_bytes) zp_gen_bufs(g, ZP_B_CACHE, 0, 1, st->cache_bytes);
   g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, zp_scalars_bytes(p));
   add_pinned(g);
   if (p->asked.checkpoints) zp_gen_bufs(g, ZP_B_SNAPSHOT, 0, 1, zb_round_up(zp_snapshot_bytes(p, st), 64));

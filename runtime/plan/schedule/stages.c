@@ -148,9 +148,12 @@ static void measure_vstage(const ZpPlan *p, ZpStage *st, ZpVirtualStage *v) {
 
 void zp_measure_stage(const ZpPlan *p, ZpStage *st) {
   st->saved_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
+  st->cache_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
   for (uint32_t k = 0; k < st->nvstages; k++) measure_vstage(p, st, &p->programs.vstages[st->vstages[k]]);
   for (uint32_t i = 0; i < st->ninsts; i++) {
     const ZpSegment *s = &p->programs.segments[st->insts[i].segment];
+    st->cache_at[i] = st->cache_bytes;
+    st->cache_bytes += s->cache_bytes;
     for (int k = 0; k < ZP_PHASES; k++) st->scratch_bytes = larger(st->scratch_bytes, s->list[k].temp);
     st->cost += s->cost;
   }

@@ -31,7 +31,9 @@ more = {
     "deepseek": [("scoring_func", "softmax"), ("topk_method", "greedy"), ("n_group", 2)],
 }
 families = {"llama": "rope", "llama_tied": "rope", "qwen2": "rope", "qwen3": "rope", "mistral": "rope", "mixtral": "rope", "gemma2": "rope",
-            "gemma3": "rope", "deepseek": "rope", "gpt2": "", "bert": "", "t5": "", "mamba2": ""}
+            "gemma3": "rope", "deepseek": "rope", "gpt2": "", "bert": "", "t5": "", "mamba2": "",
+            **{"small/" + x: "rope" for x in ("phi3", "qwen3moe", "gptoss", "olmo2", "granite", "glm4", "smollm3", "starcoder2", "neox",
+                                              "falcon", "falcon40", "opt", "phi", "cohere")}}
 other_words = {"silu": "gelu", "gelu": "relu", "gelu_new": "relu", "gelu_pytorch_tanh": "relu", "gated-gelu": "relu", "float32": "bfloat16"}
 for_null = {"sliding_window": 4, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 2.0, "head_dim": 32, "n_inner": 100, "pad_token_id": 1,
             "use_bidirectional_attention": True, "summary_activation": "tanh", "classifier_dropout": 0.5}
@@ -65,8 +67,8 @@ def changes(name, config):
                         out += [(key, dict(value, **{inner: dict(v, **{k: y})})) for y in others(k, x)]
                         out.append((key, dict(value, **{inner: {a: b for a, b in v.items() if a != k}})))
                 out += [(key, dict(value, **{inner: y})) for y in others(inner, v)]
-                # A map cannot say that one of several keys must be there: without its type, scaling counts as llama3's.
-                if not (name == "llama_tied" and inner == "rope_type"):
+                # A map cannot say that one of several keys must be there: without its type, scaling counts as the family's.
+                if not (name in ("llama_tied", "small/gptoss") and inner == "rope_type"):
                     out.append((key, {a: b for a, b in value.items() if a != inner}))
             if "full_attention" in value:
                 out.append((key, dict(value, full_attention=dict(value["full_attention"], **linear))))

@@ -28,16 +28,16 @@ tests_scenarios_tools_moved_LDADD = $(libs_exec)
 check_PROGRAMS += tests/scenarios/tools/zrun-threads
 tests_scenarios_tools_zrun_threads_SOURCES = runtime/exec/zrun.c tests/scenarios/tools/device_threads.c tests/scenarios/tools/device_threads.h \
   tests/scenarios/tools/patience.c
-tests_scenarios_tools_zrun_threads_LDADD = $(libs_exec)
+tests_scenarios_tools_zrun_threads_LDADD = $(libs_zrun)
 
 # zrun on nodes that are made up: tests/scenarios/nodes.sh.
 check_PROGRAMS += tests/scenarios/tools/zrun-nodes
 tests_scenarios_tools_zrun_nodes_SOURCES = runtime/exec/zrun.c tests/scenarios/tools/nodes.c
-tests_scenarios_tools_zrun_nodes_LDADD = $(libs_exec)
+tests_scenarios_tools_zrun_nodes_LDADD = $(libs_zrun)
 # Those that do not wait for long: tests/scenarios/stall.sh.
 check_PROGRAMS += tests/scenarios/tools/stall tests/scenarios/tools/zrun-hasty
 tests_scenarios_tools_stall_SOURCES = tests/scenarios/tools/stall.c tests/scenarios/tools/patience.c
 tests_scenarios_tools_stall_LDADD = $(libs_exec)
 tests_scenarios_tools_zrun_hasty_SOURCES = runtime/exec/zrun.c tests/scenarios/tools/patience.c
-tests_scenarios_tools_zrun_hasty_LDADD = $(libs_exec)
+tests_scenarios_tools_zrun_hasty_LDADD = $(libs_zrun)
 endif

@@ -197,3 +197,15 @@ Test(processes, states) {
   waitpid(child, NULL, 0);
   cr_expect_not(zb_process(child, &p));
 }
+
+Test(texts, round_steps) {
+  static const struct {
+    double range, step;
+    int want;
+  } cases[] = {{10, 2, 7}, {7, 1, 7}, {1.169, .2, 7}, {3e-5, 5e-6, 7}, {100, 50, 3}, {1, 1, 1}, {2.0, 2, 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double step = zb_round_step(cases[i].range, cases[i].want);
+    cr_assert(fabs(step - cases[i].step) < 1e-9 * step, "%g of %g and not %g", step, cases[i].range,
+              cases[i].step);
+  }
+}

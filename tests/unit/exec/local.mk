@@ -51,5 +51,5 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/weights.c
 tests_unit_test_exec_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 tests_unit_test_exec_CFLAGS = $(unit_cflags)
-tests_unit_test_exec_LDADD = $(libs_exec) $(unit_libs)
+tests_unit_test_exec_LDADD = $(libs_zrun) $(unit_libs)
 endif

@@ -49,6 +49,33 @@ Test(options, what_they_become) {
   cr_expect(o.steps == INT64_MAX && o.order == ZX_ORDER_SHUFFLED);
 }
 
+Test(options, generate) {
+  cr_assert(parse("generate dir --prompt A --prompt B --max-tokens 7 --temperature 0.5 -n 2 --stop x "
+                  "--logit-bias 5=-2 "
+                  "--stop-token-id 9 --seed 8"),
+            "%s", err.text);
+  cr_expect(o.command == ZX_GENERATE && o.prompt.n == 2 && o.query.max_tokens == 7 &&
+            o.query.temperature == 0.5);
+  cr_expect(o.query.choices == 2 && o.query.stop.n == 1 && o.query.nbias == 1 && o.query.end[0] == 9);
+  cr_expect(o.query.seed == 8 && o.seed == 1 && !strcmp(o.device->name, "cpu"));
+  cr_assert(parse("generate dir --prompts a.jsonl -o b.jsonl"));
+  cr_expect(o.query.max_tokens == ZX_UNSAID && o.query.top_p == 1 && o.query.repetition == 1 &&
+            o.query.choices == 1 && o.query.logprobs == ZX_UNSAID && o.query.seed == ZX_UNSAID);
+  says("generate dir", "zrun generate needs --prompt TEXT, --prompt-file FILE or --prompts FILE",
+       "zrun --help shows all commands and options");
+  says("generate dir --prompts a.jsonl", "--prompts needs -o FILE, where the results go",
+       "zrun --help shows all commands and options");
+  says("generate dir --prompt A --prompts a.jsonl -o b",
+       "zrun generate takes --prompts, or --prompt and --prompt-file", "give one of them");
+  says("generate dir --prompt A --device cuda", "zrun generate cannot use --device cuda yet",
+       "leave it out: it computes on the CPU");
+  says("generate dir --prompt A --top-p 3", "--top-p cannot be '3'", "give a number from 0 to 1");
+  says("generate dir --prompt A --min-tokens 9 --max-tokens 4", "`min_tokens` is 9, and `max_tokens` 4",
+       "ask for more tokens, or let it end sooner");
+  says("train g.zsg --recipe r:a --prompt A", "zrun train takes no option --prompt",
+       "it belongs to generate");
+}
+
 Test(options, limits) {
   GOOD("--steps 0");
   BAD("--steps 1");
@@ -95,7 +122,7 @@ Test(options, what_is_said) {
        "give a number of steps, or a duration: 90s, 30m, 2h");
   says("train g --recipe r --debug piece=4",
        "--debug: there is no setting `piece`; there are attend-piece=MIB, epilogues=on|off, graph-nodes=N, "
-       "nccl-alone=on|off",
+       "nccl-alone=on|off, nccl-capture=on|off",
        "");
   says("train g --recipe r --debug graph-nodes", "--debug: graph-nodes lacks its value: give graph-nodes=N",
        "");

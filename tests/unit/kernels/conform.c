@@ -183,6 +183,7 @@ static ZkElem elem_of(const Tensor *t, Mode mode, bool result) {
 static ZkCall make_call(const Case *c) {
   ZkCall call = {.op = (uint16_t)c->op, .pointwise = c->pointwise, .accumulate = c->accumulate};
   call.repeatable = conform_repeatable;
+  call.invariant = conform_invariant;
   while (c->in[call.nin].axes) call.nin++;
   while (c->out[call.nout].axes) call.nout++;
   for (const char *a = c->ax; a && *a; a++) call.ax[call.nax++] = (uint16_t)*a;
@@ -331,6 +332,7 @@ static void run_one(const Case *c, const Numbers *d, Mode mode, int shuffle, int
 /* A push runs a mode in one order of axes, which differs from case to case; nights run all. */
 bool conform_leaves_none_out;
 bool conform_repeatable;
+bool conform_invariant;
 static bool is_left_out(const Case *c, int mode, int shuffle) {
   unsigned x = (unsigned)c->op + (unsigned)c->opt[0];
   for (const char *p = c->dims; p && *p; p++) x = 31 * x + (unsigned char)*p;

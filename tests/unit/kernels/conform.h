@@ -77,6 +77,7 @@ void conform(const char *file, int line, const Case *c);
 /* A push leaves out two of three orders of axes, but for tests that count calls. */
 extern bool conform_leaves_none_out;
 extern bool conform_repeatable; /* what calls say: the same bits in every run */
+extern bool conform_invariant;  /* the same: batch-invariant */
 
 /* Runs the back end's kernel on a call whose views have their memory, in way `way`. */
 void run_call(const ZkCall *call, int way);

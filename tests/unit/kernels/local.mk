@@ -28,9 +28,13 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/reduce.c \
   tests/unit/kernels/residues.c \
   tests/unit/kernels/select.c \
+  tests/unit/kernels/step.h \
+  tests/unit/kernels/step.c \
+  tests/unit/kernels/steps.c \
   tests/unit/kernels/unfuse.c \
   tests/unit/kernels/experts.c \
   tests/unit/kernels/fgemm.c \
+  tests/unit/kernels/invariant.c \
   tests/unit/kernels/grouped_half.c \
   tests/unit/kernels/grouped.c
 tests_unit_test_kernels_CFLAGS = $(unit_cflags)

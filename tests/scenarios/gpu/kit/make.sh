@@ -18,6 +18,9 @@ without() { say "without $1: $2" && echo "without $1: $2" >>"$work/without"; } #
 needed() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; } # FILE
 has() { needed "$ZUG_BUILD/zug-cuda.so" | grep -q "^lib$1\."; }
 
+# Kernels that the compiler has not optimised are right, and slow.
+unoptimised() { sed -n 's/^NVCCFLAGS = //p' "$ZUG_BUILD/Makefile" | grep -o -e '-X[a-z]*=-O[01]' | paste -sd ' '; }
+
 versions() { find "$kit" -type f -exec readelf -V {} + 2>/dev/null | grep -o "$1_[0-9.]*" | sort -V | tail -n 1; } # WORD: the newest that is asked for
 
 # ---- can it be made, and of what? ----
@@ -28,6 +31,7 @@ has nccl || without "part nccl" "this build has no NCCL; ranks exchange by way o
 has cudnn || without cuDNN "this build has none, and attention is by kernels of its own"
 has nvrtc || without NVRTC "this build has none, and pointwise functions are interpreted"
 pkglib=$(ompi_info --path pkglibdir 2>/dev/null | awk '{ print $2 }') prefix=$(ompi_info --path prefix 2>/dev/null | awk '{ print $2 }')
+[ -z "$(unoptimised)" ] || say "this build's kernels are not optimised ($(unoptimised)): times that the kit measures will not count; configure without NVCCFLAGS"
 launcher=yes ranks="parts layouts and nccl"
 case $(ompi_info --version 2>/dev/null | head -n 1) in
 *' v4.'*) ;;
@@ -86,6 +90,7 @@ date=$(git -C "$ZUG_SRC" log -1 --format=%ct 2>/dev/null || stat -c %Y "$ZUG_SRC
   echo "for GPUs $(sed -n 's/^CUDA_ARCHS = //p' "$ZUG_BUILD/Makefile"), with $(needed "$ZUG_BUILD/zug-cuda.so" | paste -sd ' ')"
   echo "made with $(ldd --version | head -n 1 | cut -d ' ' -f 2-); wants $(versions GLIBC) and $(versions GLIBCXX)"
   cat "$work/without" 2>/dev/null || true
+  [ -z "$(unoptimised)" ] || echo "kernels of Zug's own are not optimised ($(unoptimised)): times that are measured do not count"
 } >"$kit/MADE"
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX --mtime="@$date" -cf - zug-gpu | ${COMPRESS:-xz -9} >"$to.tmp"
 mv "$to.tmp" "$to"

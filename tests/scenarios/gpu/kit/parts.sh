@@ -84,10 +84,10 @@ try_case() { # OPTION...
 reference() { # sets $against
   against=$d/$case.jsonl
   [ -s "$against" ] && return
-  against=logs/cpu-$model-${recipe#*:}/metrics.jsonl
+  against=logs/cpu-$model-${recipe#*:}-$steps/metrics.jsonl
   [ -s "$against" ] && return
   here=$program program=
-  zug "cpu-$model-${recipe#*:}" 300 "$ranks" cpu "$model" "$recipe" "$data" "$steps" --quiet
+  zug "cpu-$model-${recipe#*:}-$steps" 300 "$ranks" cpu "$model" "$recipe" "$data" "$steps" --quiet
   program=$here
 }
 compare() { # NAME OTHER.jsonl LOSS NORM
@@ -172,7 +172,12 @@ nccl_case() {
   case=nccl-$case
   try_case --debug nccl-alone=on
   must_say "$case" 'ranks exchange by NCCL'
-  must_say "$case" 'steps are captured|NCCL keeps its operations in order in a graph from 2.26 on only'
+  line "$case"
+  # A driver crashed on this (device/nccl.c), so it is not the default; where this line is good, it may become it.
+  [ "$ranks" -gt 1 ] || return 0
+  case=$case-captured
+  try_case --debug nccl-alone=on --debug nccl-capture=on
+  must_say "$case" 'steps are captured'
   line "$case"
 }
 

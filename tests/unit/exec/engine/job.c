@@ -102,7 +102,7 @@ static Job job(Plan q, const ZxDeviceTable *dev, const char *recipe) {
            .steps = 3,
            .exchanges = dev->comm};
   j.o = (ZxEngineOptions){.device = dev, .seed = 7, .order = ZX_ORDER_SEQUENTIAL};
-  if (q.p->programs.ninputs) job_data(&j, job_id, job_real);
+  if (q.p->programs.ninputs && !q.p->stream) job_data(&j, job_id, job_real);
   return j;
 }
 

@@ -10,6 +10,7 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/alike.c \
   tests/unit/exec/engine/checkpoints.c \
   tests/unit/exec/engine/devices.c \
+  tests/unit/exec/engine/generate.c \
   tests/unit/exec/engine/inputs.c \
   tests/unit/exec/engine/job.c \
   tests/unit/exec/engine/job.h \
@@ -31,6 +32,7 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/exec/engine/world.c \
   tests/unit/exec/engine/world.h \
   tests/unit/exec/engine/writer.c \
+  tests/unit/plan/stream/models.c tests/unit/plan/stream/models.h \
   tests/unit/plan/models/plan.c tests/unit/plan/models/plan.h
 tests_unit_test_engine_CFLAGS = $(unit_cflags)
 tests_unit_test_engine_LDADD = libcompiler.a $(libs_exec) $(unit_libs)

@@ -97,45 +97,45 @@ typedef struct {
   uint32_t memory[GROUPS][MOST * 16];
 } World;
 
-static uint32_t *at(World *w, uint32_t g, uint32_t seat, uint32_t position) {
-  uint32_t page = zx_pages_table(w->p, g, seat)[position / w->page];
-  cr_assert(page < w->group[g].pages, "group %u, seat %u, position %u has no page", g, seat, position);
+static uint32_t *at(World *w, uint32_t g, uint32_t slot, uint32_t position) {
+  uint32_t page = zx_pages_table(w->p, g, slot)[position / w->page];
+  cr_assert(page < w->group[g].pages, "group %u, slot %u, position %u has no page", g, slot, position);
   return &w->memory[g][page * 16 + position % w->page];
 }
 
-static uint32_t held(const World *w, uint32_t seat, uint32_t position) {
-  return (uint32_t)zb_random_u64(w->text[seat], 2, position);
+static uint32_t held(const World *w, uint32_t slot, uint32_t position) {
+  return (uint32_t)zb_random_u64(w->text[slot], 2, position);
 }
 
-static void look(World *w, uint32_t seat, uint32_t from) {
+static void look(World *w, uint32_t slot, uint32_t from) {
   for (uint32_t g = 0; g < GROUPS; g++) {
     uint32_t window = w->group[g].window, first = window && from + 1 > window ? from + 1 - window : 0;
     for (uint32_t i = first; i < from; i++)
-      cr_assert_eq(*at(w, g, seat, i), held(w, seat, i), "group %u, seat %u, position %u is another's", g,
-                   seat, i);
+      cr_assert_eq(*at(w, g, slot, i), held(w, slot, i), "group %u, slot %u, position %u is another's", g,
+                   slot, i);
   }
 }
 
-static void grow(World *w, uint32_t seat) {
-  uint32_t from = w->n[seat], to = from + 1 + draw(9);
-  if (!from) w->text[seat] = draw(1 << 30);
-  if (to > LENGTH || !zx_pages_take(w->p, seat, from, to)) return;
-  look(w, seat, from);
+static void grow(World *w, uint32_t slot) {
+  uint32_t from = w->n[slot], to = from + 1 + draw(9);
+  if (!from) w->text[slot] = draw(1 << 30);
+  if (to > LENGTH || !zx_pages_take(w->p, slot, from, to)) return;
+  look(w, slot, from);
   for (uint32_t g = 0; g < GROUPS; g++)
-    for (uint32_t i = from; i < to; i++) *at(w, g, seat, i) = held(w, seat, i);
-  w->n[seat] = to;
+    for (uint32_t i = from; i < to; i++) *at(w, g, slot, i) = held(w, slot, i);
+  w->n[slot] = to;
 }
 
-static void share(World *w, uint32_t seat, uint32_t of) {
+static void share(World *w, uint32_t slot, uint32_t of) {
   ZxPageCopy copy[GROUPS];
   uint32_t n = 0, tokens = w->n[of] ? draw(w->n[of] + 1) : 0;
-  if (!tokens || w->n[seat] || !zx_pages_can_share(w->p, of, tokens) ||
-      !zx_pages_share(w->p, seat, of, tokens, copy, &n))
+  if (!tokens || w->n[slot] || !zx_pages_can_share(w->p, of, tokens) ||
+      !zx_pages_share(w->p, slot, of, tokens, copy, &n))
     return;
   for (uint32_t i = 0; i < n; i++)
     memcpy(&w->memory[copy[i].group][copy[i].to * 16], &w->memory[copy[i].group][copy[i].from * 16], 64);
-  w->n[seat] = tokens;
-  w->text[seat] = w->text[of];
+  w->n[slot] = tokens;
+  w->text[slot] = w->text[of];
 }
 
 Test(pages, random_operations) {
@@ -146,20 +146,20 @@ Test(pages, random_operations) {
     for (uint32_t g = 0; g < GROUPS; g++) w->group[g] = (ZxPageGroup){1 + draw(MOST), g ? draw(30) : 0};
     w->p = zx_pages_new(a, &(ZxPaging){w->group, GROUPS, w->page, SEATS, LENGTH, 9});
     for (uint32_t k = 0; k < 200; k++) {
-      uint32_t seat = draw(SEATS), other = draw(SEATS), what = draw(8);
-      if (what == 0) zx_pages_give(w->p, seat), w->n[seat] = 0;
-      else if (what == 1 && seat != other) share(w, seat, other);
-      else grow(w, seat);
+      uint32_t slot = draw(SEATS), other = draw(SEATS), what = draw(8);
+      if (what == 0) zx_pages_give(w->p, slot), w->n[slot] = 0;
+      else if (what == 1 && slot != other) share(w, slot, other);
+      else grow(w, slot);
       CHECKED(w->p);
       for (uint32_t g = 0; g < GROUPS; g++) {
         uint32_t pages = 0;
         for (uint32_t i = 0; i < (LENGTH - 1) / w->page + 1; i++)
-          pages += zx_pages_table(w->p, g, seat)[i] != ZX_NO_PAGE;
-        cr_assert(pages <= zx_pages_most(w->p, g, w->n[seat]), "%u pages for %u positions", pages,
-                  w->n[seat]);
+          pages += zx_pages_table(w->p, g, slot)[i] != ZX_NO_PAGE;
+        cr_assert(pages <= zx_pages_most(w->p, g, w->n[slot]), "%u pages for %u positions", pages,
+                  w->n[slot]);
       }
     }
-    for (uint32_t seat = 0; seat < SEATS; seat++) zx_pages_give(w->p, seat);
+    for (uint32_t slot = 0; slot < SEATS; slot++) zx_pages_give(w->p, slot);
     CHECKED(w->p);
     for (uint32_t g = 0; g < GROUPS; g++) cr_assert_eq(zx_pages_free(w->p, g), w->group[g].pages);
     zb_arena_free(a);

@@ -11,12 +11,12 @@ static const uint32_t end_token = END;
 static uint32_t prompt[2000]; /* all 1 */
 static ZxPageGroup group[1];
 
-static ZxScheduling how(uint32_t tokens, uint32_t seats, uint32_t pages) {
+static ZxScheduling how(uint32_t tokens, uint32_t slots, uint32_t pages) {
   for (uint32_t i = 0; i < 2000; i++) prompt[i] = 1;
   group[0] = (ZxPageGroup){.pages = pages};
   return (ZxScheduling){.tokens = tokens,
                         .rows = tokens,
-                        .seats = seats,
+                        .slots = slots,
                         .length = 1000,
                         .page = 16,
                         .group = group,
@@ -147,12 +147,12 @@ Test(scheduler, choices_share_their_prompt) {
   zx_step_done(s, chosen);
   x = zx_next_step(s);
   cr_expect(x->nparts == 3 && x->ntokens == 3 && x->nrows == 3 && x->ncopies == 2);
-  cr_expect(x->copy[0].from == zx_table(s, 0, x->part[0].sequence->seat)[2]);
+  cr_expect(x->copy[0].from == zx_table(s, 0, x->part[0].sequence->slot)[2]);
   for (uint32_t i = 1; i < 3; i++) {
     const ZxSequence *q = x->part[i].sequence;
     cr_expect(q->choice == i && x->part[i].from == 39 && x->part[i].chooses);
-    cr_expect_eq(x->copy[i - 1].to, zx_table(s, 0, q->seat)[2]);
-    cr_expect_eq(zx_table(s, 0, q->seat)[1], zx_table(s, 0, x->part[0].sequence->seat)[1]);
+    cr_expect_eq(x->copy[i - 1].to, zx_table(s, 0, q->slot)[2]);
+    cr_expect_eq(zx_table(s, 0, q->slot)[1], zx_table(s, 0, x->part[0].sequence->slot)[1]);
   }
   cr_expect_eq(zx_scheduler_free_pages(s, 0), 100 - 5);
   zx_step_done(s, chosen);

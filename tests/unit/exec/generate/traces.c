@@ -1,6 +1,6 @@
 /* Random requests at random times for a model that is a function of the tokens: each gets the tokens that
  * it would get alone, and its last one in time. The model reads the tokens through the tables of pages and
- * from seats' states, so that a page too early given back, a wrong part, or another's state would give
+ * from slots' states, so that a page too early given back, a wrong part, or another's state would give
  * other tokens. */
 #include "runtime/exec/generate/generate.h"
 #include "tests/unit/breadth.h"
@@ -78,18 +78,18 @@ static uint32_t alone(const World *w, const Request *r, uint32_t choice, uint32_
   return n;
 }
 
-static uint32_t *cell(World *w, uint32_t g, uint32_t seat, uint32_t position) {
-  uint32_t page = zx_table(w->s, g, seat)[position / w->how.page];
+static uint32_t *cell(World *w, uint32_t g, uint32_t slot, uint32_t position) {
+  uint32_t page = zx_table(w->s, g, slot)[position / w->how.page];
   cr_assert(page < w->group[g].pages);
   return &w->memory[g][page * POSITIONS + position % w->how.page];
 }
 
 /* Logits of a row, as far as this model has them. */
 static uint64_t row_of(World *w, const ZxSequence *q, uint32_t position) {
-  uint64_t h = w->how.states ? w->state[q->seat] : 0;
+  uint64_t h = w->how.states ? w->state[q->slot] : 0;
   for (uint32_t g = 0; g < w->how.ngroups; g++)
     for (uint32_t i = first_seen(w, g, position); i <= position; i++) {
-      uint32_t has = *cell(w, g, q->seat, i);
+      uint32_t has = *cell(w, g, q->slot, i);
       cr_assert(has >> 8 == i, "position %u reads another one's key of position %u", position, has >> 8);
       h = mix(h, has & 255);
     }
@@ -111,11 +111,11 @@ static void play_part(World *w, const ZxGenStep *x, const ZxGenPart *p, uint32_t
             p->from + p->n == q->nprompt - 1 || p->from >= q->nprompt);
   for (uint32_t i = 0; i < p->n; i++) {
     cr_assert(x->id[p->token + i] == q->id[p->from + i] && x->position[p->token + i] == p->from + i &&
-              x->seat[p->token + i] == q->seat);
+              x->slot[p->token + i] == q->slot);
     for (uint32_t g = 0; g < w->how.ngroups; g++)
-      *cell(w, g, q->seat, p->from + i) = (p->from + i) << 8 | x->id[p->token + i];
+      *cell(w, g, q->slot, p->from + i) = (p->from + i) << 8 | x->id[p->token + i];
   }
-  w->state[q->seat] = go_on(p->from ? w->state[q->seat] : 0, q->id, p->from, p->from + p->n);
+  w->state[q->slot] = go_on(p->from ? w->state[q->slot] : 0, q->id, p->from, p->from + p->n);
   for (uint32_t k = 0; k < p->nrows; k++) {
     uint32_t token = p->token + p->n - p->nrows + k, position = x->position[token];
     cr_assert_eq(x->row[p->row + k], token);
@@ -134,7 +134,7 @@ static void play_part(World *w, const ZxGenStep *x, const ZxGenPart *p, uint32_t
 static bool same_steps(const ZxGenStep *a, const ZxGenStep *b) {
   return a->ntokens == b->ntokens && a->nrows == b->nrows && a->nparts == b->nparts &&
          !memcmp(a->id, b->id, a->ntokens * sizeof *a->id) &&
-         !memcmp(a->seat, b->seat, a->ntokens * sizeof *a->seat);
+         !memcmp(a->slot, b->slot, a->ntokens * sizeof *a->slot);
 }
 
 static void ended(World *w) {
@@ -207,7 +207,7 @@ static bool step(World *w) {
   const ZxGenStep *x = zx_next_step(w->s), *twin = zx_next_step(w->twin);
   CHECKED(w->s);
   cr_assert(same_steps(x, twin) && x->ntokens <= w->how.tokens && x->nrows <= w->how.rows &&
-            x->nparts <= w->how.seats);
+            x->nparts <= w->how.slots);
   if (!x->ntokens) return false;
   oldest_goes_on(w, x);
   for (uint32_t i = 0; i < x->ncopies; i++) {
@@ -252,11 +252,11 @@ static World *begin(ZbArena *a, uint64_t key) {
   World *w = ZB_NEW(a, World);
   w->key = key;
   bool states = !draw(w, 4);
-  uint32_t seats = 1 + draw(w, SEATS), least = states ? ZX_STATE_CHUNK + seats - 1 : 1;
+  uint32_t slots = 1 + draw(w, SEATS), least = states ? ZX_STATE_CHUNK + slots - 1 : 1;
   w->end = draw(w, WORDS - 1);
   w->how = (ZxScheduling){.tokens = least + draw(w, draw(w, 2) ? 8 : 60),
                           .rows = 1 + draw(w, draw(w, 2) ? 4 : 200),
-                          .seats = seats,
+                          .slots = slots,
                           .length = states ? 600 : 90,
                           .page = 1 + draw(w, POSITIONS),
                           .group = w->group,

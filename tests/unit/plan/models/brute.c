@@ -604,21 +604,24 @@ static void check_inputs(Brute *b) {
 
 static void check_instances(Brute *b) {
   uint32_t segment = 0, iter = 0;
-  for (uint32_t s = 0; s < b->p->programs.nstages; s++)
-    for (uint32_t i = 0; i < b->p->programs.stages[s].ninsts; i++) {
-      const ZpInst *x = &b->p->programs.stages[s].insts[i];
+  for (uint32_t v = 0; v < b->p->programs.nvstages; v++) {
+    const ZpVirtualStage *of = &b->p->programs.vstages[v];
+    const ZpStage *st = &b->p->programs.stages[of->stage];
+    for (uint32_t i = of->first; i < of->first + of->ninsts; i++) {
+      const ZpInst *x = &st->insts[i];
       NEED(b, x->segment == segment && x->iter == iter, "instance %u.%u where %u.%u should be", x->segment,
            x->iter, segment, iter);
       const ZpSegment *g = &b->p->programs.segments[x->segment];
       NEED(b, x->nheld == g->nbuckets, "buckets of an instance");
       for (uint32_t k = 0; k < x->nheld; k++) {
-        const ZpStageBucket *h = &b->p->programs.stages[s].held[x->held[k]];
+        const ZpStageBucket *h = &st->held[x->held[k]];
         NEED(b, h->bucket == g->buckets[k], "another bucket");
         NEED(b, h->iter == (b->p->programs.buckets[h->bucket].segment == ZP_NONE ? 0 : iter),
              "another iteration's bucket");
       }
       if (++iter == b->p->graph->segments[segment].trip) segment++, iter = 0;
     }
+  }
   NEED(b, segment == b->p->graph->nsegments, "instances are missing");
 }
 

@@ -1,0 +1,97 @@
+/* Batch-invariant products: the bits of a result depend on its row and its column alone, not on how many rows
+ * and columns a call has, on the number of threads or on how a call is cut. Private to kernels/cpu.
+ *
+ *   invariant.c        who computes what, chunks, and their tree
+ *   invariant_pack.c   weights of a block into panels
+ *   invariant_rows.c   few rows by weights that are read where they lie
+ *
+ * The order of summation. The contracted axes are gone through in the order in which they lie in the call's
+ * second operand, slowest first: k = 0 .. K-1. K is cut into ZK_SUM_CHUNKS = 8 chunks; chunk c ends where
+ * chunk c + 1 begins, at K (c + 1) / 8 rounded down to a multiple of ZK_SUM_UNIT = 16, and the last one at K.
+ * A chunk is summed in the order of k, from 0 on, in f32:
+ *
+ *   f32, mixed    one fused multiply-add for each k; a CPU without that instruction rounds twice
+ *   bf16 x bf16   the same of converted operands; or where bgemm.h has a path for this CPU, by its
+ *                 instruction, whose operands are pairs (vdpbf16ps) or 32 (AMX) of k, zeros behind the end of
+ *                 the chunk
+ *
+ * Sums of chunks are added as a binary tree, ((0+1)+(2+3))+((4+5)+(6+7)), in f32. Empty chunks (of short
+ * sums) are left out. Then comes what is accumulated to, then the one rounding to the type of the result.
+ *
+ * If k is split over 2, 4 or 8 ranks, each has neighbouring chunks, which make a subtree: a view says so by
+ * an axis that is smaller than the whole one. Ranks that add their parts as a tree in f32 get the bits of one
+ * rank, if each rank's part of K divides by ZK_SUM_UNIT; else boundaries of chunks are elsewhere.
+ *
+ * Bits may differ between machines with other instructions. */
+#ifndef ZUG_KERNELS_INVARIANT_H
+#define ZUG_KERNELS_INVARIANT_H
+
+#include "kernels/cpu/bgemm.h"
+#include "kernels/cpu/fgemm.h"
+
+#define ZK_SUM_CHUNKS 8
+#define ZK_SUM_UNIT 16
+#define ZK_SUM_LEVELS 4 /* sums that wait for others: of 1, 2 and 4 chunks, and one that is being made */
+
+/* ---- products ------------------------------------------------------------------------------------------ */
+
+/* Returns how many chunks this rank's part of a sum over those axes of its second operand is: 8,
+ * 4, 2 or 1. */
+int zk_sum_chunks(const ZkCall *c, const uint16_t *ax, int nax);
+
+/* Computes a product whose operands are of any type. scratch: as many bytes as zk_invariant_scratch says,
+ * which are enough for every product with fewer rows, too. */
+void zk_invariant(const ZkEnv *env, const ZkBgemm *g, int chunks, void *scratch);
+size_t zk_invariant_scratch(const ZkBgemm *g, int chunks, int threads);
+
+/* Computes the rows from `first` on alone, `rows` of them. */
+void zk_invariant_rows(const ZkEnv *env, const ZkBgemm *g, int chunks, int64_t first, int64_t rows,
+                       void *scratch);
+
+/* ---- few rows by weights that are read where they lie: invariant_rows.c -------------------------------- */
+#define ZK_FEW 8      /* most rows */
+#define ZK_FEW_NEXT 8 /* most rows of weights that are asked for ahead */
+
+/* sum[i, j] (+)= sum over p of x[i, p] w[p, j] in the order of p, for n columns that lie side by
+ * side in w; row p of it lies at at[p] elements. at[k] .. at[k + next) are rows that come later.
+ * Element (i, p) of x at x[i * ldx + p]; if `pairs` these are pairs of bf16. sum has room for
+ * columns up to a multiple of ZK_PANEL. */
+typedef struct {
+  const void *w, *x;
+  const int64_t *at;
+  float *sum;
+  int64_t ldx, ldsum, m, n, k, next;
+  bool add; /* to what is in sum; else to 0 */
+} ZkFewRows;
+void zk_few_rows(const ZkFewRows *x, ZkElem w);
+void zk_few_rows_pairs(const ZkFewRows *x); /* by vdpbf16ps: bf16, x in pairs */
+
+/* The same of columns that run along k: up to 16 of them, ldw apart, of which `left` elements from the first
+ * on are there; `next` columns further are those of which the beginning is wanted next. Rows of x in bf16 have zeros
+ * up to a multiple of 32 elements. Sums have room for 16 columns. */
+typedef struct {
+  const void *w, *x;
+  float *sum;
+  int64_t ldw, ldx, ldsum, m, n, k, left, next;
+  bool add;
+} ZkFewColumns;
+bool zk_few_columns_here(void); /* the set in use has it */
+void zk_few_columns(const ZkFewColumns *x, ZkElem w);
+void zk_few_columns_pairs(const ZkFewColumns *x);
+
+/* For tests: by instruction set 0, 1, 2 as zk_fgemm_use. */
+bool zk_few_rows_use(int set);
+
+/* ---- weights into panels of f32: invariant_pack.c ------------------------------------------------------ */
+typedef struct {
+  const ZkView *v;
+  int64_t base;
+  const int64_t *k, *n; /* offsets of nk elements and of nn columns from base */
+  int64_t nk, nn;
+  bool k_runs, n_runs; /* neighbours lie side by side */
+} ZkWeights;
+/* Packs columns into panels of ZK_FPANEL, each [nk][ZK_FPANEL] and `panel` apart, zeros where there are no
+ * more columns. There is room for nk rounded up to ZK_SUM_UNIT. */
+void zk_pack_weights(const ZkWeights *w, float *to, int64_t panel);
+
+#endif

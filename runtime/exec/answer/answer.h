@@ -1,0 +1,133 @@
+/* answer: from what somebody asks to what a model writes. Knows texts and files; of models it knows the shipped
+ * ones by their `model_type`, and of the engine only a function that plays a step.
+ *
+ *   DIR -> folder.c -> shipped.c: a graph            in.jsonl, options -> query.c: a query
+ *             |                                                             |
+ *             +------- words.c: ids of texts, ends ------------------------ +
+ *                                                                           |
+ *   step -> logits -> sampled tokens -> text as it is sure         answers.c: many at once
+ *                                                                           |
+ *                                                        results.c: lines of out.jsonl
+ *
+ * query.h and query.c know fields, their types and ranges; words.c what ids a text has. Nothing of a file is
+ * trusted. */
+#ifndef ZUG_EXEC_ANSWER_H
+#define ZUG_EXEC_ANSWER_H
+
+#include "graph/graph.h"
+#include "lang/lang.h"
+#include "runtime/exec/answer/query.h"
+#include "runtime/text/text.h"
+
+/* ---- folder.c: what a Hugging Face folder says beside its weights ---------------------------------------- */
+typedef struct {
+  const char *path;
+  const char *model_type; /* NULL: it has no config.json, or that does not say */
+  int64_t positions;      /* 0: it does not say */
+  bool bf16;              /* its weights are */
+  uint32_t begin;         /* the token that begins texts; ZX_NONE */
+  uint32_t *end;          /* tokens that end texts: of generation_config.json, else of config.json */
+  uint32_t nend;
+} ZxFolder;
+/* Reads those files of a folder that are there. False with a message if one is broken. */
+bool zx_folder_read(ZxFolder *f, ZbArena *a, const char *path, ZbErr *err);
+
+/* ---- shipped.c: the models that the program carries ------------------------------------------------------ */
+/* Compiles the shipped model whose weights have the folder's `model_type`, with the sizes of its config.json;
+ * *names becomes the map of its weights. NULL with a message, or with reports in *d. */
+ZgGraph *zx_shipped_model(ZbArena *a, ZlSources *s, ZlDiags **d, const ZxFolder *f, const char **names,
+                          ZbErr *err);
+
+/* ---- words.c: ids of texts ------------------------------------------------------------------------------- */
+typedef struct {
+  const char *name; /* of the tokenizer's file; NULL: a token is a byte */
+  ZtTokenizer *t;
+  ZtCoder *coder;
+  uint32_t vocabulary; /* ids of the model */
+  uint32_t words;      /* ids from there on are none of the tokenizer's */
+  uint32_t begin;      /* what an empty text begins with; ZX_NONE: nothing */
+  uint32_t *end;
+  uint32_t nend;
+} ZxWords;
+/* Opens a tokenizer.json, or a folder with one; NULL: bytes. `f` says how texts begin and end; NULL: the files
+ * beside the tokenizer's do. False with a message, also where the model has fewer ids. */
+bool zx_words_open(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, uint32_t vocabulary,
+                   ZbErr *err);
+void zx_words_close(ZxWords *w);
+/* Appends a prompt's ids. False with a message: it is not UTF-8, or has no tokens, or some that the model has
+ * not. */
+bool zx_words_of(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err);
+/* Makes the scheduler's request of a query whose ids are given, for sequences of so many positions. The seed is
+ * new where none is said. False with a message. */
+bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint32_t positions,
+                      ZxGenRequest *out, ZbErr *err);
+
+/* ---- answers.c: many queries at once ---------------------------------------------------------------------- */
+typedef struct {
+  uint32_t choice;
+  const uint32_t *id; /* prompt and answer, n; the token that ended it is among them */
+  uint32_t n, nprompt;
+  /* log-probabilities, if they are wanted: of id[first ..]; the first of a prompt has none */
+  const ZxChoice *logprob;
+  uint32_t first;
+  const char *text; /* without the prompt, or with `echo` with it */
+  size_t length;
+  const char *finish; /* "stop", "length", "cancelled" */
+} ZxAnswer;
+typedef struct {
+  uint64_t number; /* the caller's */
+  const ZxQuery *query;
+  uint64_t seed;
+  const ZxAnswer *answer; /* query->choices of them */
+  const ZbErr *broken;    /* its logits are not numbers; NULL: they are */
+} ZxAnswered;
+
+typedef const float *ZxPlay(void *player, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err);
+/* Takes text that has become sure. */
+typedef void ZxPiece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n);
+typedef struct {
+  ZxWords *words;
+  ZxScheduling sizes; /* ends and queue are filled in */
+  ZxPlay *play;
+  void *player;
+  ZxPiece *piece; /* NULL: nobody takes it */
+  void *ctx;
+} ZxAnswering;
+typedef struct ZxAnswers ZxAnswers;
+ZxAnswers *zx_answers_new(const ZxAnswering *how, ZbErr *err);
+void zx_answers_free(ZxAnswers *x); /* NULL is allowed */
+/* Puts a query, which stays the caller's and must stay, at the end of the line. False with a message; if
+ * err->passing, because the line is full. */
+bool zx_answers_ask(ZxAnswers *x, const ZxQuery *q, uint64_t number, ZbErr *err);
+bool zx_answers_idle(const ZxAnswers *x); /* nothing is asked, or all is answered */
+/* Makes a step. False with a message: the engine failed. */
+bool zx_answers_step(ZxAnswers *x, ZbErr *err);
+/* Ends all that is under way: what is written so far is their answer, "cancelled". */
+void zx_answers_cancel(ZxAnswers *x);
+/* Returns an answered query, each once, valid until the next call; NULL: there is none. */
+const ZxAnswered *zx_answers_next(ZxAnswers *x);
+ZxCounts zx_answers_counts(const ZxAnswers *x);
+
+/* ---- results.c: files of queries and results --------------------------------------------------------------- */
+/* Writes a result as a line of JSON, with its end. */
+void zx_result(const ZxWords *w, const ZxAnswered *q, ZbText *out);
+/* Writes the log-probabilities of an answer as lines for people. */
+void zx_result_table(const ZxWords *w, const ZxAnswer *x, ZbText *out);
+
+/* The file that results are added to, line by line: a regular one, which another run began perhaps, or
+ * anything that can be written to. */
+typedef struct {
+  const char *path;
+  int fd;
+  bool regular;
+  uint64_t done; /* results that it has */
+  uint64_t good; /* bytes of them */
+} ZxResults;
+/* Opens or makes the file; a piece of a line at its end is cut off. False with a message: it is no file of
+ * results, or another run writes it. */
+bool zx_results_open(ZxResults *r, ZbArena *a, const char *path, ZbErr *err);
+/* Adds a line, all of it or nothing. */
+bool zx_results_add(ZxResults *r, const char *line, size_t n, ZbErr *err);
+bool zx_results_close(ZxResults *r, ZbErr *err);
+
+#endif

@@ -1,0 +1,324 @@
+/* Many queries at once: the scheduler says what a step has, the engine makes its logits, each row of them
+ * becomes a token, and tokens become text. */
+#include "runtime/exec/answer/answer.h"
+
+#include <stdlib.h>
+
+/* ---- what is under way -------------------------------------------------------------------------------------- */
+typedef struct {
+  ZtDetokenizer *d;
+  ZtIds id; /* prompt and answer */
+  ZxChoice *logprob;
+  size_t nlogprobs, logprobcap;
+  bool ended, stopped;
+  const char *finish;
+} Choice;
+
+typedef struct Asked Asked;
+struct Asked {
+  Asked *next;
+  const ZxQuery *q;
+  uint64_t number, request; /* the caller's, and the scheduler's */
+  uint64_t seed;
+  uint32_t nprompt, left; /* choices that have not ended */
+  Choice choice[ZX_CHOICES];
+  ZbErr broken;
+  ZxAnswer answer[ZX_CHOICES];
+  ZxAnswered is;
+};
+
+struct ZxAnswers {
+  ZxAnswering how;
+  ZbArena *a;
+  ZxScheduler *s;
+  ZxTokenSampler *sampler;
+  ZxFound found;
+  uint32_t *chosen; /* by row of a step */
+  ZxChoice *choice; /* by part of a step: its new token */
+  bool *is_new, *is_end;
+  Asked *first, **last; /* under way */
+  Asked *answered, **last_answered, *shown;
+  uint32_t nchoices; /* under way */
+  ZtIds id;          /* of the query that comes */
+  ZtDetokenizer **spare;
+  uint32_t nspare;
+};
+
+/* ---- opening ------------------------------------------------------------------------------------------------ */
+ZxAnswers *zx_answers_new(const ZxAnswering *how, ZbErr *err) {
+  ZxScheduling sizes = how->sizes;
+  sizes.vocabulary = how->words->vocabulary;
+  sizes.end = how->words->end;
+  sizes.nend = how->words->nend;
+  sizes.queue = sizes.slots + ZX_CHOICES;
+  ZxScheduler *s = zx_scheduler_new(&sizes, err);
+  if (!s) return NULL;
+  ZbArena *a = zb_arena_new();
+  ZxAnswers *x = ZB_NEW(a, ZxAnswers);
+  *x = (ZxAnswers){.how = *how, .a = a, .s = s};
+  x->how.sizes = sizes;
+  x->sampler = zx_sampler_new(a, sizes.vocabulary, how->words->words);
+  zx_found_new(a, &x->found, sizes.vocabulary, 0, 1);
+  x->chosen = ZB_NEWN(a, uint32_t, sizes.rows);
+  x->choice = ZB_NEWN(a, ZxChoice, sizes.slots);
+  x->is_new = ZB_NEWN(a, bool, sizes.slots);
+  x->is_end = ZB_NEWN(a, bool, sizes.slots);
+  x->spare = ZB_NEWN(a, ZtDetokenizer *, sizes.slots + sizes.queue + ZX_CHOICES);
+  x->last = &x->first;
+  x->last_answered = &x->answered;
+  return x;
+}
+
+/* Keeps the memory of a detokenizer for the next sequence. */
+static void put_aside(ZxAnswers *x, ZtDetokenizer *d) {
+  if (d && x->nspare < x->how.sizes.slots + x->how.sizes.queue) x->spare[x->nspare++] = d;
+  else zt_detokenizer_free(d);
+}
+
+static void forget(ZxAnswers *x, Asked *q) {
+  if (!q) return;
+  for (uint32_t c = 0; c < ZX_CHOICES; c++) {
+    put_aside(x, q->choice[c].d);
+    zt_ids_free(&q->choice[c].id);
+    free(q->choice[c].logprob);
+  }
+  free(q);
+}
+
+static void forget_all(ZxAnswers *x, Asked *q) {
+  for (Asked *next; q; q = next) {
+    next = q->next;
+    forget(x, q);
+  }
+}
+
+void zx_answers_free(ZxAnswers *x) {
+  if (!x) return;
+  forget_all(x, x->first);
+  forget_all(x, x->answered);
+  forget(x, x->shown);
+  while (x->nspare) zt_detokenizer_free(x->spare[--x->nspare]);
+  zt_ids_free(&x->id);
+  zx_scheduler_free(x->s);
+  zb_arena_free(x->a);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------- */
+static void add_id(ZtIds *ids, uint32_t id) {
+  if (ids->n == ids->cap) {
+    ids->cap = ids->cap ? 2 * ids->cap : 64;
+    ids->id = realloc(ids->id, ids->cap * sizeof *ids->id);
+    if (!ids->id) zb_out_of_memory(ids->cap * sizeof *ids->id);
+  }
+  ids->id[ids->n++] = id;
+}
+
+static void add_logprob(Choice *c, const ZxChoice *one) {
+  if (c->nlogprobs == c->logprobcap) {
+    c->logprobcap = c->logprobcap ? 2 * c->logprobcap : 16;
+    c->logprob = realloc(c->logprob, c->logprobcap * sizeof *c->logprob);
+    if (!c->logprob) zb_out_of_memory(c->logprobcap * sizeof *c->logprob);
+  }
+  c->logprob[c->nlogprobs++] = *one;
+}
+
+static void send_piece(ZxAnswers *x, const Asked *q, uint32_t choice) {
+  size_t n;
+  const char *text = zt_detokenized(q->choice[choice].d, &n);
+  if (n && x->how.piece) x->how.piece(x->how.ctx, q->number, choice, text, n);
+}
+
+static bool begin_choice(ZxAnswers *x, Asked *q, uint32_t choice, uint32_t min_tokens, ZbErr *err) {
+  Choice *c = &q->choice[choice];
+  ZtWriting w = {.flags = ZT_SKIP_SPECIAL | (q->q->echo ? ZT_ECHO : 0),
+                 .stop = q->q->stop.s,
+                 .nstop = q->q->stop.n,
+                 .min_tokens = min_tokens};
+  c->d = x->nspare ? x->spare[--x->nspare] : zt_detokenizer_new(x->how.words->t);
+  for (size_t i = 0; i < x->id.n; i++) add_id(&c->id, x->id.id[i]);
+  return zt_detokenize_begin(c->d, x->how.words->coder, &w, x->id.id, x->id.n, err);
+}
+
+bool zx_answers_ask(ZxAnswers *x, const ZxQuery *q, uint64_t number, ZbErr *err) {
+  ZxGenRequest r;
+  if (err) *err = (ZbErr){0};
+  if (x->nchoices && x->nchoices + (uint32_t)q->choices > x->how.sizes.queue) {
+    zb_fail(err, "try again later", "%u sequences are under way", x->nchoices);
+    if (err) err->passing = true;
+    return false;
+  }
+  x->id.n = 0;
+  if (!zx_words_of(x->how.words, q, &x->id, err) ||
+      !zx_words_request(x->how.words, q, &x->id, x->how.sizes.length, &r, err))
+    return false;
+  Asked *new = calloc(1, sizeof *new);
+  if (!new) zb_out_of_memory(sizeof *new);
+  *new = (Asked){.q = q, .number = number, .seed = r.sampling.seed, .nprompt = r.nprompt, .left = r.choices};
+  bool ok = true;
+  for (uint32_t c = 0; c < r.choices && ok; c++) ok = begin_choice(x, new, c, r.min_tokens, err);
+  if (!ok || !zx_submit(x->s, &r, &new->request, err)) {
+    forget(x, new);
+    return false;
+  }
+  *x->last = new;
+  x->last = &new->next;
+  x->nchoices += r.choices;
+  for (uint32_t c = 0; c < r.choices; c++) send_piece(x, new, c);
+  return true;
+}
+
+bool zx_answers_idle(const ZxAnswers *x) { return !x->first; }
+
+/* ---- a step ------------------------------------------------------------------------------------------------- */
+static Asked *asked(ZxAnswers *x, uint64_t request) {
+  Asked *q = x->first;
+  while (q && q->request != request) q = q->next;
+  ZB_ASSERT(q);
+  return q;
+}
+
+static bool ends(const ZxSequence *q, uint32_t id) {
+  for (uint32_t i = 0; i < q->nend; i++)
+    if (q->end[i] == id) return true;
+  return false;
+}
+
+/* Takes the rows of a part. */
+static void sample_part(ZxAnswers *x, const ZxGenPart *part, uint32_t nth, const float *logits) {
+  const ZxSequence *q = part->sequence;
+  Asked *of = asked(x, q->request);
+  for (uint32_t k = 0; k < part->nrows; k++) {
+    uint32_t position = part->from + part->n - part->nrows + k, row = part->row + k;
+    bool last = part->chooses && k + 1 == part->nrows;
+    if (!last && position + 1 >= q->n) continue;
+    ZxRow r = zx_row(q, position);
+    ZxChoice one;
+    ZbErr err;
+    if (!zx_sample(x->sampler, &r, logits + (size_t)row * x->how.sizes.vocabulary, &x->found, &one, &err)) {
+      of->broken = err;
+      zx_end_request(x->s, q->request, ZX_NONE, ZX_BY_NAN);
+      return;
+    }
+    if (!last) {
+      add_logprob(&of->choice[q->choice], &one);
+      continue;
+    }
+    x->chosen[row] = one.id;
+    x->choice[nth] = one;
+    x->is_new[nth] = true;
+    x->is_end[nth] = ends(q, one.id);
+  }
+}
+
+/* Puts the new token of a sequence behind its text. A stop string ends it. */
+static bool write_token(ZxAnswers *x, uint64_t request, uint32_t choice, uint32_t nth, ZbErr *err) {
+  Asked *q = asked(x, request);
+  Choice *c = &q->choice[choice];
+  if (*q->broken.text) return true;
+  add_id(&c->id, x->choice[nth].id);
+  if (q->q->logprobs != ZX_UNSAID) add_logprob(c, &x->choice[nth]);
+  if (x->is_end[nth]) return true;
+  if (!zt_detokenize(c->d, x->how.words->coder, x->choice[nth].id, err)) return false;
+  c->stopped = zt_detokenizer_stopped(c->d) >= 0;
+  if (c->stopped) zx_end_request(x->s, request, choice, ZX_BY_STOP);
+  send_piece(x, q, choice);
+  return true;
+}
+
+static void take_out(ZxAnswers *x, Asked *q) {
+  Asked **at = &x->first;
+  while (*at != q) at = &(*at)->next;
+  *at = q->next;
+  if (!q->next) x->last = at;
+  q->next = NULL;
+  *x->last_answered = q;
+  x->last_answered = &q->next;
+}
+
+static const char *finish_of(const Choice *c, ZxEnding why) {
+  return c->stopped || why == ZX_BY_END || why == ZX_BY_STOP ? "stop"
+         : why == ZX_BY_LENGTH                               ? "length"
+                                                             : "cancelled";
+}
+
+/* Ends a choice: what was held of its text is sure now. */
+static bool end_choice(ZxAnswers *x, const ZxSequence *s, ZbErr *err) {
+  Asked *q = asked(x, s->request);
+  Choice *c = &q->choice[s->choice];
+  if (!c->stopped) {
+    if (!zt_detokenize_end(c->d, x->how.words->coder, err)) return false;
+    c->stopped = zt_detokenizer_stopped(c->d) >= 0;
+    send_piece(x, q, s->choice);
+  }
+  c->finish = finish_of(c, s->ending);
+  x->nchoices--;
+  if (!--q->left) take_out(x, q);
+  return true;
+}
+
+static bool end_choices(ZxAnswers *x, ZbErr *err) {
+  bool ok = true;
+  for (const ZxSequence *s; ok && (s = zx_next_ended(x->s));) ok = end_choice(x, s, err);
+  return ok;
+}
+
+bool zx_answers_step(ZxAnswers *x, ZbErr *err) {
+  const ZxGenStep *step = zx_next_step(x->s);
+  if (!step->ntokens) return end_choices(x, err);
+  const float *logits = x->how.play(x->how.player, x->s, step, err);
+  if (!logits) return false;
+  uint32_t nparts = step->nparts;
+  struct {
+    uint64_t request;
+    uint32_t choice;
+  } *of = calloc(nparts, sizeof *of);
+  if (!of) zb_out_of_memory(nparts * sizeof *of);
+  for (uint32_t p = 0; p < nparts; p++) {
+    x->is_new[p] = false;
+    of[p].request = step->part[p].sequence->request;
+    of[p].choice = step->part[p].sequence->choice;
+  }
+  for (uint32_t p = 0; p < nparts; p++)
+    if (!*asked(x, of[p].request)->broken.text) sample_part(x, &step->part[p], p, logits);
+  zx_step_done(x->s, x->chosen);
+  bool ok = true;
+  for (uint32_t p = 0; p < nparts && ok; p++)
+    if (x->is_new[p]) ok = write_token(x, of[p].request, of[p].choice, p, err);
+  free(of);
+  return ok && end_choices(x, err);
+}
+
+void zx_answers_cancel(ZxAnswers *x) {
+  for (Asked *q = x->first; q; q = q->next) zx_end_request(x->s, q->request, ZX_NONE, ZX_BY_CANCEL);
+  end_choices(x, NULL);
+}
+
+/* ---- what is answered --------------------------------------------------------------------------------------- */
+const ZxAnswered *zx_answers_next(ZxAnswers *x) {
+  forget(x, x->shown);
+  Asked *q = x->shown = x->answered;
+  if (!q) return NULL;
+  x->answered = q->next;
+  if (!x->answered) x->last_answered = &x->answered;
+  q->next = NULL;
+  for (uint32_t i = 0; i < (uint32_t)q->q->choices; i++) {
+    const Choice *c = &q->choice[i];
+    ZxAnswer *out = &q->answer[i];
+    *out = (ZxAnswer){.choice = i,
+                      .id = c->id.id,
+                      .n = (uint32_t)c->id.n,
+                      .nprompt = q->nprompt,
+                      .logprob = q->q->logprobs == ZX_UNSAID ? NULL : c->logprob,
+                      .first = (uint32_t)(c->id.n - c->nlogprobs),
+                      .finish = c->finish};
+    out->text = zt_detokenized_text(c->d, &out->length);
+  }
+  q->is = (ZxAnswered){.number = q->number,
+                       .query = q->q,
+                       .seed = q->seed,
+                       .answer = q->answer,
+                       .broken = *q->broken.text ? &q->broken : NULL};
+  return &q->is;
+}
+
+ZxCounts zx_answers_counts(const ZxAnswers *x) { return zx_scheduler_counts(x->s); }

@@ -1,0 +1,74 @@
+/* config.json and generation_config.json of a folder, as far as they are about texts. */
+#include "runtime/exec/answer/answer.h"
+
+#include <cjson/cJSON.h>
+#include <unistd.h>
+
+enum { MOST_FILE = 16 << 20, MOST_ENDS = 64 };
+
+/* Reads a file of the folder. *out NULL: it is not there. */
+static bool read_json(ZbArena *a, const char *folder, const char *name, cJSON **out, ZbErr *err) {
+  size_t n;
+  ZbErr why;
+  const char *path = zb_printf(a, "%s/%s", folder, name);
+  *out = NULL;
+  if (access(path, F_OK) != 0) return true;
+  const char *text = zb_read_file(a, path, MOST_FILE, &n, err);
+  if (!text) return false;
+  *out = zb_json_parse(text, n, ZB_JSON_ANY, &why);
+  if (!*out) return zb_fail(err, "take the file again from where it came", "%s: %s", zb_show(path), why.text);
+  if (cJSON_IsObject(*out)) return true;
+  cJSON_Delete(*out);
+  *out = NULL;
+  return zb_fail(err, "take the file again from where it came", "%s: it is not a JSON object", zb_show(path));
+}
+
+/* Reads an id; -1: it is none. */
+static int64_t id_of(const cJSON *v) {
+  double x = cJSON_IsNumber(v) ? v->valuedouble : -1;
+  return x >= 0 && x < ZX_NONE && x == (double)(uint32_t)x ? (int64_t)x : -1;
+}
+
+/* Reads a number or a list of numbers. Returns false where neither is there. */
+static bool take_ends(ZxFolder *f, ZbArena *a, const cJSON *config) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, "eos_token_id");
+  for (const cJSON *x = cJSON_IsArray(v) ? v->child : v; x; x = x == v ? NULL : x->next) {
+    int64_t id = id_of(x);
+    if (id < 0 || f->nend == MOST_ENDS) continue;
+    ZB_PUSH(a, f->end, f->nend, (uint32_t)id);
+  }
+  return f->nend;
+}
+
+static void take_begin(ZxFolder *f, const cJSON *config) {
+  int64_t id = id_of(cJSON_GetObjectItemCaseSensitive(config, "bos_token_id"));
+  if (f->begin == ZX_NONE && id >= 0) f->begin = (uint32_t)id;
+}
+
+static void take_model(ZxFolder *f, ZbArena *a, const cJSON *config) {
+  static const char *const positions[] = {"max_position_embeddings", "n_positions", "max_sequence_length",
+                                          "seq_length", "n_ctx"};
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(config, "model_type"),
+              *real = cJSON_GetObjectItemCaseSensitive(config, "dtype");
+  if (!real) real = cJSON_GetObjectItemCaseSensitive(config, "torch_dtype");
+  if (cJSON_IsString(type)) f->model_type = zb_strdup(a, type->valuestring);
+  f->bf16 = cJSON_IsString(real) && !strcmp(real->valuestring, "bfloat16");
+  for (size_t i = 0; i < sizeof positions / sizeof *positions && !f->positions; i++) {
+    int64_t n = id_of(cJSON_GetObjectItemCaseSensitive(config, positions[i]));
+    if (n > 0 && n <= INT32_MAX) f->positions = n;
+  }
+}
+
+bool zx_folder_read(ZxFolder *f, ZbArena *a, const char *path, ZbErr *err) {
+  cJSON *config, *generation;
+  *f = (ZxFolder){.path = path, .begin = ZX_NONE};
+  if (!read_json(a, path, "config.json", &config, err)) return false;
+  bool ok = read_json(a, path, "generation_config.json", &generation, err);
+  if (ok && config) take_model(f, a, config);
+  if (ok && !take_ends(f, a, generation)) take_ends(f, a, config);
+  take_begin(f, generation);
+  take_begin(f, config);
+  cJSON_Delete(config);
+  cJSON_Delete(generation);
+  return ok;
+}

@@ -1,0 +1,34 @@
+/* A step of generation, and what is done to caches between steps. */
+#include <string.h>
+
+#include "runtime/exec/engine/internal.h"
+
+bool zx_engine_tokens(ZxEngine *e, const ZxTokens *now, ZxLogits *out, ZxStep *step, ZbErr *err) {
+  zx_begin_tokens(e, now);
+  if (!zx_engine_step(e, e->step + 1, step, err)) return false;
+  *out = zx_logits(e);
+  return true;
+}
+
+/* Returns where a cache lies among those of an instance of the segment; NULL: it has none that anybody uses. */
+static const ZpValue *cache_of(const ZpSegment *g, uint32_t cache) {
+  for (uint32_t v = 0; v < g->nvalues; v++)
+    if (g->values[v].at.space == ZP_AT_CACHE && g->values[v].at.index == cache) return &g->values[v];
+  return NULL;
+}
+
+void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to) {
+  const ZpStream *s = e->p->stream;
+  for (uint32_t i = 0; i < e->st->ninsts; i++) {
+    uint32_t segment = e->st->insts[i].segment;
+    for (uint32_t c = 0; c < s->ncaches; c++) {
+      const ZpCache *of = &s->caches[c];
+      if (of->kind != ZP_CACHE_PAGES || of->group != group || of->segment != segment) continue;
+      const ZpValue *x = cache_of(&e->p->programs.segments[segment], c);
+      uint64_t bytes = x ? x->bytes / (uint64_t)x->size[0] : 0;
+      if (x)
+        memcpy(zx_caches(e, i) + x->at.offset + to * bytes, zx_caches(e, i) + x->at.offset + from * bytes,
+               bytes);
+    }
+  }
+}

@@ -1,0 +1,295 @@
+/* Inputs of a run that generates: a model with its tokenizer and weights, prompts, and how large a step is. */
+#include "runtime/exec/comm/watch.h"
+#include "runtime/exec/hub/hub.h"
+#include "runtime/exec/run/run.h"
+#include "runtime/plan/stream/stream.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STEP_TOKENS = 256, PAGE = 32, SEQUENCES = 8 };
+
+/* ---- the model --------------------------------------------------------------------------------------------- */
+static bool is_folder(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Takes the model from a Hugging Face folder. */
+static bool model_of_folder(ZxRun *r, ZxFolder *f, ZbErr *err) {
+  const char *names;
+  if (!zx_folder_read(f, r->a, r->o.graph, err)) return zx_run_accept(r, false, err);
+  r->graph = zx_shipped_model(r->a, r->sources, &r->diags, f, &names, err);
+  if (*err->text) return zx_run_accept(r, false, err);
+  if (!zx_run_agree_diags(r, r->graph)) return false;
+  zx_run_print_diags(r); /* warnings */
+  r->diags = zl_diags_new(r->a, r->sources);
+  if (!r->o.init) {
+    r->o.init = r->o.graph;
+    r->o.names = names;
+  }
+  return true;
+}
+
+static bool model_of_graph(ZxRun *r, ZxFolder *f, ZbErr *err) {
+  ZxMap names;
+  r->graph = zg_read_file(r->a, r->o.graph, err);
+  bool ok = r->graph && zx_map_open(&names, r->a, r->graph, r->o.names, err);
+  if (ok && !r->o.init && !r->o.dry_run)
+    ok = zb_fail(err, "give --init FILE, a checkpoint or a file of weights", "%s is a graph, without weights",
+                 zb_show(r->o.graph));
+  if (ok && r->o.names && r->o.init && is_folder(r->o.init)) ok = zx_folder_read(f, r->a, r->o.init, err);
+  return zx_run_accept(r, ok, err);
+}
+
+static bool find_weights(ZxRun *r, ZbErr *err) {
+  if (!r->o.init || r->o.names || !is_folder(r->o.init)) return true;
+  return zx_run_accept(r, zx_run_read_manifest(r, err), err);
+}
+
+/* Opens the tokenizer that was given, or that of the folder that the weights come from. */
+static bool open_words(ZxRun *r, const ZxFolder *f, const ZgStream *along, ZbErr *err) {
+  int64_t words = r->graph->axes[along->words].size;
+  const char *path = r->o.tokenizer, *own = f->path ? zb_printf(r->a, "%s/tokenizer.json", f->path) : NULL;
+  if (!path && own && access(own, F_OK) == 0) path = f->path;
+  if (!path && own && !r->o.quiet)
+    fprintf(stderr, "note: %s has no tokenizer.json: a token is a byte\n", zb_show(f->path));
+  bool ok = words > 0 && words < ZX_NONE;
+  if (!ok)
+    zb_fail(err, NULL, "the model's words, axis %s, have no size of their own",
+            r->graph->axes[along->words].name);
+  else ok = zx_words_open(&r->prompts.words, r->a, path, f->path ? f : NULL, (uint32_t)words, err);
+  return zx_run_accept(r, ok, err);
+}
+
+/* Finds time. A model with other inputs than what is written, and what follows from the position, is refused. */
+static bool find_time(ZxRun *r, ZgStream *along, ZbErr *err) {
+  const ZgGraph *g = r->graph;
+  bool ok = zg_stream(g, r->a, NULL, NULL, along, err);
+  for (uint32_t i = 0; i < g->ninputs && ok; i++)
+    if (along->asked[i] && i != along->tokens && !zg_stream_has_time(along, &g->inputs[i].type))
+      ok = zb_fail(err, "models of one text can: decoders",
+                   "model %s cannot generate yet: its input %s belongs to a sequence as a whole, beside %s",
+                   g->model, g->inputs[i].name, g->inputs[along->tokens].name);
+  return zx_run_accept(r, ok, err);
+}
+
+/* Returns how many positions the model has: its axis of time is so long, or a table of positions, or the folder says
+ * so; 0: nothing does. */
+static int64_t positions_of(const ZgGraph *g, const ZgStream *along, const ZxFolder *f) {
+  int64_t least = g->axes[along->time].size ? g->axes[along->time].size : f->positions;
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t i = 0; i < g->segments[s].nforward; i++) {
+      const ZgNode *n = &g->segments[s].nodes[i];
+      const ZgType *t = &g->segments[s].values[n->out].type;
+      int64_t size = n->op == ZG_OP_POSITION && t->elem == ZG_INDEX && zg_stream_has_time(along, t)
+                         ? g->axes[t->of].size
+                         : 0;
+      if (size && (!least || size < least)) least = size;
+    }
+  return least;
+}
+
+/* ---- prompts ----------------------------------------------------------------------------------------------- */
+/* Reads all of a file, or of the standard input. */
+static bool read_all(const char *path, ZbText *out, ZbErr *err) {
+  const uint64_t most = (uint64_t)4 << 30;
+  bool standard = !strcmp(path, "-");
+  FILE *f = standard ? stdin : zb_open_stream(path, err);
+  char part[1 << 16];
+  if (!f) return false;
+  for (size_t n; (n = fread(part, 1, sizeof part, f)) && out->len <= most;) zb_text_put(out, part, n);
+  bool ok = !ferror(f) && out->len <= most;
+  if (!standard) fclose(f);
+  return ok || zb_fail(err, "give it in parts", "cannot read all of %s: %s",
+                       standard ? "the standard input" : zb_show(path),
+                       out->len > most ? "it has more than 4 GiB" : "an error of its device");
+}
+
+const char *zx_run_line(const ZxPrompts *p, size_t *at, size_t *n) {
+  const char *line = p->lines + *at, *end;
+  if (*at >= p->size) return NULL;
+  end = memchr(line, '\n', p->size - *at);
+  *n = end ? (size_t)(end - line) : p->size - *at;
+  *at += *n + 1;
+  return line;
+}
+
+bool zx_run_all_there(const ZxPrompts *p) { return !p->query && p->results.done == p->nlines; }
+
+/* Sums up what prompts need. */
+typedef struct {
+  uint32_t most;   /* positions that a sequence can have */
+  uint32_t length; /* positions of the longest, prompt and answer */
+  uint64_t choices;
+  ZtIds id;
+} Need;
+
+static bool needs(ZxRun *r, const ZxQuery *q, Need *need, ZbErr *err) {
+  ZxGenRequest g;
+  need->id.n = 0;
+  if (!zx_words_of(&r->prompts.words, q, &need->id, err) ||
+      !zx_words_request(&r->prompts.words, q, &need->id, need->most, &g, err))
+    return false;
+  if (g.nprompt + g.max_tokens > need->length) need->length = g.nprompt + g.max_tokens;
+  need->choices += g.choices;
+  return true;
+}
+
+static bool add_prompt(ZxRun *r, const char *text, size_t n, const char *name, Need *need, ZbErr *err) {
+  ZxPrompts *p = &r->prompts;
+  ZxQuery q = r->o.query;
+  ZbErr why = {0};
+  q.prompt = text;
+  q.length = n;
+  ZB_PUSH(r->a, p->query, p->nqueries, q);
+  return needs(r, &q, need, &why) || zb_fail(err, why.help, "%s: %s", name, why.text);
+}
+
+static bool read_options(ZxRun *r, Need *need, ZbErr *err) {
+  for (uint32_t i = 0; i < r->o.prompt.n; i++)
+    if (!add_prompt(r, r->o.prompt.s[i], strlen(r->o.prompt.s[i]), "--prompt", need, err)) return false;
+  for (uint32_t i = 0; i < r->o.prompt_file.n; i++) {
+    const char *path = r->o.prompt_file.s[i];
+    ZbText t = {0};
+    bool ok = read_all(path, &t, err);
+    const char *text = ok ? zb_strndup(r->a, t.s ? t.s : "", t.len) : NULL;
+    ok = ok && add_prompt(r, text, t.len, strcmp(path, "-") ? zb_show(path) : "standard input", need, err);
+    zb_text_free(&t);
+    if (!ok) return false;
+  }
+  return true;
+}
+
+/* Checks all lines behind the results that are there: a mistake in the last is known before the first is answered. */
+static bool read_lines(ZxRun *r, Need *need, ZbErr *err) {
+  ZxPrompts *p = &r->prompts;
+  const char *path = r->o.prompts,
+             *name = strcmp(path, "-") ? zb_strdup(r->a, zb_show(path)) : "standard input";
+  ZbText t = {0};
+  if (!zx_results_open(&p->results, r->a, r->o.out, err) || !read_all(path, &t, err)) return false;
+  p->lines = zb_strndup(r->a, t.s ? t.s : "", t.len);
+  p->size = t.len;
+  zb_text_free(&t);
+  size_t at = 0, n;
+  for (const char *line; (line = zx_run_line(p, &at, &n)); p->nlines++) {
+    if (p->nlines < p->results.done) continue;
+    ZbArena *a = zb_arena_new();
+    ZxQuery q = r->o.query;
+    ZbErr why = {0};
+    bool ok = zx_query_read(&q, a, line, n, &why) && needs(r, &q, need, &why);
+    zb_arena_free(a);
+    if (!ok) return zb_fail(err, why.help, "%s:%" PRIu64 ": %s", name, p->nlines + 1, why.text);
+  }
+  if (p->results.done > p->nlines)
+    return zb_fail(err, "give the lines that it was made from, or another file to -o",
+                   "%s has %" PRIu64 " results, and %s only %" PRIu64 " lines", zb_show(r->o.out),
+                   p->results.done, name, p->nlines);
+  return true;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------- */
+/* Returns the size to which the recipe binds an axis; 0: it does not. */
+static int64_t bound(const ZlRecipe *r, const char *axis) {
+  for (uint32_t i = 0; r && i < r->nbinds; i++)
+    if (!strcmp(r->binds[i].axis.s, axis)) return r->binds[i].size;
+  return 0;
+}
+
+static bool read_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, Need *need, ZbErr *err) {
+  const ZgGraph *g = r->graph;
+  int64_t own = positions_of(g, along, f), most = r->o.length, said = 0;
+  if (r->o.recipe && !zx_run_agree_diags(r, zx_run_read_recipe(r, err))) return false;
+  if (r->o.recipe && !zx_run_accept(r, r->recipe, err)) return false;
+  if (r->recipe) said = bound(r->recipe, g->axes[along->time].name);
+  if (!most) most = said ? said : own ? own : INT32_MAX;
+  if (own && most > own) {
+    zb_fail(err, "ask for fewer", "%s %" PRId64 ": the model has %" PRId64 " positions",
+            r->o.length ? "--length" : "the recipe binds its positions to", most, own);
+    return zx_run_accept(r, false, err);
+  }
+  need->most = (uint32_t)most;
+  return true;
+}
+
+/* Returns bytes of caches and of parameters. */
+static uint64_t cache_bytes(const ZpStream *s, int64_t sequences, int64_t length, ZkElem real) {
+  uint64_t sequence =
+      zp_cache_bytes(s, ZP_CACHE_STATE, 0, real) + zp_cache_bytes(s, ZP_CACHE_RECENT, 0, real);
+  for (uint32_t i = 0; i < s->ngroups; i++) {
+    int64_t window = s->groups[i].window, most = window ? window + STEP_TOKENS + 2 * PAGE : length;
+    sequence += zp_cache_bytes(s, ZP_CACHE_PAGES, i, real) * (uint64_t)(most < length ? most : length);
+  }
+  return sequence * (uint64_t)sequences;
+}
+
+/* Chooses how many sequences are written at once: as many as there are, if their caches take at most a quarter of
+ * the machine's memory. */
+static int64_t choose_sequences(ZxRun *r, const Need *need, int64_t length, ZkElem real) {
+  ZpStream s;
+  int64_t n = need->choices < SEQUENCES ? (int64_t)need->choices : SEQUENCES;
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  uint64_t memory = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
+  if (r->o.sequences) return r->o.sequences;
+  if (n < 1) n = r->o.dry_run ? SEQUENCES : 1;
+  if (!zp_stream(r->graph, r->a, NULL, NULL, &s, NULL)) return n;
+  while (n > 1 && cache_bytes(&s, n, length, real) > memory / 4) n--;
+  return n;
+}
+
+/* Makes a recipe of one rank. */
+static bool make_recipe(ZxRun *r, const ZgStream *along, int64_t sequences, int64_t length, bool bf16) {
+  const ZgAxis *axis = r->graph->axes;
+  ZbText t = {0};
+  zb_text_add(&t, "recipe generate {\n  bind %s = %" PRId64, axis[along->batch].name, sequences);
+  if (!axis[along->time].size) zb_text_add(&t, ", %s = %" PRId64, axis[along->time].name, length);
+  zb_text_add(&t, "\n%s}\n", bf16 ? "  precision compute bf16\n" : "");
+  ZlProgram *p = zl_load_text(r->a, r->sources, r->diags, "<generate>", t.s, t.len, &(ZlOptions){0});
+  zb_text_free(&t);
+  r->recipe = p ? zl_recipe(p, r->diags, "generate") : NULL;
+  return zx_run_agree_diags(r, r->recipe);
+}
+
+static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, const Need *need) {
+  bool bf16 = r->o.precision == ZX_AS_WEIGHTS ? f->bf16 : r->o.precision == ZX_IN_BF16;
+  int64_t length = (int64_t)zb_round_up(need->length ? need->length : 1, PAGE);
+  if (length > need->most) length = need->most;
+  if (r->o.length || r->graph->axes[along->time].size) length = need->most;
+  if (r->o.dry_run && !need->length) length = need->most < 4096 ? need->most : 4096;
+  r->generating = (ZpGenerating){.step = STEP_TOKENS, .page = PAGE};
+  if (r->recipe) {
+    r->generating.length = r->o.length;
+    r->generating.sequences = r->o.sequences;
+    return true;
+  }
+  return make_recipe(r, along, choose_sequences(r, need, length, bf16 ? ZK_BF16 : ZK_F32), length, bf16);
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------------- */
+static bool read_prompts(ZxRun *r, Need *need, ZbErr *err) {
+  bool ok = r->o.prompts ? read_lines(r, need, err) : read_options(r, need, err);
+  zt_ids_free(&need->id);
+  return zx_run_accept(r, ok, err);
+}
+
+bool zx_run_read_model(ZxRun *r) {
+  ZbErr err = {0};
+  ZxFolder f = {0};
+  ZgStream along;
+  Need need = {0};
+  zx_watch_phase("opening files");
+  r->prompts.results.fd = -1;
+  r->sources = zl_sources_new(r->a);
+  r->diags = zl_diags_new(r->a, r->sources);
+  if (r->c->t->size(r->c) > 1) {
+    zb_fail(&err, "start it without mpirun", "zrun generate is for one rank yet, and mpirun started %d",
+            r->c->t->size(r->c));
+    return zx_run_refuse(r, &err);
+  }
+  return (is_folder(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&
+         find_time(r, &along, &err) && open_words(r, &f, &along, &err) &&
+         read_sizes(r, &along, &f, &need, &err) && read_prompts(r, &need, &err) &&
+         choose_sizes(r, &along, &f, &need);
+}

@@ -1,0 +1,147 @@
+/* The scheduler's steps as inputs of the step's graph: tokens, their positions and sequences, the rows of logits, and
+ * where pages lie. */
+#include "runtime/exec/stepper.h"
+
+#include <string.h>
+
+_Static_assert((int)ZX_STATE_CHUNK == (int)ZP_STATE_CHUNK, "the plan has room for a part of a prompt");
+
+struct ZxStepper {
+  ZxEngine *e;
+  const ZpPlan *p;
+  const void **input; /* by input of the step's graph */
+  int32_t *ids, *positions, *sequences, *rows, *documents, **tables;
+  float *logits;
+  uint64_t used;
+  uint32_t words;
+};
+
+static int64_t size_of(const ZpPlan *p, uint16_t axis) { return p->layout.axis_size[axis]; }
+
+/* Says whether a sequence has more than pages: then how a prompt was cut is part of its bits. */
+static bool has_states(const ZpStream *s) {
+  bool any = false;
+  for (uint32_t i = 0; i < s->ncaches; i++) any |= ZP_IS_STATE(s->caches[i].kind);
+  return any;
+}
+
+/* Returns how many ids the model knows, without padding. */
+static uint32_t words_of(const ZpPlan *p) {
+  const ZgStream *along = &p->stream->along;
+  return (uint32_t)p->layout.axis_valid[p->stream->model->inputs[along->tokens].type.of];
+}
+
+ZxScheduling zx_scheduling(const ZpPlan *p, ZbArena *a) {
+  const ZpStream *s = p->stream;
+  ZxPageGroup *group = ZB_NEWN(a, ZxPageGroup, s->ngroups + 1);
+  for (uint32_t i = 0; i < s->ngroups; i++)
+    group[i] = (ZxPageGroup){(uint32_t)p->pages[i], (uint32_t)s->groups[i].window};
+  return (ZxScheduling){.tokens = (uint32_t)size_of(p, s->axis.token),
+                        .rows = (uint32_t)size_of(p, s->axis.row),
+                        .slots = (uint32_t)p->generating.sequences,
+                        .length = (uint32_t)p->generating.length,
+                        .page = (uint32_t)p->generating.page,
+                        .group = group,
+                        .ngroups = s->ngroups,
+                        .vocabulary = words_of(p),
+                        .states = has_states(s)};
+}
+
+static uint32_t table_of(const ZpStream *s, uint32_t input) {
+  uint32_t g = 0;
+  while (g < s->ngroups && s->groups[g].input != input) g++;
+  return g;
+}
+
+/* Returns what an input holds that the model takes besides tokens: documents and places, as data files have them. */
+static const void *known(const ZxStepper *x, const ZgIo *in, ZbErr *err) {
+  if (!strcmp(in->name, "doc")) return x->documents;
+  if (!strcmp(in->name, "place")) return x->positions;
+  zb_fail(err, "",
+          "model %s takes `%s` besides the tokens, which generation has no values for in this version",
+          x->p->given->model, in->name);
+  return NULL;
+}
+
+static bool find_inputs(ZxStepper *x, ZbErr *err) {
+  const ZpStream *s = x->p->stream;
+  const char *tokens = s->model->inputs[s->along.tokens].name;
+  for (uint32_t i = 0; i < s->step->ninputs; i++) {
+    const ZgIo *in = &s->step->inputs[i];
+    uint32_t table = table_of(s, i);
+    x->input[i] = i == s->position            ? x->positions
+                  : i == s->sequence          ? x->sequences
+                  : i == s->row               ? x->rows
+                  : table < s->ngroups        ? x->tables[table]
+                  : !strcmp(in->name, tokens) ? (const void *)x->ids
+                                              : known(x, in, err);
+    if (!x->input[i]) return false;
+  }
+  return true;
+}
+
+ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, ZbErr *err) {
+  const ZpStream *s = p->stream;
+  int64_t tokens = size_of(p, s->axis.token), rows = size_of(p, s->axis.row);
+  ZxStepper *x = ZB_NEW(a, ZxStepper);
+  if (s->admit) {
+    zb_fail(err, "",
+            "model %s makes text of another text (an encoder's), which generation does not in this version",
+            p->given->model);
+    return NULL;
+  }
+  *x = (ZxStepper){.e = e, .p = p, .words = words_of(p)};
+  x->input = ZB_NEWN(a, const void *, s->step->ninputs + 1);
+  x->ids = ZB_NEWN(a, int32_t, tokens), x->positions = ZB_NEWN(a, int32_t, tokens);
+  x->sequences = ZB_NEWN(a, int32_t, tokens), x->documents = ZB_NEWN(a, int32_t, tokens);
+  x->rows = ZB_NEWN(a, int32_t, rows);
+  x->tables = ZB_NEWN(a, int32_t *, s->ngroups + 1);
+  for (uint32_t g = 0; g < s->ngroups; g++)
+    x->tables[g] = ZB_NEWN(a, int32_t, p->generating.sequences * size_of(p, s->axis.entry));
+  x->logits = ZB_NEWN(a, float, rows * x->words);
+  return find_inputs(x, err) ? x : NULL;
+}
+
+static void take_tables(ZxStepper *x, const ZxScheduler *s) {
+  const ZpStream *st = x->p->stream;
+  int64_t entries = size_of(x->p, st->axis.entry);
+  for (uint32_t g = 0; g < st->ngroups; g++)
+    for (int64_t q = 0; q < x->p->generating.sequences; q++)
+      memcpy(x->tables[g] + q * entries, zx_table(s, g, (uint32_t)q), (size_t)entries * sizeof **x->tables);
+}
+
+/* Rows of logits as f32, without the padding of words. */
+static void take_logits(ZxStepper *x, const ZxLogits *from, uint32_t rows) {
+  uint16_t axis = x->p->stream->model->inputs[x->p->stream->along.tokens].type.of;
+  int64_t stride = size_of(x->p, axis);
+  for (uint32_t r = 0; r < rows; r++) {
+    float *to = x->logits + (size_t)r * x->words;
+    if (from->elem == ZK_F32) memcpy(to, (const float *)from->data + r * stride, x->words * sizeof *to);
+    else
+      for (uint32_t i = 0; i < x->words; i++)
+        to[i] = zb_bf16_to_f32(((const uint16_t *)from->data)[r * stride + i]);
+  }
+}
+
+const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err) {
+  ZxStep done;
+  ZxLogits logits;
+  for (uint32_t i = 0; i < step->ncopies; i++)
+    zx_engine_copy_page(x->e, step->copy[i].group, step->copy[i].from, step->copy[i].to);
+  for (uint32_t i = 0; i < step->ntokens; i++) {
+    x->ids[i] = (int32_t)step->id[i];
+    x->positions[i] = (int32_t)step->position[i];
+    x->sequences[i] = (int32_t)step->slot[i];
+  }
+  for (uint32_t i = 0; i < step->nrows; i++) x->rows[i] = (int32_t)step->row[i];
+  take_tables(x, s);
+  /* A part of a prompt of which no logits are wanted has a row all the same: a call has at least one. */
+  ZxTokens now = {step->ntokens, step->nrows ? step->nrows : 1, x->input};
+  if (!step->nrows) x->rows[0] = 0;
+  if (!zx_engine_tokens(x->e, &now, &logits, &done, err)) return NULL;
+  x->used = done.used_bytes;
+  take_logits(x, &logits, step->nrows);
+  return x->logits;
+}
+
+uint64_t zx_stepper_used(const ZxStepper *x) { return x->used; }

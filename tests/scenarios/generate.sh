@@ -1,0 +1,97 @@
+# zrun generate: what users ask of a model that was trained here, and of a folder as the hub has them. Texts, ends, lines and
+# their order, going on behind a stop, the same tokens in company, and what is wrong with what is given.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+need_mpi
+
+# ---- a model of bytes that has learned one text by heart ----
+cat >r.zug <<'END'
+recipe learn { bind batch = 8, seq = 32   optimizer adamw(lr = 1e-2, b2 = 0.95)   clip 1.0 }
+END
+for i in $(seq 200); do printf 'the cat sat on the mat. '; done >text
+ok zdata pack text -o text.bin
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -q -D layers=2 -D heads=2 -D width=32 -D context=64 -D words=256
+ok timeout -k 5 100 zrun train gpt2.zsg --recipe r.zug:learn --data text.bin --steps 60 --save w.safetensors --ckpt kept --quiet
+
+gen() { timeout -k 5 60 zrun generate gpt2.zsg --init w.safetensors --quiet "$@"; }
+says() { # TEXT OPTION...: what is written
+  want=$1
+  shift
+  got=$(gen "$@") || fail "code $? of: $*"
+  [ "$got" = "$want" ] || fail "'$got', wanted '$want': $*"
+}
+says " the mat. the" --prompt "the cat sat on" --max-tokens 13
+says "the cat sat on the mat" --prompt "the cat sat on" --max-tokens 50 --stop . --echo
+says " the mat. " --prompt "the cat sat on" --max-tokens 10
+printf 'the cat sat on' >p
+says " the mat" --prompt-file p --max-tokens 8
+[ "$(gen --prompt-file - --max-tokens 8 <p)" = " the mat" ] || fail "a prompt of the standard input"
+[ "$(timeout -k 5 60 zrun generate gpt2.zsg --init kept/step-00000060 --quiet --prompt "the cat" --max-tokens 4)" = " sat" ] ||
+  fail "a checkpoint's weights"
+gen --prompt "the cat" --prompt "the mat." --max-tokens 4 -n 2 >several || fail "several prompts"
+[ "$(grep -c '^==> prompt' several)" -eq 4 ] || { cat several; fail "four texts have four heads"; }
+
+# ---- lines: in their order, the same in any company, and gone on with ----
+for i in $(seq 40); do
+  echo "{\"prompt\": \"$(printf 'the cat sat on the mat. ' | head -c $((i % 20 + 1)))\", \"max_tokens\": $((i % 13 + 1)), \"logprobs\": 2}"
+done >in.jsonl
+sed -n '7!d; s/}$/, "temperature": 1, "seed": 5, "n": 2}/p' in.jsonl >>in.jsonl
+gen --prompts in.jsonl -o out.jsonl || fail "lines"
+[ "$(wc -l <out.jsonl)" -eq 41 ] || fail "$(wc -l <out.jsonl) results of 41 lines"
+gen --prompts in.jsonl -o alone.jsonl --sequences 1 || fail "one at a time"
+cmp out.jsonl alone.jsonl || fail "company changes results"
+head -c 3000 out.jsonl >part.jsonl
+gen --prompts in.jsonl -o part.jsonl || fail "going on"
+cmp out.jsonl part.jsonl || fail "a run that goes on gives something else"
+cp out.jsonl again.jsonl
+ok zrun generate gpt2.zsg --init w.safetensors --prompts in.jsonl -o again.jsonl
+grep -q 'nothing to do' out.txt || fail "all results are there, and it is not said"
+cmp out.jsonl again.jsonl || fail "what is whole was changed"
+
+# ---- what is wrong ----
+bad() { # PATTERN LINE: a line among good ones
+  { head -n 1 in.jsonl; printf '%s\n' "$2"; head -n 1 in.jsonl; } >bad.jsonl
+  rm -f bad.out
+  mistake "bad.jsonl:2: .*$1" zrun generate gpt2.zsg --init w.safetensors --prompts bad.jsonl -o bad.out
+}
+bad 'not JSON' '{'
+bad 'did you mean .temperature' '{"prompt": "a", "temperture": 1}'
+bad 'ids below 256' '{"tokens": [256]}'
+bad 'at most 64' '{"prompt": "a", "max_tokens": 64}'
+g="zrun generate gpt2.zsg --init w.safetensors"
+mistake 'prompt is empty' $g --prompt ''
+mistake 'has 100 tokens; .* at most 64' $g --prompt "$(head -c 100 text)"
+mistake 'needs --prompt' $g
+mistake 'without weights' zrun generate gpt2.zsg --prompt a
+mistake '65.*64 positions' $g --prompt a --length 65
+mistake '--device cuda' $g --prompt a --device cuda
+mistake 'one rank' $(on 2) $g --prompt a
+mistake 'not a result' $g --prompts in.jsonl -o text
+refuses 'No space left' $g --prompts in.jsonl -o /dev/full
+cp w.safetensors cut.safetensors && truncate -s -100 cut.safetensors
+mistake 'cut.safetensors' zrun generate gpt2.zsg --init cut.safetensors --prompt a
+ok zc "$ZUG_SRC/examples/bert.zug" -o bert.zsg -q
+mistake 'mask = none' zrun generate bert.zsg --init w.safetensors --prompt a
+ok zc "$ZUG_SRC/examples/t5.zug" -o t5.zsg -q
+mistake 'source belongs to a sequence' zrun generate t5.zsg --init w.safetensors --prompt a
+
+# ---- folders: the shipped model of their model_type ----
+hf=$ZUG_SRC/tests/data/hf
+for family in gpt2 llama llama_tied qwen2 qwen3 gemma2; do
+  echo '{"tokens": [5, 6, 7], "max_tokens": 5, "ignore_eos": true}' >ids.jsonl
+  rm -f ids.out
+  ok timeout -k 5 60 zrun generate "$hf/$family" --prompts ids.jsonl -o ids.out
+  grep -q '"tokens":\[[0-9]*,[0-9]*,[0-9]*,[0-9]*,[0-9]*\]' ids.out || { cat ids.out; fail "$family"; }
+done
+mkdir other && sed 's/"model_type": "llama"/"model_type": "rwkv"/' "$hf/llama/config.json" >other/config.json
+mistake 'model_type rwkv; there are .*gpt2.*qwen3' zrun generate other --prompt a
+
+# ---- stopped: what is whole stays ----
+for i in $(seq 3000); do echo '{"prompt": "the cat", "max_tokens": 50}'; done >many.jsonl
+zrun generate gpt2.zsg --init w.safetensors --prompts many.jsonl -o many.out 2>stopped.txt &
+pid=$!
+for i in $(seq 100); do [ -s many.out ] && break; sleep 0.05; done
+kill -INT $pid
+wait $pid
+code=$?
+[ $code -eq 75 ] || { cat stopped.txt; fail "code $code of a run that was stopped"; }
+[ -z "$(tail -c 1 many.out | tr -d '\n')" ] || fail "half a line is left"

@@ -1,0 +1,271 @@
+/* Answers to queries, with a model that is a table: byte c is followed by the next byte of a script. */
+#include "runtime/exec/answer/answer.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { WORDS = 257, END = 256, SEATS = 3, TOKENS = 24, LENGTH = 64 };
+static ZbErr err;
+static ZbArena *a;
+static ZxWords words;
+static ZxPageGroup group[1] = {{.pages = 12}};
+static uint16_t after[WORDS]; /* what is surely next */
+static float logits[TOKENS * WORDS];
+static bool broken; /* the logits of 'N' are not numbers */
+
+static const float *play(void *player, const ZxScheduler *s, const ZxGenStep *step, ZbErr *e) {
+  (void)player, (void)s, (void)e;
+  for (uint32_t r = 0; r < step->nrows; r++) {
+    uint32_t at = step->id[step->row[r]];
+    for (uint32_t i = 0; i < WORDS; i++) logits[r * WORDS + i] = i == after[at] ? 20 : (float)(i % 7);
+    if (broken && at == 'N') logits[r * WORDS + 3] = NAN;
+  }
+  return logits;
+}
+
+static void script(const char *text) {
+  for (; text[1]; text++) after[(uint8_t)text[0]] = (uint8_t)text[1];
+  after[(uint8_t)text[0]] = END;
+}
+
+static ZbText pieces[8];
+static void piece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n) {
+  (void)ctx, (void)choice;
+  zb_text_put(&pieces[number], text, n);
+}
+
+static ZxQuery query(const char *prompt) {
+  return (ZxQuery){.prompt = prompt,
+                   .length = strlen(prompt),
+                   .max_tokens = 30,
+                   .choices = 1,
+                   .logprobs = ZX_UNSAID,
+                   .seed = ZX_UNSAID,
+                   .top_p = 1,
+                   .repetition = 1};
+}
+
+static ZxAnswers *begin(void) {
+  if (!a) a = zb_arena_new();
+  for (int i = 0; i < 8; i++) pieces[i].len = 0;
+  script("AHello world");
+  after['o'] = ' ', after[' '] = 'w', after['l'] = 'd',
+  after['d'] = END; /* "AHeld": each byte has one next */
+  script("Bcdefghijk");
+  cr_assert(zx_words_open(&words, a, NULL, NULL, WORDS, &err), "%s", err.text);
+  ZxAnswering how = {.words = &words,
+                     .sizes = {.tokens = TOKENS,
+                               .rows = TOKENS,
+                               .slots = SEATS,
+                               .length = LENGTH,
+                               .page = 8,
+                               .group = group,
+                               .ngroups = 1},
+                     .play = play,
+                     .piece = piece};
+  ZxAnswers *x = zx_answers_new(&how, &err);
+  cr_assert(x, "%s", err.text);
+  return x;
+}
+
+static const ZxAnswered *only(ZxAnswers *x, const ZxQuery *q) {
+  cr_assert(zx_answers_ask(x, q, 1, &err), "%s", err.text);
+  while (!zx_answers_idle(x)) cr_assert(zx_answers_step(x, &err), "%s", err.text);
+  const ZxAnswered *r = zx_answers_next(x);
+  cr_assert(r && r->number == 1);
+  return r;
+}
+
+static void gives(ZxAnswers *x, const ZxQuery *q, const char *text, const char *finish) {
+  const ZxAnswer *r = only(x, q)->answer;
+  cr_expect(r->length == strlen(text) && !memcmp(r->text, text, r->length), "'%.*s', not '%s'",
+            (int)r->length, r->text, text);
+  cr_expect_str_eq(r->finish, finish);
+  cr_expect(pieces[1].len == r->length && !memcmp(pieces[1].s ? pieces[1].s : "", r->text, r->length));
+  pieces[1].len = 0;
+}
+
+Test(answers, texts_and_ends) {
+  ZxAnswers *x = begin();
+  ZxQuery q = query("B");
+  gives(x, &q, "cdefghijk", "stop");
+  q.max_tokens = 3;
+  gives(x, &q, "cde", "length");
+  q.max_tokens = 9;
+  gives(x, &q, "cdefghijk", "length");
+  q.max_tokens = 10;
+  gives(x, &q, "cdefghijk", "stop");
+  q.stop = (ZbTexts){(const char *[]){"gh", "fgX"}, 2};
+  gives(x, &q, "cdef", "stop");
+  q.max_tokens = 6; /* the last token ends the stop string */
+  gives(x, &q, "cdef", "stop");
+  q.max_tokens = 5; /* what was held comes after all */
+  gives(x, &q, "cdefg", "length");
+  q.echo = true;
+  q.stop.n = 0;
+  gives(x, &q, "Bcdefg", "length");
+  q.max_tokens = 0;
+  gives(x, &q, "B", "length");
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
+Test(answers, ends_that_are_held_off_or_ignored) {
+  ZxAnswers *x = begin();
+  ZxQuery q = query("k");
+  q.max_tokens = 4;
+  gives(x, &q, "", "stop");
+  q.min_tokens = 2;
+  const ZxAnswer *r = only(x, &q)->answer;
+  cr_expect(r->n - r->nprompt >= 2 && r->id[1] != END && r->id[2] != END);
+  pieces[1].len = 0;
+  q.min_tokens = 0;
+  q.ignore_end = true;
+  r = only(x, &q)->answer;
+  cr_expect(r->n - r->nprompt == 4 && r->id[1] == END && !strcmp(r->finish, "length"));
+  q.end = (const uint32_t[]){END};
+  q.nend = 1;
+  r = only(x, &q)->answer;
+  cr_expect(r->n - r->nprompt == 1 && !strcmp(r->finish, "stop"));
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
+Test(answers, many_at_once_as_alone) {
+  ZxAnswers *x = begin();
+  static const char *const prompt[] = {"Bcd", "f", "AH", "B", "i", "hij", "Bc"};
+  static const char *const text[] = {"efghijk", "ghijk", NULL, "cdefghijk", "jk", "k", "defghijk"};
+  ZxQuery q[7];
+  uint32_t asked = 0, answered = 0;
+  while (answered < 7) {
+    while (asked < 7) {
+      q[asked] = query(prompt[asked]);
+      if (!zx_answers_ask(x, &q[asked], asked, &err)) {
+        cr_assert(err.passing, "%s", err.text);
+        break;
+      }
+      asked++;
+    }
+    cr_assert(zx_answers_step(x, &err), "%s", err.text);
+    for (const ZxAnswered *r; (r = zx_answers_next(x)); answered++)
+      if (text[r->number])
+        cr_expect(r->answer->length == strlen(text[r->number]) &&
+                      !memcmp(r->answer->text, text[r->number], r->answer->length),
+                  "%llu: %.*s", (unsigned long long)r->number, (int)r->answer->length, r->answer->text);
+  }
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
+Test(answers, log_probabilities_and_results) {
+  ZxAnswers *x = begin();
+  ZxQuery q = query("ij");
+  q.logprobs = 1;
+  q.echo = true;
+  q.max_tokens = 1;
+  const ZxAnswered *r = only(x, &q);
+  const ZxAnswer *c = r->answer;
+  cr_assert(c->n == 3 && c->nprompt == 2 && c->first == 1 && c->logprob);
+  cr_expect(c->logprob[0].id == 'j' && c->logprob[1].id == 'k' && c->logprob[0].logprob > -1e-3);
+  cr_expect(c->logprob[1].ntop == 1 && c->logprob[1].top[0].logprob == c->logprob[1].logprob);
+  ZbText t = {0};
+  zx_result(&words, r, &t);
+  cr_expect(
+      strstr(t.s,
+             "{\"text\":\"ijk\",\"tokens\":[105,106,107],\"finish_reason\":\"length\",\"logprobs\":[{\"id\":"
+             "105,\"token\":\"i\",\"logprob\":null,\"top_logprobs\":[]}") == t.s,
+      "%s", t.s);
+  cr_expect(t.s[t.len - 1] == '\n' && strstr(t.s, "\"prompt_tokens\":2}"));
+  t.len = 0;
+  q = query("i");
+  q.choices = 2;
+  q.temperature = 1;
+  q.seed = 7;
+  zx_result(&words, only(x, &q), &t);
+  cr_expect(strstr(t.s, "{\"choices\":[{\"text\":\"") == t.s && strstr(t.s, "\"seed\":7}"), "%s", t.s);
+  zb_text_free(&t);
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
+Test(answers, cancelled_and_broken) {
+  ZxAnswers *x = begin();
+  ZxQuery q = query("B"), n = query("N");
+  cr_assert(zx_answers_ask(x, &q, 1, &err));
+  for (int i = 0; i < 3; i++) cr_assert(zx_answers_step(x, &err));
+  zx_answers_cancel(x);
+  const ZxAnswered *r = zx_answers_next(x);
+  cr_assert(r && zx_answers_idle(x));
+  cr_expect(!strcmp(r->answer->finish, "cancelled") && r->answer->length == 3 &&
+            !memcmp(r->answer->text, "cde", 3));
+  broken = true;
+  r = only(x, &n);
+  cr_assert(r->broken);
+  cr_expect(strstr(r->broken->text, "not a number"), "%s", r->broken->text);
+  broken = false;
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
+static void refused(ZxAnswers *x, ZxQuery q, const char *text) {
+  cr_expect(!zx_answers_ask(x, &q, 1, &err));
+  cr_expect(strstr(err.text, text) && !err.passing, "%s, not %s", err.text, text);
+  cr_expect(zx_answers_idle(x));
+}
+
+Test(answers, what_is_refused) {
+  ZxAnswers *x = begin();
+  char longer[LENGTH + 2];
+  memset(longer, 'c', sizeof longer - 1);
+  longer[LENGTH + 1] = 0;
+  ZxQuery q = query(longer);
+  refused(x, q, "at most 64");
+  q.max_tokens = ZX_UNSAID;
+  refused(x, q, "65 tokens");
+  q = query("c");
+  q.max_tokens = 64;
+  refused(x, q, "at most 64");
+  refused(x, query(""), "empty");
+  q = query("c");
+  q.prompt = NULL;
+  refused(x, q, "`tokens` is empty");
+  q.token = (const uint32_t[]){WORDS};
+  q.ntokens = 1;
+  refused(x, q, "257");
+  q = query("c");
+  q.end = (const uint32_t[]){WORDS};
+  q.nend = 1;
+  refused(x, q, "stop_token_ids");
+  q.nend = 0;
+  q.bias = (const ZxBias[]){{WORDS, 1}};
+  q.nbias = 1;
+  refused(x, q, "logit_bias");
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
+Test(answers, a_file_of_results) {
+  char path[] = "/tmp/zug-results-XXXXXX";
+  int fd = mkstemp(path);
+  ZxResults r;
+  if (!a) a = zb_arena_new();
+  const char *have = "{\"text\":\"a\",\"finish_reason\":\"stop\"}\n{\"text\":\"half";
+  cr_assert(write(fd, have, strlen(have)) == (ssize_t)strlen(have));
+  cr_assert(zx_results_open(&r, a, path, &err), "%s", err.text);
+  cr_expect(r.done == 1 && r.good == strlen("{\"text\":\"a\",\"finish_reason\":\"stop\"}\n"));
+  ZxResults other;
+  cr_expect(!zx_results_open(&other, a, path, &err) && strstr(err.text, "another run"));
+  cr_assert(zx_results_add(&r, "{\"choices\":[]}\n", 15, &err) && zx_results_close(&r, &err));
+  close(other.fd);
+  cr_assert(zx_results_open(&r, a, path, &err) && r.done == 2 && zx_results_close(&r, &err), "%s", err.text);
+  cr_assert(ftruncate(fd, 0) == 0 && pwrite(fd, "my notes\n", 9, 0) == 9);
+  cr_expect(!zx_results_open(&r, a, path, &err) && strstr(err.text, ":1: "), "%s", err.text);
+  close(r.fd);
+  cr_assert(zx_results_open(&r, a, "/dev/full", &err), "%s", err.text);
+  cr_expect(!zx_results_add(&r, "x", 1, &err) && err.passing, "%s", err.text);
+  zx_results_close(&r, &err);
+  close(fd);
+  unlink(path);
+}

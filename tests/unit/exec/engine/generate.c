@@ -1,0 +1,262 @@
+/* Generation on an engine: logits are those of whole sequences, the same bits whatever else is in a step and however
+ * prompts were cut, and the arena is used as planned. */
+#include "tests/unit/breadth.h"
+#include "tests/unit/exec/engine/job.h"
+#include "tests/unit/plan/stream/models.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/exec/stepper.h"
+#include "runtime/plan/stream/stream.h"
+
+TestSuite(generate, .init = scratch_make, .fini = scratch_remove);
+
+enum { SAMPLES = 4, LENGTH = 24 };
+
+/* Logits of all tokens of all samples: [sample][position][word]. */
+typedef struct {
+  float *x;
+  uint32_t words;
+  uint32_t seed;           /* of which steps there are */
+  uint64_t preempted;      /* in all */
+  uint64_t planned, cache; /* bytes */
+} Texts;
+static float *row(const Texts *t, int64_t s, int64_t i) { return t->x + (s * LENGTH + i) * t->words; }
+
+/* ---- whole sequences ---- */
+static bool take(ZxEngine *e, const ZxOutput *x) {
+  Texts *t = e->take_ctx;
+  const ZpPlan *p = e->p;
+  uint32_t logits = zg_axis_find(p->graph, "vocab");
+  if (strcmp(p->graph->outputs[x->output].name, "logits")) return true;
+  cr_assert(x->value->type.naxes == 3 && x->value->axis[2] == logits);
+  for (int64_t i = 0; i < SAMPLES * LENGTH * t->words; i++)
+    t->x[i] = x->value->elem == ZK_F32 ? ((const float *)x->data)[i]
+                                       : zb_bf16_to_f32(((const uint16_t *)x->data)[i]);
+  return true;
+}
+
+static void evaluate(Player *p) {
+  p->ok = zx_engine_init(p->e, &p->err);
+  p->e->take_output = take;
+  p->e->take_ctx = p->job->ctx;
+  job_steps(p, 1, 1);
+}
+
+/* ---- in steps ---- */
+static uint32_t id_at(const Texts *t, int sample, uint32_t i) {
+  return (uint32_t)job_id("tokens", (uint64_t)sample, i, t->words);
+}
+
+/* A part of a sample is the prompt; what follows is chosen as the sample has it. */
+static void submit(ZxScheduler *s, const Texts *t, int sample) {
+  uint32_t id[LENGTH], n = 1 + ((uint32_t)sample * 7 + t->seed * 5) % (LENGTH - 1);
+  uint64_t number;
+  ZbErr err = {0};
+  for (uint32_t i = 0; i < n; i++) id[i] = id_at(t, sample, i);
+  ZxGenRequest r = {.prompt = id,
+                    .nprompt = n,
+                    .max_tokens = LENGTH + 1 - n,
+                    .choices = 1,
+                    .prompt_logprobs = true,
+                    .sampling = ZX_GREEDY};
+  cr_assert(zx_submit(s, &r, &number, &err), "%s", err.text);
+}
+
+/* Which sample a sequence is: by its number. */
+static int sample_of(const ZxSequence *q) { return (int)q->request; }
+
+static void take_rows(const Texts *t, const ZxGenPart *part, const float *logits) {
+  for (uint32_t r = 0; r < part->nrows; r++) {
+    int64_t at = part->from + part->n - part->nrows + r;
+    if (at < LENGTH)
+      memcpy(row(t, sample_of(part->sequence), at), logits + (part->row + r) * t->words,
+             t->words * sizeof(float));
+  }
+}
+
+static void choose(const Texts *t, const ZxGenPart *part, uint32_t *chosen) {
+  uint32_t next = part->from + part->n;
+  if (part->chooses && next < LENGTH)
+    chosen[part->row + part->nrows - 1] = id_at(t, sample_of(part->sequence), next);
+}
+
+/* Some samples come at once, the others one by one. */
+static void write_all(Player *p) {
+  Texts *t = p->job->ctx;
+  ZxScheduling how = zx_scheduling(p->job->p, p->a);
+  how.queue = SAMPLES;
+  ZxScheduler *s = zx_scheduler_new(&how, &p->err);
+  ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &p->err) : NULL;
+  p->ok = x && zx_engine_init(p->e, &p->err);
+  const ZxGenStep *step;
+  int next = 0;
+  for (; p->ok && next < 1 + (int)t->seed % SAMPLES; next++) submit(s, t, next);
+  while (p->ok && (step = zx_next_step(s))->ntokens) {
+    uint32_t chosen[LENGTH * SAMPLES] = {0};
+    const float *logits = zx_stepper_play(x, s, step, &p->err);
+    p->ok = logits != NULL;
+    for (uint32_t i = 0; p->ok && i < step->nparts; i++) {
+      take_rows(t, &step->part[i], logits);
+      choose(t, &step->part[i], chosen);
+    }
+    zx_step_done(s, chosen);
+    while (zx_next_ended(s)) {}
+    if (next < SAMPLES) submit(s, t, next++);
+    cr_expect(zx_scheduler_check(s, &p->err), "%s", p->err.text);
+  }
+  if (x) cr_expect(zx_stepper_used(x) == p->planned, "%lu bytes used of %lu", zx_stepper_used(x), p->planned);
+  if (s) t->preempted += zx_scheduler_counts(s).preempted;
+  zx_scheduler_free(s);
+}
+
+/* ---- both ---- */
+static Texts texts(ZgGraph *g) {
+  Texts t = {.words = (uint32_t)g->axes[zg_axis_find(g, "vocab")].size};
+  t.x = calloc((size_t)SAMPLES * LENGTH * t.words, sizeof *t.x);
+  return t;
+}
+
+static double differ(const Texts *a, const Texts *b) {
+  double most = 0, off = 0;
+  for (int64_t i = 0; i < (int64_t)SAMPLES * LENGTH * a->words; i++) {
+    most = fmax(most, fabs((double)b->x[i]));
+    double d = fabs((double)a->x[i] - (double)b->x[i]);
+    if (!(d <= off)) off = d;
+  }
+  return off / most;
+}
+
+/* One document, as what is written is. */
+static int32_t id_of(const char *name, uint64_t s, uint64_t i, int64_t limit) {
+  return strcmp(name, "doc") ? job_id(name, s, i, limit) : 0;
+}
+
+/* All axes of data but samples have the length of the texts. */
+static const char *binds(const Model *m, ZbText *t) {
+  zb_text_add(t, "bind batch = %d", SAMPLES);
+  for (uint32_t i = 0; i < m->g->naxes; i++)
+    if (!m->g->axes[i].size && strcmp(m->g->axes[i].name, "batch"))
+      zb_text_add(t, ", %s? = %d", m->g->axes[i].name, LENGTH);
+  zb_text_add(t, " optimizer adamw(lr = 1)");
+  return t->s;
+}
+
+static bool same(const Texts *a, const Texts *b) {
+  return !memcmp(a->x, b->x, sizeof(float) * SAMPLES * LENGTH * a->words);
+}
+
+static Texts play(const Model *m, const char *body, const ZpGenerating *steps, uint32_t seed) {
+  Texts t = texts(m->g);
+  ZpGenerating longer = steps ? *steps : (ZpGenerating){0};
+  longer.length = LENGTH + 1; /* with one token of an answer */
+  ZpOptions o = {.forward_only = true, .outputs = true, .generates = steps ? &longer : NULL};
+  ZbText base = {0};
+  Job j = job_of(m, binds(m, &base), body, &zx_device_cpu, o);
+  zb_text_free(&base);
+  if (!steps) job_data(&j, id_of, job_real);
+  t.seed = seed;
+  t.planned = j.p->programs.stages[0].ledger.total[ZP_DEVICE];
+  t.cache = j.p->programs.stages[0].ledger.bytes[ZP_L_CACHE];
+  j.ctx = &t;
+  job_play(&j, steps ? write_all : evaluate);
+  job_close(&j);
+  return t;
+}
+
+/* Steps of few and many tokens, pages of one position and of more than there are. */
+static const ZpGenerating sizes[] = {{.step = 4, .page = 4},
+                                     {.step = 128, .page = 32},
+                                     {.step = 7, .page = 1},
+                                     {.step = 33, .page = 8, .sequences = 2}};
+
+/* In f32 sums of some hundred terms are made in another order; in bf16 logits are as far from those of a whole sequence
+ * as these are from f32's at most twice. */
+static void play_model(const StreamModel *s, bool half) {
+  Model m = {0};
+  m.g = stream_model(&m.c, s);
+  const char *body = half ? "precision compute bf16" : "";
+  Texts whole = play(&m, body, NULL, 0), first = {0};
+  double tolerance = 1e-5;
+  if (half) {
+    Texts exact = play(&m, "", NULL, 0);
+    tolerance = 2 * differ(&whole, &exact);
+    free(exact.x);
+  }
+  for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    Texts t = play(&m, body, &sizes[i], i);
+    double off = differ(&t, &whole);
+    cr_expect(off <= tolerance, "%s, sizes %u: off by %g of %g", s->name, i, off, tolerance);
+    if (!i) first = t;
+    else cr_expect(same(&first, &t), "%s, sizes %u: other bits, off by %g", s->name, i, differ(&t, &first));
+    if (i) free(t.x);
+  }
+  free(first.x), free(whole.x);
+  model_close(&m);
+}
+
+static bool has_states(const StreamModel *s) {
+  return !strcmp(s->name, "mamba2") || !strcmp(s->name, "deltanet");
+}
+
+/* Says whether a stepper has all that the model takes. */
+static bool generates(const StreamModel *s) {
+  Model m = {0};
+  ZbArena *a = zb_arena_new();
+  ZpStream x;
+  ZbErr err = {0};
+  m.g = stream_model(&m.c, s);
+  bool all = zp_stream(m.g, a, NULL, NULL, &x, &err) && !x.admit;
+  for (uint32_t i = 0; all && i < x.step->ninputs; i++) {
+    const char *name = x.step->inputs[i].name;
+    all = !strncmp(name, "step.", 5) || !strcmp(name, "tokens") || !strcmp(name, "doc");
+  }
+  zb_arena_free(a);
+  model_close(&m);
+  return all;
+}
+
+/* Each operation that carries something over, in a model of its own. */
+Test(generate, small_models, .timeout = 300) {
+  int played = 0;
+  for (int i = 0; i < stream_model_count; i++) {
+    const StreamModel *s = &stream_models[i];
+    if (s->refused || s->options || !generates(s)) continue;
+    if (!breadth_tries((size_t)played++, 3)) continue;
+    play_model(s, false);
+  }
+  cr_expect(played > 15);
+}
+
+static void play_all(bool states, bool half) {
+  for (int i = 0; i < stream_model_count; i++)
+    if (!stream_models[i].refused && stream_models[i].options && strcmp(stream_models[i].name, "t5") &&
+        has_states(&stream_models[i]) == states)
+      play_model(&stream_models[i], half);
+}
+
+Test(generate, logits_are_those_of_whole_sequences) { play_all(false, false); }
+Test(generate, also_in_bf16) { play_all(false, true); }
+Test(generate, logits_of_models_with_states) { play_all(true, false); }
+Test(generate, of_models_with_states_in_bf16) { play_all(true, true); }
+
+/* Half of the pages that all could have: sequences are preempted, and made again with the same bits. */
+Test(generate, preempted_sequences_have_the_same_bits) {
+  const ZpGenerating few = {.step = 6, .page = 4};
+  for (int i = 0; i < 2; i++) { /* GPT-2, Llama 3 */
+    Model m = {0};
+    m.g = stream_model(&m.c, &stream_models[i]);
+    Texts all = play(&m, "", &few, 3);
+    char limit[60];
+    snprintf(limit, sizeof limit, "limit memory %llu B", (unsigned long long)(all.planned - all.cache / 2));
+    Texts half = play(&m, limit, &few, 3);
+    cr_expect(half.preempted > 0 && !all.preempted);
+    cr_expect(half.cache < all.cache);
+    cr_expect(same(&all, &half), "%s: other bits, off by %g", stream_models[i].name, differ(&half, &all));
+    free(all.x), free(half.x);
+    model_close(&m);
+  }
+}
