@@ -1,4 +1,4 @@
-# editors: colours for .zug files in Vim and VS Code, installed under share/zug/editors; README says how to take them.
+# editors: colours for .zug files in Vim and VS Code, installed under share/zug/editors; docs/developers/build.md says how to take them.
 vimdir = $(pkgdatadir)/editors/vim
 vimsyntaxdir = $(vimdir)/syntax
 vimdetectdir = $(vimdir)/ftdetect

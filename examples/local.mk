@@ -38,4 +38,4 @@ examples_files = \
   examples/unet.zug \
   examples/vit.zug
 examplesdir = $(pkgdatadir)/examples
-dist_examples_DATA = $(examples_files) examples/slurm.sh examples/srun.sh
+dist_examples_DATA = $(examples_files) examples/kubernetes.yaml examples/slurm.sh examples/srun.sh

@@ -43,3 +43,8 @@ relocatable: all
 	$(MAKE) $(AM_MAKEFLAGS) install-strip prefix='$(TO)' exec_prefix='$(TO)' DESTDIR=
 	$(SHELL) $(srcdir)/share/beside.sh '$(TO)'
 .PHONY: relocatable
+
+# The pictures of the documents, anew: look at them, in light and in dark, before committing.
+docs-images: zc zplan zdata zrun zlog
+	PATH='$(abs_builddir)':"$$PATH" ZUG_SRC='$(abs_top_srcdir)' $(SHELL) $(srcdir)/docs/images/draw.sh
+.PHONY: docs-images

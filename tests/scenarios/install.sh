@@ -17,6 +17,7 @@ for p in $programs; do
   "$root/usr/bin/$p" --help >help.txt || fail "$p --help"
   [ -s help.txt ] && [ -s "$page" ] || fail "no man page of $p"
   grep -q "^$p .- [a-z]" "$page" || fail "$p.1 does not say what $p is for"
+  grep -qx '.SH SEE ALSO' "$page" || fail "$p.1 names no other program"
   # Every option, with nothing taken for a command of the formatter.
   sed 's/\\-/-/g' "$page" >plain.txt
   for option in $("$root/usr/bin/$p" --complete | grep '^-' | grep -v -e '--help' -e '--version'); do
@@ -28,16 +29,24 @@ done
 
 # ---- documents: all that a user looks up, and every one that a program names ----
 docs=$root/usr/share/doc/zug
-for file in REFERENCE ERRORS OPS FORMAT DATA JSON README NEWS; do
+for file in lang/REFERENCE lang/ERRORS graph/OPS graph/FORMAT runtime/exec/data/DATA runtime/plan/output/JSON README NEWS; do
   [ -s "$docs/$file.md" ] || fail "no $file.md"
 done
-cmp "$docs/REFERENCE.md" "$ZUG_SRC/lang/REFERENCE.md" && cmp "$docs/ERRORS.md" "$ZUG_SRC/lang/ERRORS.md" || fail "other documents"
+cmp "$docs/lang/REFERENCE.md" "$ZUG_SRC/lang/REFERENCE.md" && cmp "$docs/lang/ERRORS.md" "$ZUG_SRC/lang/ERRORS.md" || fail "other documents"
 for p in $programs; do
   for file in $("$root/usr/bin/$p" --help | grep -oE '[A-Za-z_/]+\.md'); do
-    [ -s "$docs/${file##*/}" ] || fail "$p names $file, which is not installed"
+    [ -s "$docs/$file" ] || fail "$p names $file, which is not installed"
   done
 done
-grep -q 'share/doc/zug' "$docs/README.md" || fail "the README does not say where documents are"
+for page in $(cd "$ZUG_SRC" && find docs -name '*.md' -o -name '*.svg'); do
+  [ -s "$docs/$page" ] || fail "$page is not installed: docs/local.mk lists the pages"
+done
+for page in $(cd "$docs" && find . -name '*.md'); do # links to other documents (tests/scenarios/links.sh: all, in the sources)
+  for to in $(grep -oE '\]\([^) #:]+\.md' "$docs/$page" | sed 's/^](//'); do
+    [ -s "$docs/$(dirname "$page")/$to" ] || fail "$page links to $to, which is not installed"
+  done
+done
+grep -q 'share/doc/zug' "$docs/docs/developers/build.md" || fail "no page says where documents are"
 
 # ---- completion ----
 # completes WORD... : the lines of what bash offers for the last word

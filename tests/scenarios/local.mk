@@ -5,6 +5,7 @@ scenario_tests += \
   tests/scenarios/comm.sh \
   tests/scenarios/complete.sh \
   tests/scenarios/console.sh \
+  tests/scenarios/containers.sh \
   tests/scenarios/cuda.sh \
   tests/scenarios/cut.sh \
   tests/scenarios/documents.sh \
@@ -25,6 +26,7 @@ scenario_tests += \
   tests/scenarios/kept.sh \
   tests/scenarios/layouts.sh \
   tests/scenarios/library.sh \
+  tests/scenarios/links.sh \
   tests/scenarios/log.sh \
   tests/scenarios/lora.sh \
   tests/scenarios/losses.sh \
@@ -36,6 +38,7 @@ scenario_tests += \
   tests/scenarios/optim.sh \
   tests/scenarios/options.sh \
   tests/scenarios/partial.sh \
+  tests/scenarios/pictures.sh \
   tests/scenarios/plan.sh \
   tests/scenarios/plan_machine.sh \
   tests/scenarios/plan_published.sh \
@@ -51,6 +54,7 @@ scenario_tests += \
   tests/scenarios/stall.sh \
   tests/scenarios/stop.sh \
   tests/scenarios/trace.sh \
+  tests/scenarios/tutorials.sh \
   tests/scenarios/weights.sh \
   tests/scenarios/whole.sh \
   tests/scenarios/zc_files.sh \
@@ -93,7 +97,8 @@ breadth_tests += \
   tests/scenarios/scans.sh \
   tests/scenarios/slow_link.sh \
   tests/scenarios/states.sh \
-  tests/scenarios/streams.sh
+  tests/scenarios/streams.sh \
+  tests/scenarios/zlog_browser.sh
 
 # zrun with another MPI (OTHER_CFLAGS, OTHER_LIBS) and all else as it is, as file OTHER: tests/scenarios/mpich.sh.
 other_mpi = mpi mpi_group mpi_ops

@@ -48,3 +48,31 @@ for name in plan large; do
     grep -Eq 'labels [1-9][0-9]+ wrong 0 ' out.txt || { grep labels out.txt; fail "$name.html in $width pixels"; }
   done
 done
+
+# ---- a part of the timeline: by keys, buttons, the wheel and a drag; labels lie apart there, too, and all of it comes back ----
+closer='<script>{
+const part = document.querySelector(".zoom"), svg = part.querySelector("svg"), all = svg.innerHTML.trim(), wrong = []
+const ticks = () => [...svg.querySelectorAll("line + text")].map(t => t.textContent).join(" ")
+const changed = (what, act) => { const before = ticks(); act(); if (ticks() == before) wrong.push(what + " changes nothing") }
+const key = key => part.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }))
+const at = svg.getBoundingClientRect()
+const pointer = (type, x) => svg.dispatchEvent(new PointerEvent(type, { clientX: at.left + x, clientY: at.top + 9, pointerType: "mouse", button: 0 }))
+svg.setPointerCapture = () => {}
+changed("+", () => key("+"))
+changed("an arrow", () => key("ArrowRight"))
+changed("a button", () => part.querySelector("button[data-key=\"+\"]").click())
+key("0")
+if (svg.innerHTML.trim() != all) wrong.push("0 does not show all")
+changed("a drag", () => { pointer("pointerdown", 300); pointer("pointermove", 400); pointer("pointerup", 420) })
+if (svg.querySelector(".marked")) wrong.push("what was marked stays")
+changed("the wheel", () => svg.dispatchEvent(new WheelEvent("wheel", { deltaY: -100, ctrlKey: true, clientX: at.left + 500, cancelable: true })))
+const before = ticks()
+svg.dispatchEvent(new WheelEvent("wheel", { deltaY: -100, clientX: at.left + 500 }))
+if (ticks() != before) wrong.push("the wheel alone does not scroll the page")
+window.lost = wrong
+}</script>'
+for name in plan large; do
+  { sed 's,</body></html>,,' $name.html && echo "$closer$measure" | sed 's/const wrong = \[\], all/const wrong = window.lost, all/' && echo '</body></html>'; } >measured.html
+  look measured.html 1040 --dump-dom
+  grep -Eq 'labels [1-9][0-9]+ wrong 0 ' out.txt || { grep labels out.txt | tail -n 1; fail "$name.html, zoomed"; }
+done
