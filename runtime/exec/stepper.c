@@ -44,7 +44,8 @@ ZxScheduling zx_scheduling(const ZpPlan *p, ZbArena *a) {
                         .group = group,
                         .ngroups = s->ngroups,
                         .vocabulary = words_of(p),
-                        .states = has_states(s)};
+                        .states = has_states(s),
+                        .prefixes = !has_states(s)};
 }
 
 static uint32_t table_of(const ZpStream *s, uint32_t input) {

@@ -47,6 +47,18 @@ ok zrun generate gpt2.zsg --init w.safetensors --prompts in.jsonl -o again.jsonl
 grep -q 'nothing to do' out.txt || fail "all results are there, and it is not said"
 cmp out.jsonl again.jsonl || fail "what is whole was changed"
 
+# ---- what begins alike is made once, and the same is written ----
+alike='the cat sat on the mat. the cat sat on the '
+for tail in mat cat 'mat. t' ca; do echo "{\"prompt\": \"$alike$tail\", \"max_tokens\": 8, \"logprobs\": 2}"; done >alike.jsonl
+ok zrun generate gpt2.zsg --init w.safetensors --prompts alike.jsonl -o alike.out
+grep -q '96 more tokens of prompts were shared' out.txt || { cat out.txt; fail "three prompts have a page of 32 tokens of the first"; }
+while read -r line; do
+  printf '%s\n' "$line" >one.jsonl
+  rm -f one.out
+  gen --prompts one.jsonl -o one.out && cat one.out
+done <alike.jsonl >apart.out
+cmp alike.out apart.out || fail "what is shared changes results"
+
 # ---- what is wrong ----
 bad() { # PATTERN LINE: a line among good ones
   { head -n 1 in.jsonl; printf '%s\n' "$2"; head -n 1 in.jsonl; } >bad.jsonl

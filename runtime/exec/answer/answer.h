@@ -79,6 +79,7 @@ typedef struct {
   const ZxQuery *query;
   uint64_t seed;
   const ZxAnswer *answer; /* query->choices of them */
+  uint32_t cached;        /* tokens of the prompt that other sequences had made before */
   const ZbErr *broken;    /* its logits are not numbers; NULL: they are */
 } ZxAnswered;
 

@@ -21,6 +21,7 @@ struct Asked {
   uint64_t number, request; /* the caller's, and the scheduler's */
   uint64_t seed;
   uint32_t nprompt, left; /* choices that have not ended */
+  uint32_t cached;
   Choice choice[ZX_CHOICES];
   ZbErr broken;
   ZxAnswer answer[ZX_CHOICES];
@@ -251,6 +252,7 @@ static bool end_choice(ZxAnswers *x, const ZxSequence *s, ZbErr *err) {
     send_piece(x, q, s->choice);
   }
   c->finish = finish_of(c, s->ending);
+  if (!s->choice) q->cached = s->cached;
   x->nchoices--;
   if (!--q->left) take_out(x, q);
   return true;
@@ -317,6 +319,7 @@ const ZxAnswered *zx_answers_next(ZxAnswers *x) {
                        .query = q->q,
                        .seed = q->seed,
                        .answer = q->answer,
+                       .cached = q->cached,
                        .broken = *q->broken.text ? &q->broken : NULL};
   return &q->is;
 }

@@ -31,7 +31,13 @@
  *   table       none     5        2            page 7, which had 0 to 3, is free again
  *
  * Several sequences may share pages of what is the same in all of them; a page counts in how many tables
- * it stands, and is written to only while that is one. */
+ * it stands, and is written to only while that is one.
+ *
+ * A full page may be made known as the end of a prefix: the tokens of its positions and of all before. When
+ * no table has it any more it is kept, as long as nobody needs its place, and another sequence that begins
+ * with the same tokens goes on behind it: the bits are those that it would make (Kwon et al., "Efficient
+ * Memory Management for Large Language Model Serving with PagedAttention", 2023, section 4.4; Zheng et al.,
+ * "SGLang", 2024, for keeping the latest). Kept pages count as free ones. */
 #define ZX_NO_PAGE UINT32_MAX
 typedef struct {
   uint32_t pages;  /* there are so many */
@@ -44,13 +50,14 @@ typedef struct {
   uint32_t slots;  /* sequences at once */
   uint32_t length; /* positions of a sequence */
   uint32_t tokens; /* the most of a sequence in one step */
+  bool keeps;      /* pages are made known */
 } ZxPaging;
 typedef struct {
   uint32_t group, from, to;
 } ZxPageCopy;
 typedef struct ZxPages ZxPages;
 ZxPages *zx_pages_new(ZbArena *a, const ZxPaging *how);
-uint32_t zx_pages_free(const ZxPages *p, uint32_t group); /* nobody has them */
+uint32_t zx_pages_free(const ZxPages *p, uint32_t group); /* in no table: kept ones are among them */
 /* Returns how many pages of a group a sequence of `tokens` positions has at most at once. */
 uint32_t zx_pages_most(const ZxPages *p, uint32_t group, uint32_t tokens);
 /* Gets pages for positions from .. to - 1 of a slot, of which 0 .. from - 1 are there, and gives back
@@ -63,6 +70,21 @@ bool zx_pages_take(ZxPages *p, uint32_t slot, uint32_t from, uint32_t to);
 bool zx_pages_share(ZxPages *p, uint32_t slot, uint32_t of, uint32_t tokens, ZxPageCopy *copy, uint32_t *n);
 /* Says whether another slot can: windows may have given back what it needs. */
 bool zx_pages_can_share(const ZxPages *p, uint32_t of, uint32_t tokens);
+/* Says which text lies in pages: a hash of ids, in whole pages. That a page's own ids are the same is looked at,
+ * too, so where all pages of a text are there a hash that is another text's as well gives nothing away. */
+typedef struct {
+  uint64_t low, high;
+} ZxPrefix;
+/* Returns the prefix that goes on behind another with these n ids, a page of them. */
+ZxPrefix zx_prefix(ZxPrefix before, const uint32_t *id, uint32_t n);
+/* Makes entry i of a slot, which is full and written, known as the end of a prefix whose last page has these ids.
+ * Nothing, if another page is known as that. */
+void zx_pages_keep(ZxPages *p, uint32_t slot, uint32_t i, ZxPrefix of, const uint32_t *id);
+/* Returns how many of the first n pages of a text a sequence can go on behind: of[i] is the prefix that page i
+ * ends; id has the ids of all. */
+uint32_t zx_pages_kept(const ZxPages *p, const ZxPrefix *of, const uint32_t *id, uint32_t n);
+/* Gives an empty slot the first n pages of a text, of which zx_pages_kept has said that they are there. */
+void zx_pages_resume(ZxPages *p, uint32_t slot, const ZxPrefix *of, const uint32_t *id, uint32_t n);
 /* Gives back all pages of a slot. */
 void zx_pages_give(ZxPages *p, uint32_t slot);
 /* Returns the table of a slot: one entry for each `page` of `length` positions, ZX_NO_PAGE where there is
@@ -188,6 +210,11 @@ bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound
  * A request for n choices is n sequences. The prompt is made once where that can be: the others wait for
  * the first one, and share its pages.
  *
+ * With `prefixes` full pages are known by their text, also after their sequence has ended: a sequence starts
+ * behind the longest beginning of its text that is there, and waits for one that is being made as the prompt
+ * of another. Rows that are wanted are made, so log-probabilities of a prompt share nothing. Models with
+ * states do not: a state is not kept for each page.
+ *
  * Where a model has recurrent states the way a state was made is part of its bits: parts of prompts end at
  * multiples of 128 only, and when a preempted sequence is made again its answer goes token by token as it
  * did the first time. No state need be put aside. */
@@ -202,7 +229,8 @@ typedef struct {
   uint32_t queue;      /* sequences that may wait */
   const uint32_t *end; /* ids that end a text, of the model */
   uint32_t nend;
-  bool states;  /* a slot has more than pages: recurrent states, recent tokens */
+  bool states;   /* a slot has more than pages: recurrent states, recent tokens */
+  bool prefixes; /* sequences share pages of what they begin with; not with states */
   bool reserve; /* a sequence is started when all pages that it may need are free: nobody is ever preempted */
 } ZxScheduling;
 
@@ -239,6 +267,7 @@ struct ZxSequence {
   uint32_t row_from;  /* rows before this position were made, or are not wanted */
   uint32_t slot;      /* ZX_NONE: it waits */
   uint32_t preempted; /* so often */
+  uint32_t cached;    /* tokens of the prompt that were there when it was first started */
   ZxEnding ending;
   ZxSampling sampling;
 };
@@ -283,6 +312,7 @@ const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t slot); /
 typedef struct {
   uint32_t running, waiting;
   uint64_t steps, prompt_tokens, answer_tokens; /* made */
+  uint64_t cached_tokens;                       /* of prompts, that were there */
   uint64_t preempted, lost;                     /* sequences, and their positions */
 } ZxCounts;
 ZxCounts zx_scheduler_counts(const ZxScheduler *s);

@@ -10,8 +10,11 @@ struct Entry {
   uint64_t age;
   uint32_t *id, *end, idcap, endcap, biascap;
   ZxBias *bias;
-  uint32_t take; /* tokens in the step that is being made */
-  Entry *next;   /* among those that have ended, or are free */
+  ZxPrefix *prefix; /* by page of the text, as far as they were needed: nprefixes */
+  uint32_t nprefixes, prefixcap;
+  uint32_t known; /* so many of its entries were made known, or were there */
+  uint32_t take;  /* tokens in the step that is being made */
+  Entry *next;    /* among those that have ended, or are free */
 };
 
 struct ZxScheduler {
@@ -46,6 +49,7 @@ static bool check_sizes(const ZxScheduling *how, ZbErr *err) {
         "a step of %u tokens is too small for %u sequences of a model with recurrent states: a part of "
         "a prompt is %d tokens beside one of each other, %u",
         how->tokens, how->slots, ZX_STATE_CHUNK, least);
+  ZB_ASSERT(!how->prefixes || !how->states);
   for (uint32_t g = 0; g < how->ngroups; g++)
     if (!how->group[g].pages) return zb_fail(err, NULL, "no memory is left for pages");
   return true;
@@ -62,7 +66,13 @@ ZxScheduler *zx_scheduler_new(const ZxScheduling *how, ZbErr *err) {
   *s = (ZxScheduler){.how = *how, .a = a, .digest = how->tokens};
   s->how.group = group;
   s->how.end = end;
-  s->pages = zx_pages_new(a, &(ZxPaging){group, how->ngroups, how->page, slots, how->length, how->tokens});
+  s->pages = zx_pages_new(a, &(ZxPaging){.group = group,
+                                         .ngroups = how->ngroups,
+                                         .page = how->page,
+                                         .slots = slots,
+                                         .length = how->length,
+                                         .tokens = how->tokens,
+                                         .keeps = how->prefixes});
   s->line = ZB_NEWN(a, Entry *, (size_t)slots + how->queue);
   s->slot = ZB_NEWN(a, uint32_t, slots);
   while (s->nslots < slots) {
@@ -87,6 +97,7 @@ static void free_all(Entry *q) {
     free(q->id);
     free(q->end);
     free(q->bias);
+    free(q->prefix);
     free(q);
   }
 }
@@ -164,6 +175,7 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
   q->id = room(q->id, &q->idcap, most, sizeof *q->id);
   q->end = room(q->end, &q->endcap, (size_t)nend + r->nstop, sizeof *q->end);
   q->bias = room(q->bias, &q->biascap, r->sampling.nbias, sizeof *q->bias);
+  q->prefix = room(q->prefix, &q->prefixcap, s->how.prefixes ? most / s->how.page : 0, sizeof *q->prefix);
   memcpy(q->id, r->prompt, r->nprompt * sizeof *q->id);
   memcpy(q->end, s->how.end, nend * sizeof *q->end);
   if (r->nstop) memcpy(q->end + nend, r->stop, r->nstop * sizeof *q->end);
@@ -182,7 +194,7 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
                        .sampling = r->sampling};
   q->is.sampling.bias = q->bias;
   q->age = s->ages++;
-  q->take = 0;
+  q->take = q->nprefixes = q->known = 0;
   return q;
 }
 
@@ -253,6 +265,38 @@ void zx_end_request(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding 
     const ZxSequence *q = &s->line[i]->is;
     if (q->request == request && (choice == ZX_NONE || q->choice == choice)) remove_at(s, i, why);
   }
+}
+
+/* ---- prefixes ---- */
+/* Returns the prefixes of at least the first n pages of a sequence's text. */
+static const ZxPrefix *prefixes(ZxScheduler *s, Entry *q, uint32_t n) {
+  uint32_t page = s->how.page;
+  for (; q->nprefixes < n; q->nprefixes++) {
+    uint32_t i = q->nprefixes;
+    q->prefix[i] = zx_prefix(i ? q->prefix[i - 1] : (ZxPrefix){0}, q->id + (size_t)i * page, page);
+  }
+  return q->prefix;
+}
+
+/* Makes pages known that are full now. */
+static void keep_pages(ZxScheduler *s, Entry *q) {
+  uint32_t full = s->how.prefixes ? q->is.done / s->how.page : 0;
+  for (; q->known < full; q->known++)
+    zx_pages_keep(s->pages, q->is.slot, q->known, prefixes(s, q, full)[q->known],
+                  q->id + (size_t)q->known * s->how.page);
+}
+
+/* Says whether a sequence that runs is to make more of this one's text, in its prompt, than the `kept` pages that
+ * are there. */
+static bool is_made(const ZxScheduler *s, const ZxSequence *q, uint32_t kept) {
+  for (uint32_t i = 0; i < s->running; i++) {
+    const ZxSequence *other = &s->line[i]->is;
+    uint32_t n = q->row_from < other->nprompt ? q->row_from : other->nprompt, same = 0;
+    while (same < n && q->id[same] == other->id[same]) same++;
+    same -= same % s->how.page;
+    if (same > kept * s->how.page && other->done < same) return true;
+  }
+  return false;
 }
 
 /* ---- a step is filled ---- */
@@ -340,7 +384,6 @@ static bool pages_to_start(const ZxScheduler *s, const ZxSequence *q) {
 /* Returns a slot with the prompt that another choice of the request has made, but for its last token,
  * whose row is wanted; ZX_NONE: there is none. *wait: it is being made. */
 static uint32_t same_prompt(const ZxScheduler *s, const ZxSequence *q, bool *wait) {
-  *wait = false;
   if (s->how.states || q->nprompt < 2) return ZX_NONE;
   for (uint32_t i = 0; i < s->running; i++) {
     const ZxSequence *other = &s->line[i]->is;
@@ -351,18 +394,44 @@ static uint32_t same_prompt(const ZxScheduler *s, const ZxSequence *q, bool *wai
   return ZX_NONE;
 }
 
+/* Gives a sequence what is there of its text. False: that takes more pages than there are. */
+static bool begin_behind(ZxScheduler *s, Entry *q, uint32_t other, uint32_t kept) {
+  ZxSequence *x = &q->is;
+  bool ok = true;
+  if (other != ZX_NONE) {
+    ok = zx_pages_share(s->pages, x->slot, other, x->nprompt - 1, s->copy, &s->step.ncopies);
+    x->done = ok ? x->nprompt - 1 : 0;
+  } else if (kept) {
+    zx_pages_resume(s->pages, x->slot, q->prefix, q->id, kept);
+    x->done = kept * s->how.page;
+  }
+  q->known = x->done / s->how.page;
+  return ok;
+}
+
+/* Finds what is there of a sequence's text: another's slot, or kept pages. False: it is sooner to wait for what
+ * another one makes. */
+static bool find_begun(ZxScheduler *s, Entry *q, uint32_t *other, uint32_t *kept) {
+  bool wait = false;
+  uint32_t most = s->how.prefixes ? q->is.row_from / s->how.page : 0;
+  *other = ZX_NONE;
+  *kept = most ? zx_pages_kept(s->pages, prefixes(s, q, most), q->id, most) : 0;
+  if (*kept * s->how.page + 1 < q->is.nprompt) *other = same_prompt(s, &q->is, &wait);
+  if (*other != ZX_NONE) *kept = 0;
+  return !wait && (!most || *other != ZX_NONE || !is_made(s, &q->is, *kept));
+}
+
 /* Starts the first that waits. False if there is no room for it in the step, or no pages. */
 static bool start(ZxScheduler *s) {
   Entry *q = s->line[s->running];
-  bool wait;
-  uint32_t other = same_prompt(s, &q->is, &wait), copies = s->step.ncopies;
-  if (wait || !s->nslots || !s->left || !pages_to_start(s, &q->is)) return false;
+  uint32_t other, kept, copies = s->step.ncopies;
+  if (!s->nslots || !s->left || !pages_to_start(s, &q->is) || !find_begun(s, q, &other, &kept)) return false;
   take_slot(s, q);
-  bool ok = other == ZX_NONE ||
-            zx_pages_share(s->pages, q->is.slot, other, q->is.nprompt - 1, s->copy, &s->step.ncopies);
-  if (ok && other != ZX_NONE) q->is.done = q->is.nprompt - 1;
-  uint32_t to = part_end(s, &q->is);
-  if (ok && to > q->is.done && zx_pages_take(s->pages, q->is.slot, q->is.done, to)) {
+  bool ok = begin_behind(s, q, other, kept);
+  uint32_t from = q->is.done, to = part_end(s, &q->is);
+  if (ok && to > from && zx_pages_take(s->pages, q->is.slot, from, to)) {
+    uint32_t cached = from < q->is.nprompt ? from : q->is.nprompt;
+    if (!q->is.preempted) s->counts.cached_tokens += q->is.cached = cached;
     put(s, q, to);
     s->running++;
     return true;
@@ -450,7 +519,10 @@ void zx_step_done(ZxScheduler *s, const uint32_t *chosen) {
   ZB_ASSERT(s->under_way);
   s->under_way = false;
   for (uint32_t k = 0; k < s->step.nparts; k++)
-    if (s->of[k]) take_tokens(s, s->of[k], &s->part[k], chosen);
+    if (s->of[k]) {
+      take_tokens(s, s->of[k], &s->part[k], chosen);
+      keep_pages(s, s->of[k]);
+    }
   for (uint32_t i = 0; i < s->running;) {
     ZxEnding why = s->line[i]->is.ending;
     if (why) remove_at(s, i, why);

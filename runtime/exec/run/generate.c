@@ -23,8 +23,10 @@ static bool stopped(ZxRun *r, ZxAnswers *x) {
 static void tell(const ZxRun *r, const ZxAnswers *x, uint64_t answers, double seconds) {
   ZxCounts c = zx_answers_counts(x);
   if (r->o.quiet || !answers) return;
-  fprintf(stderr, "%" PRIu64 " tokens of prompts, %" PRIu64 " written in %.3f s: %.1f tokens/s\n",
+  fprintf(stderr, "%" PRIu64 " tokens of prompts, %" PRIu64 " written in %.3f s: %.1f tokens/s",
           c.prompt_tokens, c.answer_tokens, seconds, seconds > 0 ? (double)c.answer_tokens / seconds : 0);
+  if (c.cached_tokens) fprintf(stderr, "; %" PRIu64 " more tokens of prompts were shared", c.cached_tokens);
+  fputc('\n', stderr);
 }
 
 /* ---- texts as they come ---------------------------------------------------------------------------------------- */

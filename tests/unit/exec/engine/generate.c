@@ -20,8 +20,10 @@ enum { SAMPLES = 4, LENGTH = 24 };
 typedef struct {
   float *x;
   uint32_t words;
-  uint32_t seed;           /* of which steps there are */
-  uint64_t preempted;      /* in all */
+  uint32_t seed;        /* of which steps there are */
+  bool alike, prefixes; /* samples begin alike; and go on behind what others have made, rows of it unasked */
+  uint64_t cached;      /* tokens that were there */
+  uint64_t preempted;   /* in all */
   uint64_t planned, cache; /* bytes */
 } Texts;
 static float *row(const Texts *t, int64_t s, int64_t i) { return t->x + (s * LENGTH + i) * t->words; }
@@ -48,12 +50,14 @@ static void evaluate(Player *p) {
 
 /* ---- in steps ---- */
 static uint32_t id_at(const Texts *t, int sample, uint32_t i) {
-  return (uint32_t)job_id("tokens", (uint64_t)sample, i, t->words);
+  uint64_t of = t->alike && i < LENGTH / 2 ? 0 : (uint64_t)sample;
+  return (uint32_t)job_id("tokens", of, i, t->words);
 }
 
 /* A part of a sample is the prompt; what follows is chosen as the sample has it. */
 static void submit(ZxScheduler *s, const Texts *t, int sample) {
   uint32_t id[LENGTH], n = 1 + ((uint32_t)sample * 7 + t->seed * 5) % (LENGTH - 1);
+  if (t->alike) n = LENGTH / 2 + 1 + (uint32_t)sample;
   uint64_t number;
   ZbErr err = {0};
   for (uint32_t i = 0; i < n; i++) id[i] = id_at(t, sample, i);
@@ -61,7 +65,7 @@ static void submit(ZxScheduler *s, const Texts *t, int sample) {
                     .nprompt = n,
                     .max_tokens = LENGTH + 1 - n,
                     .choices = 1,
-                    .prompt_logprobs = true,
+                    .prompt_logprobs = !t->alike,
                     .sampling = ZX_GREEDY};
   cr_assert(zx_submit(s, &r, &number, &err), "%s", err.text);
 }
@@ -89,6 +93,7 @@ static void write_all(Player *p) {
   Texts *t = p->job->ctx;
   ZxScheduling how = zx_scheduling(p->job->p, p->a);
   how.queue = SAMPLES;
+  how.prefixes &= t->prefixes;
   ZxScheduler *s = zx_scheduler_new(&how, &p->err);
   ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &p->err) : NULL;
   p->ok = x && zx_engine_init(p->e, &p->err);
@@ -110,6 +115,7 @@ static void write_all(Player *p) {
   }
   if (x) cr_expect(zx_stepper_used(x) == p->planned, "%lu bytes used of %lu", zx_stepper_used(x), p->planned);
   if (s) t->preempted += zx_scheduler_counts(s).preempted;
+  if (s) t->cached += zx_scheduler_counts(s).cached_tokens;
   zx_scheduler_free(s);
 }
 
@@ -149,8 +155,7 @@ static bool same(const Texts *a, const Texts *b) {
   return !memcmp(a->x, b->x, sizeof(float) * SAMPLES * LENGTH * a->words);
 }
 
-static Texts play(const Model *m, const char *body, const ZpGenerating *steps, uint32_t seed) {
-  Texts t = texts(m->g);
+static Texts play_as(const Model *m, const char *body, const ZpGenerating *steps, Texts t) {
   ZpGenerating longer = steps ? *steps : (ZpGenerating){0};
   longer.length = LENGTH + 1; /* with one token of an answer */
   ZpOptions o = {.forward_only = true, .outputs = true, .generates = steps ? &longer : NULL};
@@ -158,13 +163,18 @@ static Texts play(const Model *m, const char *body, const ZpGenerating *steps, u
   Job j = job_of(m, binds(m, &base), body, &zx_device_cpu, o);
   zb_text_free(&base);
   if (!steps) job_data(&j, id_of, job_real);
-  t.seed = seed;
   t.planned = j.p->programs.stages[0].ledger.total[ZP_DEVICE];
   t.cache = j.p->programs.stages[0].ledger.bytes[ZP_L_CACHE];
   j.ctx = &t;
   job_play(&j, steps ? write_all : evaluate);
   job_close(&j);
   return t;
+}
+
+static Texts play(const Model *m, const char *body, const ZpGenerating *steps, uint32_t seed) {
+  Texts t = texts(m->g);
+  t.seed = seed;
+  return play_as(m, body, steps, t);
 }
 
 /* Steps of few and many tokens, pages of one position and of more than there are. */
@@ -242,6 +252,31 @@ Test(generate, logits_are_those_of_whole_sequences) { play_all(false, false); }
 Test(generate, also_in_bf16) { play_all(false, true); }
 Test(generate, logits_of_models_with_states) { play_all(true, false); }
 Test(generate, of_models_with_states_in_bf16) { play_all(true, true); }
+
+/* Samples that begin alike, one after the other and two at once: each goes on behind what those before have made, also
+ * where windows have left it. Models with states make all. */
+Test(generate, shared_prefixes_have_the_same_bits, .timeout = 300) {
+  static const ZpGenerating sizes[] = {{.step = 5, .page = 4, .sequences = 1},
+                                       {.step = 40, .page = 2, .sequences = 2}};
+  for (int i = 0; i < stream_model_count; i++) {
+    const StreamModel *s = &stream_models[i];
+    if (s->refused || !s->options || !strcmp(s->name, "t5")) continue;
+    Model m = {0};
+    m.g = stream_model(&m.c, s);
+    for (int k = 0; k < 2; k++) {
+      Texts made = texts(m.g), shared = texts(m.g);
+      made.alike = shared.alike = shared.prefixes = true;
+      made.seed = shared.seed = (uint32_t)k;
+      made = play_as(&m, "", &sizes[k], made);
+      shared = play_as(&m, "", &sizes[k], shared);
+      cr_expect(!made.cached && (shared.cached >= 3 * 10) == !has_states(s), "%s: %lu tokens were there",
+                s->name, shared.cached);
+      cr_expect(same(&made, &shared), "%s: other bits, off by %g", s->name, differ(&shared, &made));
+      free(made.x), free(shared.x);
+    }
+    model_close(&m);
+  }
+}
 
 /* Half of the pages that all could have: sequences are preempted, and made again with the same bits. */
 Test(generate, preempted_sequences_have_the_same_bits) {

@@ -10,7 +10,9 @@ static ZbErr err;
 
 static ZxPages *pages(ZbArena *a, uint32_t npages, uint32_t window) {
   const ZxPageGroup group = {npages, window};
-  return zx_pages_new(a, &(ZxPaging){&group, 1, 4, 3, 40, 8});
+  return zx_pages_new(
+      a, &(ZxPaging){
+             .group = &group, .ngroups = 1, .page = 4, .slots = 3, .length = 40, .tokens = 8, .keeps = true});
 }
 
 #define CHECKED(p) cr_assert(zx_pages_check(p, &err), "%s", err.text)
@@ -87,12 +89,82 @@ Test(pages, a_window_that_has_moved_on_is_not_shared) {
   zb_arena_free(a);
 }
 
+/* ---- prefixes ---- */
+static const uint32_t text[40] = {7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5, 2},
+                      other_text[8] = {7, 1, 8, 2, 8, 1, 8, 3};
+
+static void prefixes(ZxPrefix *of, const uint32_t *id, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) of[i] = zx_prefix(i ? of[i - 1] : (ZxPrefix){0}, id + 4 * i, 4);
+}
+
+static void write_text(ZxPages *p, uint32_t slot, uint32_t tokens) {
+  ZxPrefix of[10];
+  prefixes(of, text, tokens / 4);
+  for (uint32_t at = 0; at < tokens; at += 4) {
+    cr_assert(zx_pages_take(p, slot, at, at + 4));
+    zx_pages_keep(p, slot, at / 4, of[at / 4], text + at);
+    CHECKED(p);
+  }
+}
+
+Test(pages, are_kept_until_they_are_needed) {
+  ZbArena *a = zb_arena_new();
+  ZxPages *p = pages(a, 6, 0);
+  ZxPrefix of[4], others[2];
+  prefixes(of, text, 4);
+  prefixes(others, other_text, 2);
+  write_text(p, 0, 16);
+  uint32_t had[4];
+  memcpy(had, zx_pages_table(p, 0, 0), sizeof had);
+  zx_pages_give(p, 0);
+  CHECKED(p);
+  cr_expect_eq(zx_pages_free(p, 0), 6);
+  cr_expect_eq(zx_pages_kept(p, of, text, 4), 4);
+  cr_expect_eq(zx_pages_kept(p, of, text, 3), 3);
+  cr_expect_eq(zx_pages_kept(p, others, other_text, 2), 1);
+  cr_expect_eq(zx_pages_kept(p, of, other_text, 2), 1, "a hash alone is not enough");
+  zx_pages_resume(p, 1, of, text, 3);
+  CHECKED(p);
+  cr_expect(!memcmp(had, zx_pages_table(p, 0, 1), 3 * sizeof *had) && zx_pages_free(p, 0) == 3);
+  zx_pages_give(p, 1);
+  cr_expect(zx_pages_take(p, 2, 0, 8), "two were never known");
+  cr_expect_eq(zx_pages_kept(p, of, text, 4), 4);
+  cr_expect(zx_pages_take(p, 2, 8, 12), "the end of the text goes first");
+  CHECKED(p);
+  cr_expect_eq(zx_pages_kept(p, of, text, 4), 3);
+  zx_pages_resume(p, 0, of, text, 3);
+  cr_expect(!zx_pages_take(p, 2, 12, 16), "none is left");
+  CHECKED(p);
+  zb_arena_free(a);
+}
+
+/* Position 16 sees 12 to 16 with a window of 5: one page is enough to go on behind 16 positions. But position 8 sees
+ * 4 to 8, whose page is gone. */
+Test(pages, of_a_window_are_enough) {
+  ZbArena *a = zb_arena_new();
+  ZxPages *p = pages(a, 4, 5);
+  ZxPrefix of[5];
+  prefixes(of, text, 5);
+  write_text(p, 0, 16);
+  zx_pages_give(p, 0);
+  cr_expect(zx_pages_take(p, 1, 0, 8) && zx_pages_take(p, 1, 8, 12));
+  cr_expect_eq(zx_pages_kept(p, of, text, 5), 4);
+  cr_expect_eq(zx_pages_kept(p, of, text, 3), 3);
+  cr_expect_eq(zx_pages_kept(p, of, text, 2), 0);
+  zx_pages_resume(p, 2, of, text, 4);
+  CHECKED(p);
+  const uint32_t *table = zx_pages_table(p, 0, 2);
+  cr_expect(table[2] == ZX_NO_PAGE && table[3] != ZX_NO_PAGE && table[4] == ZX_NO_PAGE);
+  zb_arena_free(a);
+}
+
 /* ---- random sequences of operations, on a memory that says what lies in it ---- */
 enum { SEATS = 5, GROUPS = 3, LENGTH = 60, MOST = 40 };
 typedef struct {
   ZxPages *p;
   ZxPageGroup group[GROUPS];
   uint32_t page;
+  bool keeps;
   uint32_t n[SEATS], text[SEATS]; /* positions that are there, and a number of what they hold */
   uint32_t memory[GROUPS][MOST * 16];
 } World;
@@ -103,8 +175,12 @@ static uint32_t *at(World *w, uint32_t g, uint32_t slot, uint32_t position) {
   return &w->memory[g][page * 16 + position % w->page];
 }
 
+/* There are few texts, some of which begin alike. */
+static uint32_t held_by(uint32_t text, uint32_t position) {
+  return (uint32_t)zb_random_u64(position < 20 ? text / 3 : text, 2, position);
+}
 static uint32_t held(const World *w, uint32_t slot, uint32_t position) {
-  return (uint32_t)zb_random_u64(w->text[slot], 2, position);
+  return held_by(w->text[slot], position);
 }
 
 static void look(World *w, uint32_t slot, uint32_t from) {
@@ -116,14 +192,46 @@ static void look(World *w, uint32_t slot, uint32_t from) {
   }
 }
 
+/* Writes the ids of a text's first n pages, and their prefixes. */
+static void known(const World *w, uint32_t text, uint32_t n, uint32_t *id, ZxPrefix *of) {
+  for (uint32_t i = 0; i < n * w->page; i++) id[i] = held_by(text, i);
+  for (uint32_t i = 0; i < n; i++)
+    of[i] = zx_prefix(i ? of[i - 1] : (ZxPrefix){0}, id + i * w->page, w->page);
+}
+
+/* A slot goes on behind what is kept of a text. */
+static void resume(World *w, uint32_t slot, uint64_t *resumed) {
+  uint32_t id[LENGTH], n = draw(LENGTH / w->page + 1);
+  ZxPrefix of[LENGTH];
+  if (w->n[slot] || !w->keeps) return;
+  w->text[slot] = draw(12);
+  known(w, w->text[slot], n, id, of);
+  n = zx_pages_kept(w->p, of, id, n);
+  if (!n) return;
+  zx_pages_resume(w->p, slot, of, id, n);
+  w->n[slot] = n * w->page;
+  look(w, slot, w->n[slot]);
+  *resumed += n;
+}
+
+/* Makes full pages known, all or none. */
+static void keep(World *w, uint32_t slot, uint32_t from) {
+  uint32_t id[LENGTH], n = w->n[slot] / w->page;
+  ZxPrefix of[LENGTH];
+  if (!w->keeps || !draw(4)) return;
+  known(w, w->text[slot], n, id, of);
+  for (uint32_t i = from / w->page; i < n; i++) zx_pages_keep(w->p, slot, i, of[i], id + i * w->page);
+}
+
 static void grow(World *w, uint32_t slot) {
   uint32_t from = w->n[slot], to = from + 1 + draw(9);
-  if (!from) w->text[slot] = draw(1 << 30);
+  if (!from) w->text[slot] = draw(12);
   if (to > LENGTH || !zx_pages_take(w->p, slot, from, to)) return;
   look(w, slot, from);
   for (uint32_t g = 0; g < GROUPS; g++)
     for (uint32_t i = from; i < to; i++) *at(w, g, slot, i) = held(w, slot, i);
   w->n[slot] = to;
+  keep(w, slot, from);
 }
 
 static void share(World *w, uint32_t slot, uint32_t of) {
@@ -139,16 +247,19 @@ static void share(World *w, uint32_t slot, uint32_t of) {
 }
 
 Test(pages, random_operations) {
+  uint64_t resumed = 0;
   for (uint32_t trial = 0; trial < breadth_many(120); trial++) {
     ZbArena *a = zb_arena_new();
     World *w = ZB_NEW(a, World);
     w->page = 1 + draw(16);
+    w->keeps = draw(3);
     for (uint32_t g = 0; g < GROUPS; g++) w->group[g] = (ZxPageGroup){1 + draw(MOST), g ? draw(30) : 0};
-    w->p = zx_pages_new(a, &(ZxPaging){w->group, GROUPS, w->page, SEATS, LENGTH, 9});
+    w->p = zx_pages_new(a, &(ZxPaging){w->group, GROUPS, w->page, SEATS, LENGTH, 9, w->keeps});
     for (uint32_t k = 0; k < 200; k++) {
-      uint32_t slot = draw(SEATS), other = draw(SEATS), what = draw(8);
+      uint32_t slot = draw(SEATS), other = draw(SEATS), what = draw(10);
       if (what == 0) zx_pages_give(w->p, slot), w->n[slot] = 0;
       else if (what == 1 && slot != other) share(w, slot, other);
+      else if (what == 2) resume(w, slot, &resumed);
       else grow(w, slot);
       CHECKED(w->p);
       for (uint32_t g = 0; g < GROUPS; g++) {
@@ -164,4 +275,5 @@ Test(pages, random_operations) {
     for (uint32_t g = 0; g < GROUPS; g++) cr_assert_eq(zx_pages_free(w->p, g), w->group[g].pages);
     zb_arena_free(a);
   }
+  cr_expect(resumed > 20, "%llu pages were kept for somebody", (unsigned long long)resumed);
 }

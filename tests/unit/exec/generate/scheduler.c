@@ -164,6 +164,109 @@ Test(scheduler, choices_share_their_prompt) {
   zx_scheduler_free(s);
 }
 
+/* ---- prefixes ---- */
+static ZxScheduler *with_prefixes(uint32_t slots, uint32_t pages) {
+  ZxScheduling x = how(64, slots, pages);
+  x.prefixes = true;
+  return scheduler(x);
+}
+
+static ZxSequence run_out(ZxScheduler *s) {
+  const ZxSequence *q;
+  while (!(q = zx_next_ended(s))) next(s, 1);
+  return *q;
+}
+
+/* The second begins behind two full pages of the first, which has ended; the third, which has another token in its
+ * second page, behind one. */
+Test(scheduler, a_prompt_goes_on_behind_what_is_kept) {
+  ZxScheduler *s = with_prefixes(2, 100);
+  ask(s, request(40, 4));
+  cr_expect_eq(run_out(s).cached, 0);
+  cr_expect_eq(zx_scheduler_free_pages(s, 0), 100);
+  ask(s, request(40, 4));
+  EXPECT(s, "1: 32+8*");
+  cr_expect_eq(run_out(s).cached, 32);
+  prompt[20] = 2;
+  ask(s, request(40, 4));
+  EXPECT(s, "2: 16+24*");
+  run_out(s);
+  ask(s, request(33, 4));
+  EXPECT(s, "3: 32+1*");
+  run_out(s);
+  ask(s, request(32, 4)); /* its last token's logits are wanted */
+  EXPECT(s, "4: 16+16*");
+  cr_expect_eq(zx_scheduler_counts(s).cached_tokens, 32 + 16 + 32 + 16);
+  zx_scheduler_free(s);
+}
+
+/* Prompt and answer are the beginning of what is asked next. */
+Test(scheduler, answers_are_kept) {
+  ZxScheduler *s = with_prefixes(2, 100);
+  ask(s, request(40, 30));
+  run_out(s);
+  ask(s, request(80, 4));
+  EXPECT(s, "1: 64+16*");
+  zx_scheduler_free(s);
+}
+
+/* What is being made is not made twice; but it is not waited for an answer that has not been written yet. */
+Test(scheduler, waits_for_what_is_being_made) {
+  ZxScheduler *s = with_prefixes(4, 100);
+  ask(s, request(90, 4));
+  ask(s, request(40, 4));
+  EXPECT(s, "0: 0+64");
+  EXPECT(s, "0: 64+26*, 1: 32+8*");
+  run_out(s), run_out(s);
+  zx_scheduler_free(s);
+  s = with_prefixes(4, 100);
+  ask(s, request(20, 200));
+  EXPECT(s, "0: 0+20*");
+  ask(s, request(60, 4));
+  EXPECT(s, "0: 20+1*, 1: 16+44*");
+  zx_scheduler_free(s);
+}
+
+Test(scheduler, log_probabilities_of_a_prompt_are_made) {
+  ZxScheduler *s = with_prefixes(2, 100);
+  ZxGenRequest r = request(40, 4);
+  ask(s, r);
+  run_out(s);
+  r.prompt_logprobs = true;
+  ask(s, r);
+  EXPECT(s, "1: 0+40*");
+  zx_scheduler_free(s);
+}
+
+/* Four pages: what was used last is there; a sequence that was preempted goes on behind what is left of it. */
+Test(scheduler, the_longest_unused_pages_go) {
+  ZxScheduler *s = with_prefixes(2, 4);
+  for (uint32_t i = 0; i < 3; i++) {
+    prompt[0] = i % 2 + 1;
+    ask(s, request(33, 1));
+    run_out(s);
+  }
+  ask(s, request(33, 1));
+  EXPECT(s, "3: 32+1*");
+  run_out(s);
+  prompt[0] = 2;
+  ask(s, request(33, 1));
+  EXPECT(s, "4: 16+17*");
+  zx_scheduler_free(s);
+  s = with_prefixes(2, 3);
+  ask(s, request(15, 10));
+  prompt[0] = 3;
+  ask(s, request(17, 4));
+  EXPECT(s, "0: 0+15*, 1: 0+17*");
+  EXPECT(s, "0: 15+1*, 1: 17+1*");
+  EXPECT(s, "0: 16+1*");
+  cr_expect_eq(zx_scheduler_counts(s).preempted, 1);
+  cr_expect_eq(run_out(s).request, 0);
+  EXPECT(s, "1: 16+3*");
+  cr_expect_eq(run_out(s).cached, 0, "its prompt was made");
+  zx_scheduler_free(s);
+}
+
 /* Why a sequence ends; what it has then. */
 static void ends(ZxGenRequest r, const uint32_t *id, uint32_t n, ZxEnding why) {
   ZxScheduler *s = scheduler(how(64, 2, 100));

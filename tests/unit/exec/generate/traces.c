@@ -244,7 +244,9 @@ static void make_request(World *w, Request *r, uint32_t most) {
                  .leaves = draw(w, 5) ? UINT64_MAX : 1 + draw(w, 80)};
   if (r->nstop && r->stop == w->end + 1) r->nstop = 0; /* what `word` gives in place of the end */
   if (r->max && !draw(w, 3)) r->min = draw(w, r->max + 1);
-  for (uint32_t i = 0; i < r->nprompt; i++) r->prompt[i] = draw(w, WORDS);
+  const Request *like = r > w->request && draw(w, 2) ? &w->request[draw(w, (uint32_t)(r - w->request))] : r;
+  uint32_t same = like == r ? 0 : draw(w, r->nprompt < like->nprompt ? r->nprompt : like->nprompt);
+  for (uint32_t i = 0; i < r->nprompt; i++) r->prompt[i] = i < same ? like->prompt[i] : draw(w, WORDS);
   if (r->nstop) r->min = 0;
 }
 
@@ -266,6 +268,7 @@ static World *begin(ZbArena *a, uint64_t key) {
                           .end = &w->end,
                           .nend = 1,
                           .states = states,
+                          .prefixes = !states && draw(w, 3),
                           .reserve = !draw(w, 5)};
   uint32_t whole = (w->how.length - 1) / w->how.page + 1;
   for (uint32_t g = 0; g < GROUPS; g++) {
@@ -316,12 +319,14 @@ static ZxCounts trace(uint64_t key) {
 }
 
 static void traces(uint64_t first, uint32_t n) {
-  uint64_t preempted = 0, answers = 0;
+  uint64_t preempted = 0, answers = 0, cached = 0;
   for (uint64_t key = first; key < first + n; key++) {
     ZxCounts c = trace(key);
     preempted += c.preempted;
     answers += c.answer_tokens;
+    cached += c.cached_tokens;
   }
+  cr_expect(cached > n, "%llu tokens of prompts were there", (unsigned long long)cached);
   cr_expect(preempted > n / 10 && answers > 10 * n, "%llu preemptions, %llu tokens",
             (unsigned long long)preempted, (unsigned long long)answers);
 }
