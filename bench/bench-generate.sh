@@ -76,7 +76,7 @@ generate() { # NAME LINES OPTIONS...
   shift 2
   rm -f out.jsonl
   within "$name-$precision.out" zrun generate m.zsg --init w.safetensors --precision "$precision" --prompts "$lines" -o out.jsonl \
-    --threads "$threads" "$@"
+    --threads "$threads" --draft-tokens 0 "$@"
 }
 rate() { # NAME FIELD: tokens of prompts (1) or written (2) per second
   sed -n 's/^\([0-9]*\) tokens of prompts, \([0-9]*\) written in \([0-9.]*\) s:.*/\1 \2 \3/p' "$1-$precision.out" |

@@ -23,6 +23,7 @@ libexec_a_SOURCES = \
   runtime/exec/evaluate.h \
   runtime/exec/facts.c \
   runtime/exec/facts.h \
+  runtime/exec/generate/draft.c \
   runtime/exec/generate/generate.h \
   runtime/exec/generate/pages.c \
   runtime/exec/generate/sample.c \

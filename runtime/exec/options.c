@@ -231,6 +231,9 @@ static const ZbOption options[] = {
    .help = "write at most N texts at once (default: 8, fewer where there are fewer or memory is short)"},
   {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX, .commands = GENERATE,
    .help = "positions of a text, prompt and answer (default: as many as the prompts need, and the model has)"},
+  {"draft-tokens", 0, ZB_WHOLE, FIELD(drafts), "N", .usual = "16", .most = ZX_DRAFTS, .commands = GENERATE,
+   .help = "guess up to N tokens by what the text has said before, and check them in one step, where that "
+           "is faster; the same is written"},
   {"precision", 0, ZB_WORD, FIELD(precision), "f32|bf16", .least = ZX_IN_F32, .commands = GENERATE,
    .help = "compute in this type (default: bf16 if the weights of DIR are, else f32)"},
 

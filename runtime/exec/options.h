@@ -43,7 +43,7 @@ typedef struct {
   /* generate: what is asked for, and what of it lines of `prompts` need not say; sizes, 0: they are chosen. */
   ZbTexts prompt, prompt_file, end, bias;
   const char *prompts, *tokenizer;
-  int64_t length, sequences;
+  int64_t length, sequences, drafts;
   enum { ZX_AS_WEIGHTS, ZX_IN_F32, ZX_IN_BF16 } precision;
   ZxQuery query;
   int64_t eval_every, eval_batches; /* 0: only after the last step; all batches */

@@ -45,6 +45,7 @@ ZxScheduling zx_scheduling(const ZpPlan *p, ZbArena *a) {
                         .ngroups = s->ngroups,
                         .vocabulary = words_of(p),
                         .states = has_states(s),
+                        .drafts = has_states(s) ? 0 : ZX_DRAFTS,
                         .prefixes = !has_states(s)};
 }
 

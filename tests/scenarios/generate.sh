@@ -59,6 +59,16 @@ while read -r line; do
 done <alike.jsonl >apart.out
 cmp alike.out apart.out || fail "what is shared changes results"
 
+# ---- draft tokens: nothing else is written, only sooner ----
+for how in '' ', "echo": true' ', "stop": ["the m", "on"]' ', "min_tokens": 9, "stop_token_ids": [46]' ', "temperature": 0.7, "seed": 3, "n": 3' \
+  ', "repetition_penalty": 1.2, "frequency_penalty": 0.4, "presence_penalty": 0.3' ', "temperature": 1, "seed": 8, "top_p": 0.8'; do
+  echo "{\"prompt\": \"the cat sat on the mat. the cat sat\", \"max_tokens\": 28, \"logprobs\": 2$how}"
+done >drafts.jsonl
+ok zrun generate gpt2.zsg --init w.safetensors --prompts drafts.jsonl -o drafts.out
+grep -q '[1-9][0-9]* of [0-9]* draft tokens were right' out.txt || { cat out.txt; fail "a text that repeats itself has no right draft tokens"; }
+gen --prompts drafts.jsonl -o none.out --draft-tokens 0 || fail "without draft tokens"
+cmp drafts.out none.out || fail "draft tokens change results"
+
 # ---- what is wrong ----
 bad() { # PATTERN LINE: a line among good ones
   { head -n 1 in.jsonl; printf '%s\n' "$2"; head -n 1 in.jsonl; } >bad.jsonl

@@ -111,7 +111,7 @@ floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
-floors generate pages.c sample.c scheduler.c
+floors generate pages.c sample.c draft.c scheduler.c
 floors answer query.c folder.c shipped.c words.c answers.c results.c
 floors run agree.c machine.c inputs.c model.c start.c train.c generate.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c

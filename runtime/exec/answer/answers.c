@@ -35,9 +35,10 @@ struct ZxAnswers {
   ZxTokenSampler *sampler;
   ZxFound found;
   uint32_t *chosen; /* by row of a step */
-  ZxChoice *choice; /* by part of a step: its new token */
+  ZxChoice *choice; /* by row: a new token */
   bool *is_new, *is_end;
-  Asked *first, **last; /* under way */
+  ZxSequence *sequence_of; /* by part, as it was before the step */
+  Asked *first, **last;    /* under way */
   Asked *answered, **last_answered, *shown;
   uint32_t nchoices; /* under way */
   ZtIds id;          /* of the query that comes */
@@ -61,9 +62,10 @@ ZxAnswers *zx_answers_new(const ZxAnswering *how, ZbErr *err) {
   x->sampler = zx_sampler_new(a, sizes.vocabulary, how->words->words);
   zx_found_new(a, &x->found, sizes.vocabulary, 0, 1);
   x->chosen = ZB_NEWN(a, uint32_t, sizes.rows);
-  x->choice = ZB_NEWN(a, ZxChoice, sizes.slots);
-  x->is_new = ZB_NEWN(a, bool, sizes.slots);
-  x->is_end = ZB_NEWN(a, bool, sizes.slots);
+  x->choice = ZB_NEWN(a, ZxChoice, sizes.rows);
+  x->sequence_of = ZB_NEWN(a, ZxSequence, sizes.slots);
+  x->is_new = ZB_NEWN(a, bool, sizes.rows);
+  x->is_end = ZB_NEWN(a, bool, sizes.rows);
   x->spare = ZB_NEWN(a, ZtDetokenizer *, sizes.slots + sizes.queue + ZX_CHOICES);
   x->last = &x->first;
   x->last_answered = &x->answered;
@@ -185,13 +187,13 @@ static bool ends(const ZxSequence *q, uint32_t id) {
 }
 
 /* Takes the rows of a part. */
-static void sample_part(ZxAnswers *x, const ZxGenPart *part, uint32_t nth, const float *logits) {
+static void sample_part(ZxAnswers *x, const ZxGenPart *part, const float *logits) {
   const ZxSequence *q = part->sequence;
   Asked *of = asked(x, q->request);
   for (uint32_t k = 0; k < part->nrows; k++) {
     uint32_t position = part->from + part->n - part->nrows + k, row = part->row + k;
-    bool last = part->chooses && k + 1 == part->nrows;
-    if (!last && position + 1 >= q->n) continue;
+    bool next = part->chooses && k + 1 + part->ndrafts >= part->nrows;
+    if (!next && position + 1 >= q->n) continue;
     ZxRow r = zx_row(q, position);
     ZxChoice one;
     ZbErr err;
@@ -200,26 +202,28 @@ static void sample_part(ZxAnswers *x, const ZxGenPart *part, uint32_t nth, const
       zx_end_request(x->s, q->request, ZX_NONE, ZX_BY_NAN);
       return;
     }
-    if (!last) {
+    if (!next) {
       add_logprob(&of->choice[q->choice], &one);
       continue;
     }
     x->chosen[row] = one.id;
-    x->choice[nth] = one;
-    x->is_new[nth] = true;
-    x->is_end[nth] = ends(q, one.id);
+    x->choice[row] = one;
+    x->is_new[row] = true;
+    x->is_end[row] = ends(q, one.id);
+    if (!zx_goes_on(part, row, one.id)) return;
   }
 }
 
-/* Puts the new token of a sequence behind its text. A stop string ends it. */
-static bool write_token(ZxAnswers *x, uint64_t request, uint32_t choice, uint32_t nth, ZbErr *err) {
+/* Puts the new token of a row behind its sequence's text. A stop string ends it, and what follows is not its
+ * any more. */
+static bool write_token(ZxAnswers *x, uint64_t request, uint32_t choice, uint32_t row, ZbErr *err) {
   Asked *q = asked(x, request);
   Choice *c = &q->choice[choice];
-  if (*q->broken.text) return true;
-  add_id(&c->id, x->choice[nth].id);
-  if (q->q->logprobs != ZX_UNSAID) add_logprob(c, &x->choice[nth]);
-  if (x->is_end[nth]) return true;
-  if (!zt_detokenize(c->d, x->how.words->coder, x->choice[nth].id, err)) return false;
+  if (*q->broken.text || c->stopped) return true;
+  add_id(&c->id, x->choice[row].id);
+  if (q->q->logprobs != ZX_UNSAID) add_logprob(c, &x->choice[row]);
+  if (x->is_end[row]) return true;
+  if (!zt_detokenize(c->d, x->how.words->coder, x->choice[row].id, err)) return false;
   c->stopped = zt_detokenizer_stopped(c->d) >= 0;
   if (c->stopped) zx_end_request(x->s, request, choice, ZX_BY_STOP);
   send_piece(x, q, choice);
@@ -265,28 +269,23 @@ static bool end_choices(ZxAnswers *x, ZbErr *err) {
 }
 
 bool zx_answers_step(ZxAnswers *x, ZbErr *err) {
+  double from = zb_now();
   const ZxGenStep *step = zx_next_step(x->s);
   if (!step->ntokens) return end_choices(x, err);
   const float *logits = x->how.play(x->how.player, x->s, step, err);
   if (!logits) return false;
-  uint32_t nparts = step->nparts;
-  struct {
-    uint64_t request;
-    uint32_t choice;
-  } *of = calloc(nparts, sizeof *of);
-  if (!of) zb_out_of_memory(nparts * sizeof *of);
-  for (uint32_t p = 0; p < nparts; p++) {
-    x->is_new[p] = false;
-    of[p].request = step->part[p].sequence->request;
-    of[p].choice = step->part[p].sequence->choice;
-  }
-  for (uint32_t p = 0; p < nparts; p++)
-    if (!*asked(x, of[p].request)->broken.text) sample_part(x, &step->part[p], p, logits);
+  for (uint32_t p = 0; p < step->nparts; p++) x->sequence_of[p] = *step->part[p].sequence;
+  memset(x->is_new, 0, step->nrows * sizeof *x->is_new);
+  for (uint32_t p = 0; p < step->nparts; p++)
+    if (!*asked(x, x->sequence_of[p].request)->broken.text) sample_part(x, &step->part[p], logits);
   zx_step_done(x->s, x->chosen);
+  zx_step_took(x->s, zb_now() - from);
   bool ok = true;
-  for (uint32_t p = 0; p < nparts && ok; p++)
-    if (x->is_new[p]) ok = write_token(x, of[p].request, of[p].choice, p, err);
-  free(of);
+  for (uint32_t p = 0; p < step->nparts && ok; p++) {
+    const ZxGenPart *part = &step->part[p];
+    for (uint32_t row = part->row; row < part->row + part->nrows && ok; row++)
+      if (x->is_new[row]) ok = write_token(x, x->sequence_of[p].request, x->sequence_of[p].choice, row, err);
+  }
   return ok && end_choices(x, err);
 }
 

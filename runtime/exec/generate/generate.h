@@ -5,12 +5,12 @@
  *
  *   requests -> scheduler.c -> a step: ids, positions, slots -> the engine -> logits -> sample.c
  *                |      ^                                                                |
- *             pages.c   +---------------------------- tokens ----------------------------+
+ *         pages.c draft.c +-------------------------- tokens ----------------------------+
  *
  *   zx_submit(s, &request, &number, &err);              at any time: cancel, stop and further requests too
  *   while ((step = zx_next_step(s))->ntokens) {
  *     copy pages, play the step;                        logits of step->row[0 .. nrows)
- *     for each row: zx_sample(...) -> chosen[row]
+ *     for each part: for each row, as long as zx_goes_on: zx_sample(...) -> chosen[row]
  *     zx_step_done(s, chosen);
  *     while ((q = zx_next_ended(s))) ...                their tokens, and why they ended
  *   }
@@ -70,18 +70,18 @@ bool zx_pages_take(ZxPages *p, uint32_t slot, uint32_t from, uint32_t to);
 bool zx_pages_share(ZxPages *p, uint32_t slot, uint32_t of, uint32_t tokens, ZxPageCopy *copy, uint32_t *n);
 /* Says whether another slot can: windows may have given back what it needs. */
 bool zx_pages_can_share(const ZxPages *p, uint32_t of, uint32_t tokens);
-/* Says which text lies in pages: a hash of ids, in whole pages. That a page's own ids are the same is looked at,
- * too, so where all pages of a text are there a hash that is another text's as well gives nothing away. */
+/* Says which text lies in pages: a hash of ids, in whole pages. That a page's own ids are the same is looked
+ * at, too, so where all pages of a text are there a hash that is another text's as well gives nothing away. */
 typedef struct {
   uint64_t low, high;
 } ZxPrefix;
 /* Returns the prefix that goes on behind another with these n ids, a page of them. */
 ZxPrefix zx_prefix(ZxPrefix before, const uint32_t *id, uint32_t n);
-/* Makes entry i of a slot, which is full and written, known as the end of a prefix whose last page has these ids.
- * Nothing, if another page is known as that. */
+/* Makes entry i of a slot, which is full and written, known as the end of a prefix whose last page has these
+ * ids. Nothing, if another page is known as that. */
 void zx_pages_keep(ZxPages *p, uint32_t slot, uint32_t i, ZxPrefix of, const uint32_t *id);
-/* Returns how many of the first n pages of a text a sequence can go on behind: of[i] is the prefix that page i
- * ends; id has the ids of all. */
+/* Returns how many of the first n pages of a text a sequence can go on behind: of[i] is the prefix that page
+ * i ends; id has the ids of all. */
 uint32_t zx_pages_kept(const ZxPages *p, const ZxPrefix *of, const uint32_t *id, uint32_t n);
 /* Gives an empty slot the first n pages of a text, of which zx_pages_kept has said that they are there. */
 void zx_pages_resume(ZxPages *p, uint32_t slot, const ZxPrefix *of, const uint32_t *id, uint32_t n);
@@ -144,7 +144,8 @@ typedef struct {
    * position n is chosen. */
   uint32_t given;
 } ZxRow;
-/* Returns the row of a sequence's next token, or (`position` < n - 1) of a token of its prompt. */
+/* Returns the row of a sequence's next token, or (`position` < n - 1) of a token of its prompt, or
+ * (`position` >= n) of the token behind draft tokens, which are taken to be right. */
 ZxRow zx_row(const ZxSequence *q, uint32_t position);
 
 typedef struct {
@@ -198,6 +199,35 @@ ZxSampled zx_sample_choose(const ZxRow *row, ZxFound *found, uint32_t parts, ZxC
 bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found, ZxChoice *out,
                ZbErr *err);
 
+/* ---- draft tokens (draft.c) --------------------------------------------------------------------------
+ * A sequence that decodes may have more tokens in a step: what it seems to go on with, by its own text. The
+ * logits of each say what comes next; as long as that is the draft token behind it, the sequence has several
+ * tokens of one step. Which tokens it has is not changed by that (Leviathan, Kalman, Matias, "Fast Inference
+ * from Transformers via Speculative Decoding", 2023; n-grams of the text as drafts: Yang et al., "Inference
+ * with Reference", 2023, and Saxena, "Prompt Lookup Decoding", 2023). */
+enum { ZX_DRAFTS = 16 /* of a sequence in a step, at most */, ZX_DRAFT_KINDS = 2 };
+/* Writes what followed when the last tokens of id[0 .. n) came before, the longest such and then the latest,
+ * behind them: `most` draft tokens, for which there must be room. Returns how many; 0: the last two never
+ * came before. *kind: 0, or 1 if as many as four were alike. */
+uint32_t zx_draft(uint32_t *id, uint32_t n, uint32_t most, uint32_t *kind);
+
+/* What a step takes by its tokens: a line through the latest ones, by least squares. */
+typedef struct {
+  double n, t, tt, y, ty; /* sums over steps: 1, tokens, their squares, seconds, tokens * seconds */
+  double tokens, seconds; /* of the mean step */
+  double more;            /* seconds of a token more */
+} ZxStepCost;
+ZxStepCost zx_step_cost(void);
+void zx_step_cost_add(ZxStepCost *c, uint32_t tokens, double seconds);
+typedef struct {
+  double tokens, gain; /* that the step has so far, and how many of them are tokens of answers, expected */
+} ZxStepGain;
+/* Returns how many draft tokens, up to `most`, of a sequence whose drafts are right at this rate make the
+ * step give more tokens a second, and adds them to it. */
+uint32_t zx_drafts_worth(const ZxStepCost *c, double rate, uint32_t most, ZxStepGain *step);
+/* Moves a rate by what was right and wrong, by 1 / slowness each. */
+void zx_draft_rate(double *rate, uint32_t right, uint32_t wrong, double slowness);
+
 /* ---- the scheduler (scheduler.c) ---------------------------------------------------------------------
  * A step has, in this order: one token of each sequence that decodes; parts of prompts, the oldest request
  * first, as far as there is room; new sequences, while there are slots and pages. If a page is needed and
@@ -215,6 +245,10 @@ bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound
  * of another. Rows that are wanted are made, so log-probabilities of a prompt share nothing. Models with
  * states do not: a state is not kept for each page.
  *
+ * Where all that run decode, sequences have draft tokens, up to `drafts` each, as far as they are worth what
+ * they take and rows, tokens and pages are left: nobody is preempted for them. Not with states, which
+ * cannot go back.
+ *
  * Where a model has recurrent states the way a state was made is part of its bits: parts of prompts end at
  * multiples of 128 only, and when a preempted sequence is made again its answer goes token by token as it
  * did the first time. No state need be put aside. */
@@ -229,8 +263,9 @@ typedef struct {
   uint32_t queue;      /* sequences that may wait */
   const uint32_t *end; /* ids that end a text, of the model */
   uint32_t nend;
-  bool states;   /* a slot has more than pages: recurrent states, recent tokens */
-  bool prefixes; /* sequences share pages of what they begin with; not with states */
+  uint32_t drafts; /* draft tokens of a sequence in a step, at most; 0 with states */
+  bool states;     /* a slot has more than pages: recurrent states, recent tokens */
+  bool prefixes;   /* sequences share pages of what they begin with; not with states */
   bool reserve; /* a sequence is started when all pages that it may need are free: nobody is ever preempted */
 } ZxScheduling;
 
@@ -278,8 +313,12 @@ typedef struct {
   uint32_t from;       /* position of its first token */
   uint32_t token, n;   /* in the step */
   uint32_t row, nrows; /* the last nrows of its tokens have these rows */
-  bool chooses;        /* the next token is chosen from the last row */
+  uint32_t ndrafts;    /* so many of its last tokens are draft tokens, which are not the sequence's yet */
+  bool chooses;        /* the next token is chosen from the last row, or from that before the draft tokens' */
 } ZxGenPart;
+/* Says whether the row behind `row` (of the step), of which `id` was chosen, is wanted: its token was a right
+ * draft, and does not end the text. */
+bool zx_goes_on(const ZxGenPart *p, uint32_t row, uint32_t id);
 typedef struct {
   uint64_t number;
   uint32_t ntokens; /* 0: there is nothing to do */
@@ -303,9 +342,11 @@ bool zx_submit(ZxScheduler *s, const ZxGenRequest *r, uint64_t *number, ZbErr *e
 void zx_end_request(ZxScheduler *s, uint64_t request, uint32_t choice, ZxEnding why);
 /* Returns what is to be played next; valid until the next call of it. The step before must be done. */
 const ZxGenStep *zx_next_step(ZxScheduler *s);
-/* Takes the results of the step: chosen[row] is the next token where the part chooses; other rows are not
- * looked at. */
+/* Takes the results of the step: chosen[row] is the next token where the part chooses, and of the rows behind
+ * it as far as zx_goes_on; other rows are not looked at. */
 void zx_step_done(ZxScheduler *s, const uint32_t *chosen);
+/* Says how long the step took that was done last, so that draft tokens are worth it. Ranks must say the same. */
+void zx_step_took(ZxScheduler *s, double seconds);
 /* Returns a sequence that has ended, each once, or NULL; it is valid until the next call. */
 const ZxSequence *zx_next_ended(ZxScheduler *s);
 const uint32_t *zx_table(const ZxScheduler *s, uint32_t group, uint32_t slot); /* see zx_pages_table */
@@ -313,6 +354,7 @@ typedef struct {
   uint32_t running, waiting;
   uint64_t steps, prompt_tokens, answer_tokens; /* made */
   uint64_t cached_tokens;                       /* of prompts, that were there */
+  uint64_t drafts, right_drafts;                /* draft tokens that were looked at */
   uint64_t preempted, lost;                     /* sequences, and their positions */
 } ZxCounts;
 ZxCounts zx_scheduler_counts(const ZxScheduler *s);

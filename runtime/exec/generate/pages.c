@@ -194,6 +194,7 @@ bool zx_pages_take(ZxPages *p, uint32_t slot, uint32_t from, uint32_t to) {
     Group *x = &p->group[g];
     uint32_t *table = table_of(p, x, slot);
     while (x->end[slot] < entries(p, to)) table[x->end[slot]++] = get(x);
+    drop_from(p, x, slot, entries(p, to)); /* that were for positions which did not come */
   }
   p->from[slot] = from;
   p->to[slot] = enough ? to : from;

@@ -50,10 +50,12 @@ static bool sums(const ZxRow *row) {
 static bool has_logprobs(const ZxRow *row) { return row->how->logprobs != ZX_NONE; }
 
 ZxRow zx_row(const ZxSequence *q, uint32_t position) {
-  bool next = position + 1 == q->n, early = q->n - q->nprompt < q->min_tokens;
+  bool next = position + 1 >= q->n;
+  uint32_t n = next ? position + 1 : q->n;
+  bool early = n - q->nprompt < q->min_tokens;
   return (ZxRow){.how = &q->sampling,
                  .id = q->id,
-                 .n = q->n,
+                 .n = n,
                  .nprompt = q->nprompt,
                  .choice = q->choice,
                  .hold = q->end,

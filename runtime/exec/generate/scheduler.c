@@ -12,9 +12,13 @@ struct Entry {
   ZxBias *bias;
   ZxPrefix *prefix; /* by page of the text, as far as they were needed: nprefixes */
   uint32_t nprefixes, prefixcap;
-  uint32_t known; /* so many of its entries were made known, or were there */
-  uint32_t take;  /* tokens in the step that is being made */
-  Entry *next;    /* among those that have ended, or are free */
+  uint32_t known;  /* so many of its entries were made known, or were there */
+  uint32_t take;   /* tokens in the step that is being made */
+  uint32_t drafts; /* so many of them are draft tokens */
+  /* The text's own guess of the next token, also where it was not checked; ZX_NONE: there was none. */
+  uint32_t guess, kind;
+  double rate[ZX_DRAFT_KINDS]; /* so often it was right */
+  Entry *next;                 /* among those that have ended, or are free */
 };
 
 struct ZxScheduler {
@@ -27,7 +31,9 @@ struct ZxScheduler {
   Entry *ended, **last_ended, *shown, *spare;
   uint64_t requests, ages, digest;
   ZxCounts counts;
-  uint32_t *promised; /* by group: pages of those that run, if they are reserved */
+  ZxStepCost cost;
+  double rate[ZX_DRAFT_KINDS]; /* of all sequences, what new ones begin with */
+  uint32_t *promised;          /* by group: pages of those that run, if they are reserved */
   /* the step */
   ZxGenStep step;
   uint32_t *id, *position, *slots, *row;
@@ -36,8 +42,12 @@ struct ZxScheduler {
   ZxPageCopy *copy;
   uint32_t left, rows; /* while it is made: room for tokens and rows */
   bool preempts;       /* somebody was preempted */
+  bool decodes;        /* nobody makes a prompt */
   bool under_way;
 };
+
+/* Before anything was checked: n-grams of two or three tokens, and longer ones. */
+static const double first_rate[ZX_DRAFT_KINDS] = {0.4, 0.7};
 
 /* ---- opening ---- */
 static bool check_sizes(const ZxScheduling *how, ZbErr *err) {
@@ -49,7 +59,7 @@ static bool check_sizes(const ZxScheduling *how, ZbErr *err) {
         "a step of %u tokens is too small for %u sequences of a model with recurrent states: a part of "
         "a prompt is %d tokens beside one of each other, %u",
         how->tokens, how->slots, ZX_STATE_CHUNK, least);
-  ZB_ASSERT(!how->prefixes || !how->states);
+  ZB_ASSERT(!(how->prefixes || how->drafts) || !how->states);
   for (uint32_t g = 0; g < how->ngroups; g++)
     if (!how->group[g].pages) return zb_fail(err, NULL, "no memory is left for pages");
   return true;
@@ -63,7 +73,11 @@ ZxScheduler *zx_scheduler_new(const ZxScheduling *how, ZbErr *err) {
   uint32_t *end = ZB_NEWN(a, uint32_t, how->nend + 1), slots = how->slots;
   memcpy(group, how->group, how->ngroups * sizeof *group);
   memcpy(end, how->end, how->nend * sizeof *end);
-  *s = (ZxScheduler){.how = *how, .a = a, .digest = how->tokens};
+  *s = (ZxScheduler){.how = *how,
+                     .a = a,
+                     .digest = how->tokens,
+                     .cost = zx_step_cost(),
+                     .rate = {first_rate[0], first_rate[1]}};
   s->how.group = group;
   s->how.end = end;
   s->pages = zx_pages_new(a, &(ZxPaging){.group = group,
@@ -194,7 +208,9 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
                        .sampling = r->sampling};
   q->is.sampling.bias = q->bias;
   q->age = s->ages++;
-  q->take = q->nprefixes = q->known = 0;
+  q->take = q->drafts = q->nprefixes = q->known = 0;
+  q->guess = ZX_NONE;
+  memcpy(q->rate, s->rate, sizeof q->rate);
   return q;
 }
 
@@ -286,8 +302,8 @@ static void keep_pages(ZxScheduler *s, Entry *q) {
                   q->id + (size_t)q->known * s->how.page);
 }
 
-/* Says whether a sequence that runs is to make more of this one's text, in its prompt, than the `kept` pages that
- * are there. */
+/* Says whether a sequence that runs is to make more of this one's text, in its prompt, than the `kept` pages
+ * that are there. */
 static bool is_made(const ZxScheduler *s, const ZxSequence *q, uint32_t kept) {
   for (uint32_t i = 0; i < s->running; i++) {
     const ZxSequence *other = &s->line[i]->is;
@@ -409,8 +425,8 @@ static bool begin_behind(ZxScheduler *s, Entry *q, uint32_t other, uint32_t kept
   return ok;
 }
 
-/* Finds what is there of a sequence's text: another's slot, or kept pages. False: it is sooner to wait for what
- * another one makes. */
+/* Finds what is there of a sequence's text: another's slot, or kept pages. False: it is sooner to wait for
+ * what another one makes. */
 static bool find_begun(ZxScheduler *s, Entry *q, uint32_t *other, uint32_t *kept) {
   bool wait = false;
   uint32_t most = s->how.prefixes ? q->is.row_from / s->how.page : 0;
@@ -442,6 +458,40 @@ static bool start(ZxScheduler *s) {
   return false;
 }
 
+/* ---- draft tokens ---- */
+/* Gives line[i] draft tokens, as far as they are worth it and the step has room. */
+static void add_drafts_of(ZxScheduler *s, Entry *q, ZxStepGain *step) {
+  ZxSequence *x = &q->is;
+  uint32_t most = x->most - 1 - x->n, n;
+  if (most > s->how.drafts) most = s->how.drafts;
+  if (!most || !(most = zx_draft(q->id, x->n, most, &q->kind))) return;
+  q->guess = q->id[x->n];
+  if (most > s->left) most = s->left;
+  if (most > s->rows) most = s->rows;
+  n = zx_drafts_worth(&s->cost, q->rate[q->kind], most, step);
+  while (n && !zx_pages_take(s->pages, x->slot, x->done, x->done + 1 + n)) n--;
+  if (!n) zx_pages_take(s->pages, x->slot, x->done, x->done + 1); /* which it has */
+  q->drafts = n;
+  q->take += n;
+  s->left -= n;
+  s->rows -= n;
+}
+
+/* Only where all decode: beside a prompt tokens are bound by arithmetic, and steps come anyway. One step of 32
+ * has none, so that it is known what they take. */
+static void add_drafts(ZxScheduler *s) {
+  ZxStepGain step = {0};
+  s->decodes = true;
+  for (uint32_t i = 0; i < s->running; i++) {
+    step.tokens += s->line[i]->take;
+    s->decodes &= !s->line[i]->take || decodes(&s->line[i]->is);
+  }
+  step.gain = step.tokens;
+  bool wanted = s->decodes && s->how.drafts && s->step.number % 32;
+  for (uint32_t i = 0; i < s->running && wanted; i++)
+    if (s->line[i]->take) add_drafts_of(s, s->line[i], &step);
+}
+
 /* ---- a step is written down ---- */
 static void mix(ZxScheduler *s, uint64_t x) {
   s->digest = zb_mix64(s->digest * 0x9e3779b97f4a7c15ull + x + 1);
@@ -451,13 +501,15 @@ static void write_part(ZxScheduler *s, Entry *q) {
   ZxGenStep *x = &s->step;
   uint32_t nrows = rows_of(&q->is, q->is.done + q->take), from = q->is.done;
   s->of[x->nparts] = q;
-  s->part[x->nparts++] = (ZxGenPart){.sequence = &q->is,
-                                     .from = from,
-                                     .token = x->ntokens,
-                                     .n = q->take,
-                                     .row = x->nrows,
-                                     .nrows = nrows,
-                                     .chooses = from + q->take == q->is.n && q->is.n < q->is.most};
+  s->part[x->nparts++] =
+      (ZxGenPart){.sequence = &q->is,
+                  .from = from,
+                  .token = x->ntokens,
+                  .n = q->take,
+                  .row = x->nrows,
+                  .nrows = nrows,
+                  .ndrafts = q->drafts,
+                  .chooses = from + q->take == q->is.n + q->drafts && q->is.n < q->is.most};
   for (uint32_t i = 0; i < q->take; i++) {
     if (i + nrows >= q->take) s->row[x->nrows++] = x->ntokens;
     s->id[x->ntokens] = q->id[from + i];
@@ -479,9 +531,13 @@ const ZxGenStep *zx_next_step(ZxScheduler *s) {
   s->left = s->how.tokens;
   s->rows = s->how.rows;
   s->preempts = false;
-  for (uint32_t i = 0; i < s->n; i++) s->line[i]->take = 0;
+  for (uint32_t i = 0; i < s->n; i++) {
+    s->line[i]->take = s->line[i]->drafts = 0;
+    s->line[i]->guess = ZX_NONE;
+  }
   go_on_all(s);
   while (!s->preempts && s->running < s->n && start(s)) continue;
+  add_drafts(s);
   mix(s, s->step.number);
   for (uint32_t i = 0; i < s->running; i++)
     if (s->line[i]->take) write_part(s, s->line[i]);
@@ -492,26 +548,55 @@ const ZxGenStep *zx_next_step(ZxScheduler *s) {
 }
 
 /* ---- a step was played ---- */
-static bool ends_with(const ZxSequence *q, uint32_t id) {
+/* Says whether a text of n tokens ends with the last of them. */
+static bool ends_with(const ZxSequence *q, uint32_t id, uint32_t n) {
   bool is = false;
   for (uint32_t i = 0; i < q->nend; i++) is |= q->end[i] == id;
-  return is && q->n - q->nprompt > q->min_tokens;
+  return is && n - q->nprompt > q->min_tokens;
+}
+
+static bool goes_on(const ZxSequence *q, uint32_t position, uint32_t left, uint32_t id) {
+  return left && q->id[position + 1] == id && !ends_with(q, id, position + 2);
+}
+
+bool zx_goes_on(const ZxGenPart *p, uint32_t row, uint32_t id) {
+  uint32_t left = p->row + p->nrows - 1 - row;
+  return left <= p->ndrafts && goes_on(p->sequence, p->from + p->n - 1 - left, left, id);
+}
+
+/* What the text itself said comes next was right or not, also if it was not checked. */
+static void judge(ZxScheduler *s, Entry *q, uint32_t first, uint32_t right) {
+  if (q->guess == ZX_NONE) return;
+  uint32_t hits = q->drafts ? right : first == q->guess, wrong = q->drafts ? right < q->drafts : !hits;
+  zx_draft_rate(&q->rate[q->kind], hits, wrong, 8);
+  zx_draft_rate(&s->rate[q->kind], hits, wrong, 64);
+  s->counts.drafts += q->drafts;
+  s->counts.right_drafts += q->drafts ? right : 0;
+}
+
+static void take_chosen(ZxScheduler *s, Entry *q, const ZxGenPart *p, const uint32_t *chosen) {
+  ZxSequence *x = &q->is;
+  const uint32_t *id = chosen + p->row + p->nrows - 1 - p->ndrafts;
+  uint32_t n = 0;
+  for (bool more = true; more; n++) {
+    ZB_ASSERT(id[n] < s->how.vocabulary);
+    more = goes_on(x, x->n - 1, p->ndrafts - n, id[n]);
+    q->id[x->n++] = id[n];
+    mix(s, id[n]);
+    if (ends_with(x, id[n], x->n)) x->ending = ZX_BY_END;
+  }
+  x->done += n - 1;
+  s->counts.answer_tokens += n;
+  judge(s, q, id[0], n - 1);
 }
 
 static void take_tokens(ZxScheduler *s, Entry *q, const ZxGenPart *p, const uint32_t *chosen) {
   ZxSequence *x = &q->is;
-  uint32_t of_prompt = x->done < x->nprompt ? x->nprompt - x->done : 0;
-  s->counts.prompt_tokens += of_prompt < p->n ? of_prompt : p->n;
-  x->done += p->n;
+  uint32_t of_prompt = x->done < x->nprompt ? x->nprompt - x->done : 0, n = p->n - p->ndrafts;
+  s->counts.prompt_tokens += of_prompt < n ? of_prompt : n;
+  x->done += n;
+  if (p->chooses) take_chosen(s, q, p, chosen);
   if (x->row_from < x->done) x->row_from = x->done;
-  if (p->chooses) {
-    uint32_t id = chosen[p->row + p->nrows - 1];
-    ZB_ASSERT(id < s->how.vocabulary);
-    q->id[x->n++] = id;
-    s->counts.answer_tokens++;
-    mix(s, id);
-    if (ends_with(x, id)) x->ending = ZX_BY_END;
-  }
   if (!x->ending && x->n == x->most && (p->chooses || x->done >= goal(x))) x->ending = ZX_BY_LENGTH;
 }
 
@@ -528,6 +613,10 @@ void zx_step_done(ZxScheduler *s, const uint32_t *chosen) {
     if (why) remove_at(s, i, why);
     else i++;
   }
+}
+
+void zx_step_took(ZxScheduler *s, double seconds) {
+  if (s->decodes && s->how.drafts) zx_step_cost_add(&s->cost, s->step.ntokens, seconds);
 }
 
 const ZxSequence *zx_next_ended(ZxScheduler *s) {

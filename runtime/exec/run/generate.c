@@ -26,6 +26,8 @@ static void tell(const ZxRun *r, const ZxAnswers *x, uint64_t answers, double se
   fprintf(stderr, "%" PRIu64 " tokens of prompts, %" PRIu64 " written in %.3f s: %.1f tokens/s",
           c.prompt_tokens, c.answer_tokens, seconds, seconds > 0 ? (double)c.answer_tokens / seconds : 0);
   if (c.cached_tokens) fprintf(stderr, "; %" PRIu64 " more tokens of prompts were shared", c.cached_tokens);
+  if (c.drafts)
+    fprintf(stderr, "; %" PRIu64 " of %" PRIu64 " draft tokens were right", c.right_drafts, c.drafts);
   fputc('\n', stderr);
 }
 
@@ -279,6 +281,7 @@ bool zx_run_generate(ZxRun *r) {
   if (!zx_run_agree(r, stepper, &err)) return false;
   ZxAnswering how = {
       .words = &p->words, .sizes = zx_scheduling(r->plan, r->a), .play = play, .player = stepper};
+  if (how.sizes.drafts > r->o.drafts) how.sizes.drafts = (uint32_t)r->o.drafts;
   if (!r->o.quiet) introduce(r, &how.sizes);
   zx_watch_phase(NULL);
   bool ok = p->query ? generate_texts(r, &how) : generate_lines(r, &how);

@@ -20,10 +20,12 @@ enum { SAMPLES = 4, LENGTH = 24 };
 typedef struct {
   float *x;
   uint32_t words;
-  uint32_t seed;        /* of which steps there are */
-  bool alike, prefixes; /* samples begin alike; and go on behind what others have made, rows of it unasked */
-  uint64_t cached;      /* tokens that were there */
-  uint64_t preempted;   /* in all */
+  uint32_t seed;         /* of which steps there are */
+  bool alike, prefixes;  /* samples begin alike; and go on behind what others have made, rows of it unasked */
+  bool repeats, drafts;  /* samples repeat themselves, but in one place; and have draft tokens */
+  uint64_t cached;       /* tokens that were there */
+  uint64_t right, wrong; /* draft tokens */
+  uint64_t preempted;    /* in all */
   uint64_t planned, cache; /* bytes */
 } Texts;
 static float *row(const Texts *t, int64_t s, int64_t i) { return t->x + (s * LENGTH + i) * t->words; }
@@ -51,13 +53,14 @@ static void evaluate(Player *p) {
 /* ---- in steps ---- */
 static uint32_t id_at(const Texts *t, int sample, uint32_t i) {
   uint64_t of = t->alike && i < LENGTH / 2 ? 0 : (uint64_t)sample;
-  return (uint32_t)job_id("tokens", of, i, t->words);
+  return (uint32_t)job_id("tokens", of, t->repeats && i != 17 ? i % 4 : i, t->words);
 }
 
 /* A part of a sample is the prompt; what follows is chosen as the sample has it. */
 static void submit(ZxScheduler *s, const Texts *t, int sample) {
   uint32_t id[LENGTH], n = 1 + ((uint32_t)sample * 7 + t->seed * 5) % (LENGTH - 1);
   if (t->alike) n = LENGTH / 2 + 1 + (uint32_t)sample;
+  if (t->repeats) n = 7 + (uint32_t)sample;
   uint64_t number;
   ZbErr err = {0};
   for (uint32_t i = 0; i < n; i++) id[i] = id_at(t, sample, i);
@@ -73,19 +76,16 @@ static void submit(ZxScheduler *s, const Texts *t, int sample) {
 /* Which sample a sequence is: by its number. */
 static int sample_of(const ZxSequence *q) { return (int)q->request; }
 
-static void take_rows(const Texts *t, const ZxGenPart *part, const float *logits) {
+/* Takes the logits of a part, and chooses what the sample has next. */
+static void take_rows(const Texts *t, const ZxGenPart *part, const float *logits, uint32_t *chosen) {
+  int sample = sample_of(part->sequence);
   for (uint32_t r = 0; r < part->nrows; r++) {
-    int64_t at = part->from + part->n - part->nrows + r;
-    if (at < LENGTH)
-      memcpy(row(t, sample_of(part->sequence), at), logits + (part->row + r) * t->words,
-             t->words * sizeof(float));
+    uint32_t at = part->from + part->n - part->nrows + r, of = part->row + r;
+    if (at < LENGTH) memcpy(row(t, sample, at), logits + of * t->words, t->words * sizeof(float));
+    if (!part->chooses || r + 1 + part->ndrafts < part->nrows) continue;
+    chosen[of] = at + 1 < LENGTH ? id_at(t, sample, at + 1) : 0;
+    if (!zx_goes_on(part, of, chosen[of])) return;
   }
-}
-
-static void choose(const Texts *t, const ZxGenPart *part, uint32_t *chosen) {
-  uint32_t next = part->from + part->n;
-  if (part->chooses && next < LENGTH)
-    chosen[part->row + part->nrows - 1] = id_at(t, sample_of(part->sequence), next);
 }
 
 /* Some samples come at once, the others one by one. */
@@ -94,6 +94,7 @@ static void write_all(Player *p) {
   ZxScheduling how = zx_scheduling(p->job->p, p->a);
   how.queue = SAMPLES;
   how.prefixes &= t->prefixes;
+  how.drafts *= t->drafts;
   ZxScheduler *s = zx_scheduler_new(&how, &p->err);
   ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &p->err) : NULL;
   p->ok = x && zx_engine_init(p->e, &p->err);
@@ -104,18 +105,16 @@ static void write_all(Player *p) {
     uint32_t chosen[LENGTH * SAMPLES] = {0};
     const float *logits = zx_stepper_play(x, s, step, &p->err);
     p->ok = logits != NULL;
-    for (uint32_t i = 0; p->ok && i < step->nparts; i++) {
-      take_rows(t, &step->part[i], logits);
-      choose(t, &step->part[i], chosen);
-    }
+    for (uint32_t i = 0; p->ok && i < step->nparts; i++) take_rows(t, &step->part[i], logits, chosen);
     zx_step_done(s, chosen);
     while (zx_next_ended(s)) {}
     if (next < SAMPLES) submit(s, t, next++);
     cr_expect(zx_scheduler_check(s, &p->err), "%s", p->err.text);
   }
   if (x) cr_expect(zx_stepper_used(x) == p->planned, "%lu bytes used of %lu", zx_stepper_used(x), p->planned);
-  if (s) t->preempted += zx_scheduler_counts(s).preempted;
-  if (s) t->cached += zx_scheduler_counts(s).cached_tokens;
+  ZxCounts c = s ? zx_scheduler_counts(s) : (ZxCounts){0};
+  t->preempted += c.preempted, t->cached += c.cached_tokens;
+  t->right += c.right_drafts, t->wrong += c.drafts - c.right_drafts;
   zx_scheduler_free(s);
 }
 
@@ -253,8 +252,8 @@ Test(generate, also_in_bf16) { play_all(false, true); }
 Test(generate, logits_of_models_with_states) { play_all(true, false); }
 Test(generate, of_models_with_states_in_bf16) { play_all(true, true); }
 
-/* Samples that begin alike, one after the other and two at once: each goes on behind what those before have made, also
- * where windows have left it. Models with states make all. */
+/* Samples that begin alike, one after the other and two at once: each goes on behind what those before have
+ * made, also where windows have left it. Models with states make all. */
 Test(generate, shared_prefixes_have_the_same_bits, .timeout = 300) {
   static const ZpGenerating sizes[] = {{.step = 5, .page = 4, .sequences = 1},
                                        {.step = 40, .page = 2, .sequences = 2}};
@@ -274,6 +273,28 @@ Test(generate, shared_prefixes_have_the_same_bits, .timeout = 300) {
       cr_expect(same(&made, &shared), "%s: other bits, off by %g", s->name, differ(&shared, &made));
       free(made.x), free(shared.x);
     }
+    model_close(&m);
+  }
+}
+
+/* Samples that repeat themselves, and one time do not: right draft tokens and wrong ones leave the same
+ * logits, also where they reach into pages and behind windows. Models with states have none. */
+Test(generate, draft_tokens_leave_the_same_bits, .timeout = 300) {
+  static const ZpGenerating how = {.step = 40, .page = 3, .sequences = 2};
+  for (int i = 0; i < stream_model_count; i++) {
+    const StreamModel *s = &stream_models[i];
+    if (s->refused || !s->options || !strcmp(s->name, "t5")) continue;
+    Model m = {0};
+    m.g = stream_model(&m.c, s);
+    Texts without = texts(m.g), with = texts(m.g);
+    without.repeats = with.repeats = with.drafts = true;
+    without = play_as(&m, "", &how, without);
+    with = play_as(&m, "", &how, with);
+    cr_expect((with.right >= 8 && with.wrong >= 2) == !has_states(s), "%s: %lu right draft tokens, %lu wrong",
+              s->name, with.right, with.wrong);
+    cr_expect(!without.right && same(&without, &with), "%s: other bits, off by %g", s->name,
+              differ(&with, &without));
+    free(without.x), free(with.x);
     model_close(&m);
   }
 }

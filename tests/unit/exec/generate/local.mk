@@ -3,6 +3,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-generate
 TESTS += tests/unit/test-generate
 tests_unit_test_generate_SOURCES = \
+  tests/unit/exec/generate/draft.c \
   tests/unit/exec/generate/pages.c \
   tests/unit/exec/generate/sample.c \
   tests/unit/exec/generate/scheduler.c \

@@ -138,8 +138,8 @@ Test(pages, are_kept_until_they_are_needed) {
   zb_arena_free(a);
 }
 
-/* Position 16 sees 12 to 16 with a window of 5: one page is enough to go on behind 16 positions. But position 8 sees
- * 4 to 8, whose page is gone. */
+/* Position 16 sees 12 to 16 with a window of 5: one page is enough to go on behind 16 positions. But position
+ * 8 sees 4 to 8, whose page is gone. */
 Test(pages, of_a_window_are_enough) {
   ZbArena *a = zb_arena_new();
   ZxPages *p = pages(a, 4, 5);

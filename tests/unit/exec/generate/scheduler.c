@@ -177,8 +177,8 @@ static ZxSequence run_out(ZxScheduler *s) {
   return *q;
 }
 
-/* The second begins behind two full pages of the first, which has ended; the third, which has another token in its
- * second page, behind one. */
+/* The second begins behind two full pages of the first, which has ended; the third, which has another token
+ * in its second page, behind one. */
 Test(scheduler, a_prompt_goes_on_behind_what_is_kept) {
   ZxScheduler *s = with_prefixes(2, 100);
   ask(s, request(40, 4));
@@ -337,6 +337,91 @@ Test(scheduler, finished_while_a_step_is_played) {
   zx_end_request(s, two, 0, ZX_BY_STOP);
   EXPECT(s, "");
   zx_scheduler_free(s);
+}
+
+/* ---- draft tokens ---- */
+static ZxScheduler *with_drafts(uint32_t slots, uint32_t pages) {
+  ZxScheduling x = how(64, slots, pages);
+  x.drafts = 4;
+  return scheduler(x);
+}
+
+/* A text of ones goes on with ones: as many as four at once, as far as max_tokens and pages allow; the last
+ * token needs no draft. */
+Test(scheduler, draft_tokens) {
+  ZxScheduler *s = with_drafts(2, 2);
+  ask(s, request(5, 14));
+  EXPECT(s, "0: 0+5*");
+  EXPECT(s, "0: 5+5*");
+  EXPECT(s, "0: 10+5*");
+  ask(s, request(14, 9));
+  EXPECT(s, "0: 15+1*, 1: 0+14*"); /* beside a prompt there are none */
+  EXPECT(s, "0: 16+2*");           /* the other one was preempted */
+  EXPECT(s, "1: 0+15*");
+  EXPECT(s, "1: 15+5*");
+  ZxCounts c = zx_scheduler_counts(s);
+  cr_expect(c.drafts == c.right_drafts && c.drafts == 4 + 4 + 1 + 4);
+  const ZxSequence *q = zx_next_ended(s);
+  cr_assert(q && q->n == 19 && q->ending == ZX_BY_LENGTH);
+  EXPECT(s, "1: 20+2*");
+  q = zx_next_ended(s);
+  cr_assert(q && q->n == 23 && q->ending == ZX_BY_LENGTH);
+  zx_scheduler_free(s);
+}
+
+/* A wrong draft token leaves no trace, and what is behind an end is not taken. */
+Test(scheduler, wrong_draft_tokens) {
+  ZxScheduler *s = with_drafts(1, 3);
+  ask(s, request(14, 20)); /* the draft tokens reach into another page */
+  next(s, 1);
+  const ZxGenStep *x = zx_next_step(s);
+  const ZxGenPart *p = x->part;
+  uint32_t chosen[64] = {1, 1, 7, 1, 1};
+  cr_assert(x->nrows == 5 && p->ndrafts == 4 && p->chooses && p->from == 14);
+  cr_expect(zx_goes_on(p, 0, 1) && zx_goes_on(p, 1, 1) && !zx_goes_on(p, 2, 7) && !zx_goes_on(p, 4, 1));
+  cr_expect_eq(zx_row(p->sequence, 16).n, 17);
+  cr_expect_eq(zx_scheduler_free_pages(s, 0), 1);
+  zx_step_done(s, chosen);
+  cr_expect(zx_scheduler_check(s, &err), "%s", err.text);
+  EXPECT(s, "0: 17+1*"); /* after 1 1 7 nothing is known */
+  EXPECT(s, "0: 18+1*");
+  x = zx_next_step(s); /* 1 1 came before, and was followed by 7 1 1 */
+  cr_assert(x->part[0].ndrafts >= 2);
+  uint32_t ends[64] = {7, END, 1, 1, 1};
+  zx_step_done(s, ends);
+  const ZxSequence *q = zx_next_ended(s);
+  static const uint32_t wanted[] = {1, 1, 1, 7, 1, 1, 7, END};
+  cr_assert(q && q->ending == ZX_BY_END && q->n == 14 + 8 && !memcmp(q->id + 14, wanted, sizeof wanted));
+  zx_scheduler_free(s);
+}
+
+/* What the text itself says comes next, or something else. */
+static uint32_t said(const ZxSequence *q, bool like) {
+  uint32_t id[1000], kind;
+  memcpy(id, q->id, q->n * sizeof *id);
+  uint32_t first = zx_draft(id, q->n, 1, &kind) ? id[q->n] : 1;
+  return like ? first : 3 - first;
+}
+
+/* They are not taken where they are never right, nor, if they are right every other time, where a step takes
+ * as much longer as it has more tokens. */
+Test(scheduler, draft_tokens_that_do_not_pay) {
+  for (uint32_t dear = 0; dear < 2; dear++) {
+    ZxScheduler *s = with_drafts(1, 60);
+    ask(s, request(20, 900));
+    uint64_t early = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+      const ZxGenStep *x = zx_next_step(s);
+      uint32_t n = x->ntokens, chosen[64];
+      for (uint32_t k = 0; k < 64; k++) chosen[k] = said(x->part->sequence, dear && i % 2);
+      if (i == 150) early = zx_scheduler_counts(s).drafts;
+      zx_step_done(s, chosen);
+      zx_step_took(s, dear ? n : 1 + 0.1 * n);
+    }
+    cr_expect(early && zx_scheduler_counts(s).drafts == early, "%s: %lu draft tokens, %lu of them late",
+              dear ? "dear" : "wrong", zx_scheduler_counts(s).drafts, zx_scheduler_counts(s).drafts - early);
+    zx_scheduler_free(s);
+  }
 }
 
 /* Once requests have come no step takes memory, nor do requests of a size that was there before. */

@@ -23,12 +23,13 @@ typedef struct {
 typedef struct {
   ZxScheduling how;
   ZxPageGroup group[GROUPS];
-  uint32_t end;
+  uint32_t end, words;   /* ends a text; the model writes words below this only */
   ZxScheduler *s, *twin; /* which is another rank's */
   Request request[REQUESTS];
   uint32_t nrequests;
   uint32_t *memory[GROUPS]; /* [page, position within]: position << 8 | token */
   uint64_t state[SEATS];
+  double more; /* seconds of a token more */
   uint64_t key, drawn;
   uint64_t all_positions; /* no more steps than these */
 } World;
@@ -51,7 +52,7 @@ static uint64_t go_on(uint64_t h, const uint32_t *id, uint32_t from, uint32_t to
 }
 
 static uint32_t word(const World *w, uint64_t h, uint32_t choice, uint32_t made, uint32_t min) {
-  uint32_t id = (uint32_t)(mix(h, choice) % WORDS);
+  uint32_t id = (uint32_t)(mix(h, choice) % w->words);
   return made < min && id == w->end ? id + 1 : id; /* no end yet */
 }
 
@@ -106,7 +107,8 @@ static Request *request_of(World *w, const ZxSequence *q) {
 static void play_part(World *w, const ZxGenStep *x, const ZxGenPart *p, uint32_t *chosen) {
   const ZxSequence *q = p->sequence;
   Request *r = request_of(w, q);
-  cr_assert(p->n && p->from == q->done && p->from + p->n <= q->n);
+  cr_assert(p->n && p->from == q->done && p->from + p->n - p->ndrafts <= q->n && p->ndrafts <= w->how.drafts);
+  cr_assert(!p->ndrafts || (p->from + 1 == q->n && q->n + p->ndrafts < q->most));
   cr_assert(!w->how.states || !((p->from + p->n) % ZX_STATE_CHUNK) || p->from + p->n == q->nprompt ||
             p->from + p->n == q->nprompt - 1 || p->from >= q->nprompt);
   for (uint32_t i = 0; i < p->n; i++) {
@@ -120,12 +122,13 @@ static void play_part(World *w, const ZxGenStep *x, const ZxGenPart *p, uint32_t
     uint32_t token = p->token + p->n - p->nrows + k, position = x->position[token];
     cr_assert_eq(x->row[p->row + k], token);
     if (position + 1 < q->nprompt) cr_assert(r->logprobs && !q->choice && position == r->rows++);
-    if (k + 1 == p->nrows && p->chooses) {
+    if (p->chooses && k + 1 + p->ndrafts >= p->nrows) {
       ZxRow row = zx_row(q, position);
-      uint32_t made = q->n - q->nprompt;
-      cr_assert(position + 1 == q->n && row.given == ZX_NONE &&
+      uint32_t made = position + 1 - q->nprompt;
+      cr_assert(position + 1 >= q->n && row.n == position + 1 && row.given == ZX_NONE &&
                 (row.nhold > 0) == (made < q->min_tokens && q->nend));
       chosen[p->row + k] = word(w, row_of(w, q, position), q->choice, made, r->min);
+      if (!zx_goes_on(p, p->row + k, chosen[p->row + k])) break;
     }
   }
 }
@@ -227,6 +230,9 @@ static bool step(World *w) {
     if (w->request[i].taken && w->request[i].leaves == x->number) leave(w, &w->request[i]);
   zx_step_done(w->s, chosen);
   zx_step_done(w->twin, chosen);
+  double seconds = 1 + draw(w, 8) + x->ntokens * w->more;
+  zx_step_took(w->s, seconds);
+  zx_step_took(w->twin, seconds);
   cr_assert_eq(zx_scheduler_digest(w->s), zx_scheduler_digest(w->twin));
   CHECKED(w->s);
   return true;
@@ -244,9 +250,10 @@ static void make_request(World *w, Request *r, uint32_t most) {
                  .leaves = draw(w, 5) ? UINT64_MAX : 1 + draw(w, 80)};
   if (r->nstop && r->stop == w->end + 1) r->nstop = 0; /* what `word` gives in place of the end */
   if (r->max && !draw(w, 3)) r->min = draw(w, r->max + 1);
+  uint32_t words = draw(w, 2) ? WORDS : w->words;
   const Request *like = r > w->request && draw(w, 2) ? &w->request[draw(w, (uint32_t)(r - w->request))] : r;
   uint32_t same = like == r ? 0 : draw(w, r->nprompt < like->nprompt ? r->nprompt : like->nprompt);
-  for (uint32_t i = 0; i < r->nprompt; i++) r->prompt[i] = i < same ? like->prompt[i] : draw(w, WORDS);
+  for (uint32_t i = 0; i < r->nprompt; i++) r->prompt[i] = i < same ? like->prompt[i] : draw(w, words);
   if (r->nstop) r->min = 0;
 }
 
@@ -256,6 +263,8 @@ static World *begin(ZbArena *a, uint64_t key) {
   bool states = !draw(w, 4);
   uint32_t slots = 1 + draw(w, SEATS), least = states ? ZX_STATE_CHUNK + slots - 1 : 1;
   w->end = draw(w, WORDS - 1);
+  w->words = draw(w, 2) ? WORDS : 1 + draw(w, 3);
+  w->more = draw(w, 3) * 0.5;
   w->how = (ZxScheduling){.tokens = least + draw(w, draw(w, 2) ? 8 : 60),
                           .rows = 1 + draw(w, draw(w, 2) ? 4 : 200),
                           .slots = slots,
@@ -268,6 +277,7 @@ static World *begin(ZbArena *a, uint64_t key) {
                           .end = &w->end,
                           .nend = 1,
                           .states = states,
+                          .drafts = !states && draw(w, 3) ? draw(w, ZX_DRAFTS + 1) : 0,
                           .prefixes = !states && draw(w, 3),
                           .reserve = !draw(w, 5)};
   uint32_t whole = (w->how.length - 1) / w->how.page + 1;
@@ -319,13 +329,17 @@ static ZxCounts trace(uint64_t key) {
 }
 
 static void traces(uint64_t first, uint32_t n) {
-  uint64_t preempted = 0, answers = 0, cached = 0;
+  uint64_t preempted = 0, answers = 0, cached = 0, drafts = 0, right = 0;
   for (uint64_t key = first; key < first + n; key++) {
     ZxCounts c = trace(key);
     preempted += c.preempted;
     answers += c.answer_tokens;
     cached += c.cached_tokens;
+    drafts += c.drafts;
+    right += c.right_drafts;
   }
+  cr_expect(right > n && drafts > right + n, "%llu draft tokens, %llu right", (unsigned long long)drafts,
+            (unsigned long long)right);
   cr_expect(cached > n, "%llu tokens of prompts were there", (unsigned long long)cached);
   cr_expect(preempted > n / 10 && answers > 10 * n, "%llu preemptions, %llu tokens",
             (unsigned long long)preempted, (unsigned long long)answers);
