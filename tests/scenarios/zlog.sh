@@ -19,7 +19,7 @@ ok zlog plot a b c -o curves.svg --smooth 0.9
 [ "$(grep -c '<circle' curves.svg)" -eq 26 ] || fail "not a circle for each evaluation"
 [ "$(grep -c 'stroke-width="1.8".* d="M' curves.svg)" -eq 3 ] && [ "$(grep -c 'stroke-opacity' curves.svg)" -eq 3 ] || fail "not a line, and one that is pale, for each run"
 # c has the losses of a, and lies on it: it has gaps, through which a is seen. b has others.
-grep -A3 '^<g class="c2"' curves.svg | grep -q 'stroke-width="1.8" stroke-dasharray' || fail "a curve hides another"
+grep -A3 '^<g .*class="c2"' curves.svg | grep -q 'stroke-width="1.8" stroke-dasharray' || fail "a curve hides another"
 [ "$(grep -c 'stroke-dasharray' curves.svg)" -eq 2 ] || fail "gaps in the line and the legend of one curve"
 # In the dark each has another color, and so has the ground.
 [ "$(grep -c '^\.c[012] { stroke: #' curves.svg)" -eq 3 ] && grep -q 'prefers-color-scheme: dark' curves.svg && grep -q '^\.ground { fill: #16' curves.svg ||
