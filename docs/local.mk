@@ -18,7 +18,10 @@ nobase_dist_doc_DATA += \
   docs/guides/long-runs.md \
   docs/guides/performance.md \
   docs/guides/recipes.md \
+  docs/guides/serving.md \
   docs/guides/training.md \
+  docs/images/losses.svg \
+  docs/images/timeline.svg \
   docs/reference/README.md \
   docs/status.md \
   docs/tutorials/1-train-and-generate.md \

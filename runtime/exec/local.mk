@@ -47,6 +47,16 @@ libexec_a_SOURCES = \
   runtime/exec/report.h \
   runtime/exec/saves.c \
   runtime/exec/saves.h \
+  runtime/exec/serve/connection.c \
+  runtime/exec/serve/endpoints.c \
+  runtime/exec/serve/http.c \
+  runtime/exec/serve/job.c \
+  runtime/exec/serve/loop.c \
+  runtime/exec/serve/metrics.c \
+  runtime/exec/serve/reply.c \
+  runtime/exec/serve/request.c \
+  runtime/exec/serve/room.h \
+  runtime/exec/serve/serve.h \
   runtime/exec/exit.h \
   runtime/exec/stop.c \
   runtime/exec/stop.h \
@@ -56,6 +66,7 @@ libexec_a_SOURCES = \
   runtime/exec/run/machine.c \
   runtime/exec/run/model.c \
   runtime/exec/run/run.h \
+  runtime/exec/run/serve.c \
   runtime/exec/run/start.c \
   runtime/exec/run/train.c \
   runtime/exec/trace.c \
@@ -166,7 +177,7 @@ CLEANFILES += runtime/exec/answer/shipped.embed.c
 runtime/exec/answer/shipped.embed.c: $(examples_files) base/embed.awk
 	@$(MKDIR_P) $(@D)
 	$(V_EMBED)$(EMBED) -v name=zx_shipped -v root=$(srcdir)/examples/ $(filter %.zug,$^) > $@
-libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
+libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS) $(MICROHTTPD_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
 
 # The CUDA device: a library for test programs, and the module that zrun loads where there is a GPU. The module is linked

@@ -71,15 +71,17 @@ enum {
   TRAIN = 1 << ZX_TRAIN,
   EVAL = 1 << ZX_EVAL,
   GENERATE = 1 << ZX_GENERATE,
+  SERVE = 1 << ZX_SERVE,
   CALIBRATE = 1 << ZX_CALIBRATE
 };
-enum { BOTH = TRAIN | EVAL, ALL = BOTH | GENERATE };
+enum { BOTH = TRAIN | EVAL, WRITES = GENERATE | SERVE, ALL = BOTH | WRITES };
 /* clang-format off */
 static const ZbCommand commands[] = {
   [ZX_TRAIN] = {"train", "GRAPH.zsg", 1, 1, "train the model"},
   [ZX_EVAL] = {"eval", "GRAPH.zsg", 1, 1, "evaluate weights on held-out data"},
   [ZX_GENERATE] = {"generate", "DIR|GRAPH.zsg", 1, 1,
    "write texts: with a Hugging Face folder, or with a graph and its weights"},
+  [ZX_SERVE] = {"serve", "DIR|GRAPH.zsg", 1, 1, "answer clients of OpenAI's API by HTTP"},
   [ZX_CALIBRATE] = {"calibrate", NULL, 0, 0,
    "measure this machine, or its GPUs, and write a cluster for plans"},
 };
@@ -90,7 +92,7 @@ static const ZbCommand commands[] = {
 static const ZbOption options[] = {
   {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .commands = ALL, .needed = BOTH,
    .help = "how to spread the model over the ranks, and how to train it; of FILE:A,B,C the first recipe for "
-           "the number of ranks that were started. generate makes one of its own without"},
+           "the number of ranks that were started. generate and serve make one of their own without"},
   {"data", 0, ZB_TEXT, FIELD(data), "FILE.bin", .commands = BOTH, .shown = BOTH, .same = ZB_SAME_PRESENCE,
    .help = "a token or record file made by zdata, or a folder of them; or several, mixed by weights: "
            "A.bin:0.7,B.bin:0.3"},
@@ -156,7 +158,7 @@ static const ZbOption options[] = {
    .help = "evaluate after every N steps, too"},
   {"print-every", 0, ZB_WHOLE, FIELD(print_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "print a line every N steps (default 1; on a terminal, one line that is kept up to date)"},
-  {"quiet", 0, ZB_FLAG, FIELD(quiet), .commands = TRAIN | GENERATE, .same = ZB_SAME_VALUE,
+  {"quiet", 0, ZB_FLAG, FIELD(quiet), .commands = TRAIN | WRITES, .same = ZB_SAME_VALUE,
    .help = "print only notes, warnings and errors"},
   {"times", 0, ZB_FLAG, FIELD(times), .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "print the time by operation at the end, with its share of the bound (such a run is slower on a "
@@ -191,7 +193,7 @@ static const ZbOption options[] = {
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.jsonl", .commands = GENERATE,
    .help = "where to write the results of --prompts, a line each and in their order. One that is there already is gone on with "
            "behind its last whole line"},
-  {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = GENERATE,
+  {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = WRITES,
    .help = "a tokenizer.json, or a folder with one (default: that of DIR; of a graph: a token is a byte)"},
   {"max-tokens", 0, ZB_WHOLE, FIELD(query.max_tokens), "K", .most = INT32_MAX, .commands = GENERATE,
    .help = "write at most K tokens (default: 256, or as many as fit)"},
@@ -227,15 +229,31 @@ static const ZbOption options[] = {
    .help = "give the prompt, too, with its log-probabilities"},
   {NULL, 'n', ZB_WHOLE, FIELD(query.choices), "N", .usual = "1", .least = 1, .most = ZX_CHOICES, .commands = GENERATE,
    .help = "write N texts for each prompt"},
-  {"sequences", 0, ZB_WHOLE, FIELD(sequences), "N", .least = 1, .most = 1 << 16, .commands = GENERATE,
+  {"sequences", 0, ZB_WHOLE, FIELD(sequences), "N", .least = 1, .most = 1 << 16, .commands = WRITES,
    .help = "write at most N texts at once (default: 8, fewer where there are fewer or memory is short)"},
-  {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX, .commands = GENERATE,
+  {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX, .commands = WRITES,
    .help = "positions of a text, prompt and answer (default: as many as the prompts need, and the model has)"},
-  {"draft-tokens", 0, ZB_WHOLE, FIELD(drafts), "N", .usual = "16", .most = ZX_DRAFTS, .commands = GENERATE,
+  {"draft-tokens", 0, ZB_WHOLE, FIELD(drafts), "N", .usual = "16", .most = ZX_DRAFTS, .commands = WRITES,
    .help = "guess up to N tokens by what the text has said before, and check them in one step, where that "
            "is faster; the same is written"},
-  {"precision", 0, ZB_WORD, FIELD(precision), "f32|bf16", .least = ZX_IN_F32, .commands = GENERATE,
+  {"precision", 0, ZB_WORD, FIELD(precision), "f32|bf16", .least = ZX_IN_F32, .commands = WRITES,
    .help = "compute in this type (default: bf16 if the weights of DIR are, else f32)"},
+
+  {"port", 0, ZB_WHOLE, FIELD(port), "P", .usual = "8080", .most = 65535, .commands = SERVE, .shown = SERVE,
+   .help = "where to listen; 0: on any port that is free, which is printed"},
+  {"host", 0, ZB_TEXT, FIELD(host), "ADDRESS", .usual = "127.0.0.1", .commands = SERVE,
+   .help = "the address to listen at. Others than this machine's own (127.0.0.1, ::1) need --api-key-file or --open"},
+  {"api-key-file", 0, ZB_TEXT, FIELD(key_file), "FILE", .commands = SERVE, .same = ZB_SAME_PRESENCE,
+   .help = "lines of keys; clients must send one: Authorization: Bearer KEY, or x-api-key: KEY"},
+  {"open", 0, ZB_FLAG, FIELD(open), .commands = SERVE, .help = "let anybody who reaches --host ask, without a key"},
+  {"name", 0, ZB_TEXT, FIELD(name), "NAME", .commands = SERVE,
+   .help = "what clients call the model (default: the name of DIR or GRAPH)"},
+  {"queue", 0, ZB_WHOLE, FIELD(queue), "N", .usual = "512", .least = 1, .most = 1 << 16, .commands = SERVE,
+   .help = "requests that may be under way or wait; others are told to come again (429)"},
+  {"request-limit", 0, ZB_SECONDS, FIELD(request_limit), "D", .usual = "1h", .commands = SERVE,
+   .help = "end a request that takes longer (0s: none)"},
+  {"grace", 0, ZB_SECONDS, FIELD(grace), "D", .usual = "30s", .commands = SERVE,
+   .help = "at SIGTERM let requests under way go on for so long"},
 
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.zug", .commands = CALIBRATE, .needed = CALIBRATE,
    .same = ZB_SAME_VALUE, .help = "where to write the cluster"},
@@ -280,6 +298,7 @@ static const ZbNote examples[] = {
      "checkpoints --resume",
      "on eight, with checkpoints, from the newest if there is one"},
     {"zrun generate gpt2.zsg --init weights.safetensors --prompt \"Once upon a time\"", "let it write"},
+    {"zrun serve Qwen3-0.6B --port 8080", "let clients of OpenAI's API use a model"},
     {"mpirun -np 8 zrun calibrate -o here.zug", "measure this machine"},
     {NULL, NULL},
 };
@@ -294,7 +313,7 @@ static const ZbNote files[] = {
 
 const ZbProgram zx_program = {
     .name = "zrun",
-    .what = "train, evaluate and generate with a stage graph on many ranks",
+    .what = "train, evaluate, generate and serve with a stage graph on many ranks",
     ZB_TABLES(commands, options),
     .hint = hint,
     .notes =
@@ -307,10 +326,10 @@ const ZbProgram zx_program = {
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
 static bool find_device(ZxOptions *o, ZbErr *err) {
-  if (o->command == ZX_GENERATE) {
+  if (o->command == ZX_GENERATE || o->command == ZX_SERVE) {
     if (strcmp(o->device_name, "auto") && strcmp(o->device_name, "cpu"))
-      return zb_fail(err, "leave it out: it computes on the CPU", "zrun generate cannot use --device %s yet",
-                     zb_show(o->device_name));
+      return zb_fail(err, "leave it out: it computes on the CPU", "zrun %s cannot use --device %s yet",
+                     commands[o->command].name, zb_show(o->device_name));
     o->device_name = "cpu";
   }
   o->device = (o->dry_run ? zx_device_to_plan : zx_device)(o->device_name, &o->device_note);
@@ -365,6 +384,16 @@ static bool check_query(ZbArena *a, ZxOptions *o, ZbErr *err) {
   return zx_query_check(&o->query, err);
 }
 
+/* Checks that nobody from outside can ask without a key, unless that is wanted. */
+static bool check_server(const ZxOptions *o, ZbErr *err) {
+  bool own = !strcmp(o->host, "localhost") || !strncmp(o->host, "127.", 4) || !strcmp(o->host, "::1");
+  if (o->open && o->key_file)
+    return zb_fail(err, "give one of them", "--open and --api-key-file contradict each other");
+  return own || o->open || o->key_file ||
+         zb_fail(err, "give --api-key-file FILE, or --open if anybody may ask",
+                 "--host %s can be reached from outside", zb_show(o->host));
+}
+
 bool zx_parse_options(ZbArena *a, int argc, char *const *argv, ZxOptions *o, ZbErr *err) {
   ZbArgs args;
   *o = (ZxOptions){.steps = -1};
@@ -374,7 +403,8 @@ bool zx_parse_options(ZbArena *a, int argc, char *const *argv, ZxOptions *o, ZbE
   o->evaluates = o->command == ZX_EVAL;
   o->graph = args.operand[0];
   return find_device(o, err) && check_options(o, err) &&
-         (o->command != ZX_GENERATE || check_query(a, o, err));
+         (o->command != ZX_GENERATE || check_query(a, o, err)) &&
+         (o->command != ZX_SERVE || check_server(o, err));
 }
 
 static void add_fact(void *ctx, const char *name, const char *value) {

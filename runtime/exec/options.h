@@ -9,7 +9,7 @@
 #include "runtime/exec/device/device.h"
 #include "runtime/exec/health.h"
 
-typedef enum { ZX_TRAIN, ZX_EVAL, ZX_GENERATE, ZX_CALIBRATE } ZxCommand;
+typedef enum { ZX_TRAIN, ZX_EVAL, ZX_GENERATE, ZX_SERVE, ZX_CALIBRATE } ZxCommand;
 typedef struct {
   ZxCommand command;
   const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
@@ -40,12 +40,17 @@ typedef struct {
   const char *predict;
   const char *trace; /* a file, or NULL; its steps, 0: the default ones */
   int64_t trace_from, trace_to;
-  /* generate: what is asked for, and what of it lines of `prompts` need not say; sizes, 0: they are chosen. */
+  /* generate, and of serve the model and its sizes: what is asked for, and what of it lines of `prompts` need not say; sizes, 0: they are chosen. */
   ZbTexts prompt, prompt_file, end, bias;
   const char *prompts, *tokenizer;
   int64_t length, sequences, drafts;
   enum { ZX_AS_WEIGHTS, ZX_IN_F32, ZX_IN_BF16 } precision;
   ZxQuery query;
+  /* serve: where it listens and who may ask, and bounds. */
+  const char *host, *key_file, *name;
+  int64_t port, queue;
+  bool open;                        /* anybody may */
+  double request_limit, grace;      /* seconds; 0: none */
   int64_t eval_every, eval_batches; /* 0: only after the last step; all batches */
 } ZxOptions;
 

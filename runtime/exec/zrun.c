@@ -1,4 +1,4 @@
-/* zrun: trains, evaluates or generates with a stage graph on the ranks that mpirun started, or alone. Every
+/* zrun: trains, evaluates, generates or serves with a stage graph on the ranks that mpirun started, or alone. Every
  * rank reads the same files and makes the same plan, and ranks verify that before they go on (comm/same.h). A
  * mistake in these is the same everywhere, so rank 0 reports it and all ranks exit in order. An error of one
  * rank is reported there, and the job is aborted. */
@@ -85,7 +85,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   if (!zx_run_same_options(r)) return r->failed;
   if (r->o.command == ZX_CALIBRATE)
     return zx_calibrate(r->c, r->o.device, r->o.threads, r->o.out, zx_run_note_threads);
-  bool generates = r->o.command == ZX_GENERATE;
+  bool serves = r->o.command == ZX_SERVE, generates = serves || r->o.command == ZX_GENERATE;
   if (!(generates ? zx_run_read_model : zx_run_read)(r) || !zx_run_plan(r) || !zx_run_fits(r))
     return r->failed;
   r->failed = ZX_EXIT_FAILED;
@@ -96,6 +96,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   r->health.on_nan = r->o.on_nan;
   r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save || r->o.ckpt);
   bool ok = r->o.dry_run ? dry_run(r)
+            : serves     ? zx_run_open_server(r) && zx_run_start_generating(r) && zx_run_serve(r)
             : generates  ? zx_run_start_generating(r) && zx_run_generate(r)
                          : zx_run_start(r) && (r->o.evaluates ? zx_run_evaluate(r) : zx_run_train(r));
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
@@ -165,6 +166,7 @@ int main(int argc, char **argv) {
   r.rank = r.c->t->rank(r.c);
   int code = after_output(run(&r, argc, argv), r.rank);
   zx_watch_phase("the end");
+  zx_server_close(r.server);
   zx_log_close(r.log);
   zx_trace_close(r.trace);
   zx_checkpoints_close(r.saves.c);

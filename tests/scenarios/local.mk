@@ -51,6 +51,7 @@ scenario_tests += \
   tests/scenarios/rooms.sh \
   tests/scenarios/same.sh \
   tests/scenarios/save.sh \
+  tests/scenarios/serve.sh \
   tests/scenarios/stall.sh \
   tests/scenarios/stop.sh \
   tests/scenarios/trace.sh \

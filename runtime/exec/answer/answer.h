@@ -105,6 +105,10 @@ bool zx_answers_idle(const ZxAnswers *x); /* nothing is asked, or all is answere
 bool zx_answers_step(ZxAnswers *x, ZbErr *err);
 /* Ends all that is under way: what is written so far is their answer, "cancelled". */
 void zx_answers_cancel(ZxAnswers *x);
+/* Ends one query, if it is under way, in the same way. False with a message: its text cannot be ended. */
+bool zx_answers_end(ZxAnswers *x, uint64_t number, ZbErr *err);
+/* Returns what a query's choice has so far, valid until the next step; false: it is not under way. */
+bool zx_answers_so_far(const ZxAnswers *x, uint64_t number, uint32_t choice, ZxAnswer *out);
 /* Returns an answered query, each once, valid until the next call; NULL: there is none. */
 const ZxAnswered *zx_answers_next(ZxAnswers *x);
 ZxCounts zx_answers_counts(const ZxAnswers *x);

@@ -133,7 +133,7 @@ static void send_piece(ZxAnswers *x, const Asked *q, uint32_t choice) {
 
 static bool begin_choice(ZxAnswers *x, Asked *q, uint32_t choice, uint32_t min_tokens, ZbErr *err) {
   Choice *c = &q->choice[choice];
-  ZtWriting w = {.flags = ZT_SKIP_SPECIAL | (q->q->echo ? ZT_ECHO : 0),
+  ZtWriting w = {.flags = (q->q->keep_special ? 0 : ZT_SKIP_SPECIAL) | (q->q->echo ? ZT_ECHO : 0),
                  .stop = q->q->stop.s,
                  .nstop = q->q->stop.n,
                  .min_tokens = min_tokens};
@@ -294,7 +294,34 @@ void zx_answers_cancel(ZxAnswers *x) {
   end_choices(x, NULL);
 }
 
+bool zx_answers_end(ZxAnswers *x, uint64_t number, ZbErr *err) {
+  Asked *q = x->first;
+  while (q && q->number != number) q = q->next;
+  if (q) zx_end_request(x->s, q->request, ZX_NONE, ZX_BY_CANCEL);
+  return end_choices(x, err);
+}
+
 /* ---- what is answered --------------------------------------------------------------------------------------- */
+static ZxAnswer answer_of(const Asked *q, uint32_t choice) {
+  const Choice *c = &q->choice[choice];
+  ZxAnswer out = {.choice = choice,
+                  .id = c->id.id,
+                  .n = (uint32_t)c->id.n,
+                  .nprompt = q->nprompt,
+                  .logprob = q->q->logprobs == ZX_UNSAID ? NULL : c->logprob,
+                  .first = (uint32_t)(c->id.n - c->nlogprobs),
+                  .finish = c->finish};
+  out.text = zt_detokenized_text(c->d, &out.length);
+  return out;
+}
+
+bool zx_answers_so_far(const ZxAnswers *x, uint64_t number, uint32_t choice, ZxAnswer *out) {
+  const Asked *q = x->first;
+  while (q && q->number != number) q = q->next;
+  if (q) *out = answer_of(q, choice);
+  return q;
+}
+
 const ZxAnswered *zx_answers_next(ZxAnswers *x) {
   forget(x, x->shown);
   Asked *q = x->shown = x->answered;
@@ -302,18 +329,7 @@ const ZxAnswered *zx_answers_next(ZxAnswers *x) {
   x->answered = q->next;
   if (!x->answered) x->last_answered = &x->answered;
   q->next = NULL;
-  for (uint32_t i = 0; i < (uint32_t)q->q->choices; i++) {
-    const Choice *c = &q->choice[i];
-    ZxAnswer *out = &q->answer[i];
-    *out = (ZxAnswer){.choice = i,
-                      .id = c->id.id,
-                      .n = (uint32_t)c->id.n,
-                      .nprompt = q->nprompt,
-                      .logprob = q->q->logprobs == ZX_UNSAID ? NULL : c->logprob,
-                      .first = (uint32_t)(c->id.n - c->nlogprobs),
-                      .finish = c->finish};
-    out->text = zt_detokenized_text(c->d, &out->length);
-  }
+  for (uint32_t i = 0; i < (uint32_t)q->q->choices; i++) q->answer[i] = answer_of(q, i);
   q->is = (ZxAnswered){.number = q->number,
                        .query = q->q,
                        .seed = q->seed,

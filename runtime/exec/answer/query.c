@@ -20,7 +20,7 @@ static const struct {
     {"max_tokens", WHOLE, AT(max_tokens), 0, INT32_MAX},
     {"min_tokens", WHOLE, AT(min_tokens), 0, INT32_MAX},
     {"temperature", REAL, AT(temperature), 0, 1e6},
-    {"top_k", WHOLE, AT(top_k), 0, INT32_MAX},
+    {"top_k", WHOLE, AT(top_k), -1, INT32_MAX},
     {"top_p", REAL, AT(top_p), 0, 1},
     {"min_p", REAL, AT(min_p), 0, 1},
     {"repetition_penalty", REAL, AT(repetition), 0, 1e6},
@@ -48,7 +48,7 @@ static const char *shown(const cJSON *v) {
   return text;
 }
 
-static bool wrong(const char *field, const cJSON *v, const char *wanted, ZbErr *err) {
+bool zx_query_wrong(const char *field, const cJSON *v, const char *wanted, ZbErr *err) {
   return zb_fail(err, NULL, "`%s` is %s; it is %s", field, shown(v), wanted);
 }
 
@@ -65,8 +65,7 @@ static bool whole(const char *digits, int64_t *out) {
   return true;
 }
 
-static bool take_whole(const char *name, const cJSON *v, double least, double most, int64_t *out,
-                       ZbErr *err) {
+bool zx_query_whole(const cJSON *v, double least, double most, int64_t *out, ZbErr *err) {
   char wanted[96];
   int64_t n = 0;
   if (cJSON_IsNumber(v) && whole(v->valuestring, &n) && (double)n >= least && (double)n <= most) {
@@ -75,23 +74,23 @@ static bool take_whole(const char *name, const cJSON *v, double least, double mo
   }
   snprintf(wanted, sizeof wanted, "a whole number from %.0f to %.0f", least, most);
   if (most > 1e18) snprintf(wanted, sizeof wanted, "a whole number from %.0f to 2^63 - 1", least);
-  return wrong(name, v, wanted, err);
+  return zx_query_wrong(v->string, v, wanted, err);
 }
 
 static bool take_real(const char *name, const cJSON *v, double least, double most, double *out, ZbErr *err) {
   char wanted[96];
   snprintf(wanted, sizeof wanted, "a number from %g to %g", least, most);
   if (!cJSON_IsNumber(v) || !(v->valuedouble >= least && v->valuedouble <= most))
-    return wrong(name, v, wanted, err);
+    return zx_query_wrong(name, v, wanted, err);
   *out = v->valuedouble;
   return true;
 }
 
-static bool take_ids(const char *name, const cJSON *v, ZbArena *a, const uint32_t **out, uint32_t *n,
-                     ZbErr *err) {
+bool zx_query_ids(const char *name, const cJSON *v, ZbArena *a, const uint32_t **out, uint32_t *n,
+                  ZbErr *err) {
   uint32_t *id = NULL;
   int64_t one;
-  if (!cJSON_IsArray(v)) return wrong(name, v, "a list of ids", err);
+  if (!cJSON_IsArray(v)) return zx_query_wrong(name, v, "a list of ids", err);
   id = ZB_NEWN(a, uint32_t, (uint32_t)cJSON_GetArraySize(v) + 1);
   *n = 0;
   for (const cJSON *x = v->child; x; x = x->next) {
@@ -105,7 +104,8 @@ static bool take_ids(const char *name, const cJSON *v, ZbArena *a, const uint32_
 
 static bool take_stops(const cJSON *v, ZbArena *a, ZbTexts *out, ZbErr *err) {
   *out = (ZbTexts){0};
-  if (!cJSON_IsString(v) && !cJSON_IsArray(v)) return wrong("stop", v, "a text, or a list of texts", err);
+  if (!cJSON_IsString(v) && !cJSON_IsArray(v))
+    return zx_query_wrong("stop", v, "a text, or a list of texts", err);
   for (const cJSON *x = cJSON_IsArray(v) ? v->child : v; x; x = cJSON_IsArray(v) ? x->next : NULL) {
     if (!cJSON_IsString(x))
       return zb_fail(err, "ids belong into `stop_token_ids`", "`stop` has %s, which is not a text", shown(x));
@@ -120,7 +120,7 @@ static bool take_bias(ZxQuery *q, const cJSON *v, ZbArena *a, ZbErr *err) {
   uint32_t n = 0;
   int64_t id;
   double by = 0;
-  if (!cJSON_IsObject(v)) return wrong("logit_bias", v, "an object: {\"ID\": NUMBER}", err);
+  if (!cJSON_IsObject(v)) return zx_query_wrong("logit_bias", v, "an object: {\"ID\": NUMBER}", err);
   for (const cJSON *x = v->child; x; x = x->next) {
     if (!whole(x->string, &id) || id < 0 || id >= ZX_NONE)
       return zb_fail(err, NULL, "`logit_bias` has '%s', which is not the id of a token", zb_show(x->string));
@@ -139,19 +139,19 @@ static bool take(ZxQuery *q, ZbArena *a, int i, const cJSON *v, ZbErr *err) {
   if (cJSON_IsNull(v) && fields[i].kind != PROMPT && fields[i].kind != TOKENS) return true; /* unsaid */
   switch (fields[i].kind) {
   case PROMPT:
-    if (!cJSON_IsString(v)) return wrong(name, v, "a text (ids belong into `tokens`)", err);
+    if (!cJSON_IsString(v)) return zx_query_wrong(name, v, "a text (ids belong into `tokens`)", err);
     q->prompt = zb_strdup(a, v->valuestring);
     q->length = strlen(q->prompt);
     return true;
-  case TOKENS: return take_ids(name, v, a, &q->token, &q->ntokens, err);
-  case WHOLE: return take_whole(name, v, fields[i].least, fields[i].most, field, err);
+  case TOKENS: return zx_query_ids(name, v, a, &q->token, &q->ntokens, err);
+  case WHOLE: return zx_query_whole(v, fields[i].least, fields[i].most, field, err);
   case REAL: return take_real(name, v, fields[i].least, fields[i].most, field, err);
   case SWITCH:
-    if (!cJSON_IsBool(v)) return wrong(name, v, "true or false", err);
+    if (!cJSON_IsBool(v)) return zx_query_wrong(name, v, "true or false", err);
     *(bool *)field = cJSON_IsTrue(v);
     return true;
   case STOPS: return take_stops(v, a, &q->stop, err);
-  case ENDS: return take_ids(name, v, a, &q->end, &q->nend, err);
+  case ENDS: return zx_query_ids(name, v, a, &q->end, &q->nend, err);
   case BIASES: return take_bias(q, v, a, err);
   }
   return false;
@@ -164,11 +164,20 @@ static int field_named(const char *name) {
   return -1;
 }
 
-static bool unknown(const char *name, ZbErr *err) {
-  const char *names[FIELDS];
+ZxFieldTaken zx_query_take(ZxQuery *q, ZbArena *a, const cJSON *field, ZbErr *err) {
+  int i = field_named(field->string);
+  if (i < 0 || fields[i].kind == PROMPT || fields[i].kind == TOKENS) return ZX_FIELD_UNKNOWN;
+  return take(q, a, i, field, err) ? ZX_FIELD_TAKEN : ZX_FIELD_WRONG;
+}
+
+bool zx_query_no_field(const char *name, const char *const *others, uint32_t n, ZbErr *err) {
+  enum { MOST = 128 };
+  const char *names[MOST];
   char help[96] = "";
-  for (int i = 0; i < FIELDS; i++) names[i] = fields[i].name;
-  const char *near = zb_nearest(name, names, FIELDS);
+  uint32_t all = 0;
+  for (int i = 0; i < FIELDS; i++) names[all++] = fields[i].name;
+  for (uint32_t i = 0; i < n && all < MOST; i++) names[all++] = others[i];
+  const char *near = zb_nearest(name, names, (int)all);
   if (near) snprintf(help, sizeof help, "did you mean `%s`?", near);
   return zb_fail(err, help, "there is no field `%s`", zb_show(name));
 }
@@ -188,7 +197,7 @@ static bool take_all(ZxQuery *q, ZbArena *a, const cJSON *o, ZbErr *err) {
   if (!cJSON_IsObject(o)) return zb_fail(err, "write {\"prompt\": \"...\"}", "it is not a JSON object");
   for (const cJSON *v = o->child; v; v = v->next) {
     int i = field_named(v->string);
-    if (i < 0) return unknown(v->string, err);
+    if (i < 0) return zx_query_no_field(v->string, NULL, 0, err);
     if (given[i]) return zb_fail(err, NULL, "`%s` is there twice", fields[i].name);
     given[i] = true;
     if (!take(q, a, i, v, err)) return false;
@@ -199,17 +208,23 @@ static bool take_all(ZxQuery *q, ZbArena *a, const cJSON *o, ZbErr *err) {
   return true;
 }
 
-bool zx_query_read(ZxQuery *q, ZbArena *a, const char *text, size_t n, ZbErr *err) {
+cJSON *zx_query_parse(const char *text, size_t n, const char *help, ZbErr *err) {
   ZbErr why;
-  size_t valid = zt_utf8_valid(text, n);
-  if (strspn(text, " \t\r") >= n) return zb_fail(err, "write {\"prompt\": \"...\"}", "the line is empty");
-  if (valid < n) return zb_fail(err, "write it in UTF-8", "byte %zu of the line is not UTF-8", valid + 1);
-  if (has_nul(text, n)) return zb_fail(err, "give its ids as `tokens`", "a text has the character U+0000");
-  char *line = zb_strndup(a, text, n);
-  cJSON *o = zb_json_parse(line, n, ZB_JSON_ANY, &why);
-  if (!o) return zb_fail(err, "write {\"prompt\": \"...\"}", "%s", why.text);
-  zb_json_digits(o, line);
-  bool ok = take_all(q, a, o, err) && zx_query_check(q, err);
+  size_t valid = zt_utf8_valid(text, n), blank = 0;
+  while (blank < n && memchr(" \t\r\n", text[blank], 4)) blank++;
+  if (blank == n) return zb_fail(err, help, "it is empty"), NULL;
+  if (valid < n) return zb_fail(err, "write it in UTF-8", "byte %zu of it is not UTF-8", valid + 1), NULL;
+  if (has_nul(text, n))
+    return zb_fail(err, "give ids of tokens", "it has a text with the character U+0000"), NULL;
+  cJSON *o = zb_json_parse(text, n, ZB_JSON_ANY, &why);
+  if (!o) return zb_fail(err, help, "%s", why.text), NULL;
+  zb_json_digits(o, text);
+  return o;
+}
+
+bool zx_query_read(ZxQuery *q, ZbArena *a, const char *text, size_t n, ZbErr *err) {
+  cJSON *o = zx_query_parse(zb_strndup(a, text, n), n, "write {\"prompt\": \"...\"}", err);
+  bool ok = o && take_all(q, a, o, err) && zx_query_check(q, err);
   cJSON_Delete(o);
   return ok;
 }

@@ -132,7 +132,7 @@ static bool encode(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err) {
     if (q->length > ZT_TEXT_LIMIT) return zb_fail(err, NULL, "a prompt of %zu bytes", q->length);
     uint32_t *id = append(out, q->length);
     for (size_t i = 0; i < q->length; i++) id[i] = (uint8_t)q->prompt[i];
-  } else if (!zt_encode(w->coder, q->prompt, q->length, ZT_AROUND, out, err)) return false;
+  } else if (!zt_encode(w->coder, q->prompt, q->length, q->plain ? 0 : ZT_AROUND, out, err)) return false;
   if (out->n > before) return true;
   if (w->begin == ZX_NONE)
     return zb_fail(err, "write something", "the prompt is empty, and no token begins texts");
@@ -168,7 +168,7 @@ static uint64_t new_seed(void) {
 
 static ZxSampling sampling_of(const ZxQuery *q) {
   return (ZxSampling){.temperature = q->temperature,
-                      .top_k = (uint32_t)q->top_k,
+                      .top_k = q->top_k > 0 ? (uint32_t)q->top_k : 0,
                       .top_p = q->top_p,
                       .min_p = q->min_p,
                       .repetition = q->repetition,
@@ -182,10 +182,10 @@ static ZxSampling sampling_of(const ZxQuery *q) {
 
 bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint32_t positions,
                       ZxGenRequest *out, ZbErr *err) {
-  int64_t left = (int64_t)positions - (int64_t)id->n, most = q->max_tokens != ZX_UNSAID ? q->max_tokens
-                                                             : left < ZX_ANSWER_TOKENS  ? left
-                                                                                        : ZX_ANSWER_TOKENS;
-  if (left < (q->max_tokens == ZX_UNSAID))
+  int64_t left = (int64_t)positions - (int64_t)id->n, most = q->max_tokens;
+  if (most == ZX_ALL_LEFT || (most == ZX_UNSAID && left < ZX_ANSWER_TOKENS)) most = left;
+  else if (most == ZX_UNSAID) most = ZX_ANSWER_TOKENS;
+  if (left < (q->max_tokens < 0))
     return zb_fail(err, "shorten it, or raise --length if the model can more",
                    "the prompt has %zu tokens; a sequence has at most %u, prompt and answer", id->n,
                    positions);

@@ -268,6 +268,17 @@ static void introduce(const ZxRun *r, const ZxScheduling *s) {
           zb_bytes(text, zx_engine_bytes(r->engine)));
 }
 
+bool zx_run_answering(ZxRun *r, ZxAnswering *how) {
+  ZbErr err = {0};
+  ZxStepper *stepper = zx_stepper_new(r->a, r->engine, r->plan, &err);
+  if (!zx_run_agree(r, stepper, &err)) return false;
+  *how = (ZxAnswering){
+      .words = &r->prompts.words, .sizes = zx_scheduling(r->plan, r->a), .play = play, .player = stepper};
+  if (how->sizes.drafts > r->o.drafts) how->sizes.drafts = (uint32_t)r->o.drafts;
+  if (!r->o.quiet) introduce(r, &how->sizes);
+  return true;
+}
+
 bool zx_run_generate(ZxRun *r) {
   ZbErr err = {0};
   ZxPrompts *p = &r->prompts;
@@ -277,12 +288,8 @@ bool zx_run_generate(ZxRun *r) {
               zb_show(p->results.path), p->nlines);
     return zx_results_close(&p->results, &err) || zx_run_fail(r, &err);
   }
-  ZxStepper *stepper = zx_stepper_new(r->a, r->engine, r->plan, &err);
-  if (!zx_run_agree(r, stepper, &err)) return false;
-  ZxAnswering how = {
-      .words = &p->words, .sizes = zx_scheduling(r->plan, r->a), .play = play, .player = stepper};
-  if (how.sizes.drafts > r->o.drafts) how.sizes.drafts = (uint32_t)r->o.drafts;
-  if (!r->o.quiet) introduce(r, &how.sizes);
+  ZxAnswering how;
+  if (!zx_run_answering(r, &how)) return false;
   zx_watch_phase(NULL);
   bool ok = p->query ? generate_texts(r, &how) : generate_lines(r, &how);
   if (ok && r->stopping)

@@ -125,6 +125,7 @@ static bool make_eval_plan(ZxRun *r, ZpOptions po) {
 bool zx_run_plan(ZxRun *r) {
   ZxFacts f = {.a = r->a};
   zx_watch_phase("planning");
+  bool writes = r->o.command == ZX_GENERATE || r->o.command == ZX_SERVE;
   const ZxDeviceTable *d = r->o.device;
   ZpOptions po = {.scratch = d->scratch,
                   .threads = r->o.threads,
@@ -133,8 +134,8 @@ bool zx_run_plan(ZxRun *r) {
                   .pins = !d->host,
                   .checkpoints = r->o.ckpt != NULL,
                   .repeatable = r->o.repeatable,
-                  .forward_only = r->o.evaluates || r->o.command == ZX_GENERATE,
-                  .generates = r->o.command == ZX_GENERATE ? &r->generating : NULL,
+                  .forward_only = r->o.evaluates || writes,
+                  .generates = writes ? &r->generating : NULL,
                   .outputs = r->o.predict != NULL};
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!zx_run_agree_diags(r, r->plan)) return false;

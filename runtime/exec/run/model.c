@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STEP_TOKENS = 256, PAGE = 32, SEQUENCES = 8 };
+enum { STEP_TOKENS = 256, PAGE = 32, SEQUENCES = 8, SERVED_LENGTH = 1 << 15 };
 
 /* ---- the model --------------------------------------------------------------------------------------------- */
 static bool is_folder(const char *path) {
@@ -117,7 +117,7 @@ const char *zx_run_line(const ZxPrompts *p, size_t *at, size_t *n) {
   return line;
 }
 
-bool zx_run_all_there(const ZxPrompts *p) { return !p->query && p->results.done == p->nlines; }
+bool zx_run_all_there(const ZxPrompts *p) { return p->lines && p->results.done == p->nlines; }
 
 /* Sums up what prompts need. */
 typedef struct {
@@ -229,7 +229,8 @@ static uint64_t cache_bytes(const ZpStream *s, int64_t sequences, int64_t length
  * the machine's memory. */
 static int64_t choose_sequences(ZxRun *r, const Need *need, int64_t length, ZkElem real) {
   ZpStream s;
-  int64_t n = need->choices < SEQUENCES ? (int64_t)need->choices : SEQUENCES;
+  bool serves = r->o.command == ZX_SERVE;
+  int64_t n = !serves && need->choices < SEQUENCES ? (int64_t)need->choices : SEQUENCES;
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
   uint64_t memory = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
   if (r->o.sequences) return r->o.sequences;
@@ -256,6 +257,7 @@ static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, con
   bool bf16 = r->o.precision == ZX_AS_WEIGHTS ? f->bf16 : r->o.precision == ZX_IN_BF16;
   int64_t length = (int64_t)zb_round_up(need->length ? need->length : 1, PAGE);
   if (length > need->most) length = need->most;
+  if (r->o.command == ZX_SERVE) length = need->most < SERVED_LENGTH ? need->most : SERVED_LENGTH;
   if (r->o.length || r->graph->axes[along->time].size) length = need->most;
   if (r->o.dry_run && !need->length) length = need->most < 4096 ? need->most : 4096;
   r->generating = (ZpGenerating){.step = STEP_TOKENS, .page = PAGE};
@@ -269,6 +271,7 @@ static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, con
 
 /* ---- all of it ----------------------------------------------------------------------------------------------- */
 static bool read_prompts(ZxRun *r, Need *need, ZbErr *err) {
+  if (r->o.command == ZX_SERVE) return true;
   bool ok = r->o.prompts ? read_lines(r, need, err) : read_options(r, need, err);
   zt_ids_free(&need->id);
   return zx_run_accept(r, ok, err);
@@ -284,8 +287,8 @@ bool zx_run_read_model(ZxRun *r) {
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
   if (r->c->t->size(r->c) > 1) {
-    zb_fail(&err, "start it without mpirun", "zrun generate is for one rank yet, and mpirun started %d",
-            r->c->t->size(r->c));
+    zb_fail(&err, "start it without mpirun",
+            "zrun generate and serve are for one rank yet, and mpirun started %d", r->c->t->size(r->c));
     return zx_run_refuse(r, &err);
   }
   return (is_folder(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&

@@ -7,6 +7,7 @@
  * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
  * train.c    the steps, with evaluations, stops and what is written between them
  * generate.c answers to prompts, in place of steps
+ * serve.c    answers to what comes by HTTP
  *
  * Functions of type bool are collective, and false on all ranks when the run is not to go on: all that is to
  * be said has been said then, and `failed` is the code to end with. */
@@ -23,6 +24,7 @@
 #include "runtime/exec/options.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
+#include "runtime/exec/serve/serve.h"
 #include "runtime/exec/state/alike.h"
 #include "runtime/exec/stop.h"
 #include "runtime/exec/trace.h"
@@ -52,6 +54,8 @@ typedef struct {
   ZpPlan *plan;
   ZpGenerating generating;
   ZxPrompts prompts;
+  ZxServing serving;
+  ZxServer *server; /* on rank 0 of `serve`; NULL */
   ZxMix *data;
   ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
   ZxMix *eval_data;
@@ -150,5 +154,12 @@ bool zx_run_evaluate(ZxRun *r);
 
 /* ---- generate.c ---------------------------------------------------------------------------------------- */
 bool zx_run_generate(ZxRun *r);
+/* Makes what plays steps of the engine for answers. */
+bool zx_run_answering(ZxRun *r, ZxAnswering *how);
+
+/* ---- serve.c -------------------------------------------------------------------------------------------- */
+/* Listens, before weights are read: an address that is taken is known at once. */
+bool zx_run_open_server(ZxRun *r);
+bool zx_run_serve(ZxRun *r);
 
 #endif

@@ -1,0 +1,116 @@
+/* Endpoints that need no step. */
+#include "runtime/exec/serve/room.h"
+
+#include <string.h>
+
+void zx_list_models(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
+  ZbJson j = {.text = out};
+  (void)body, (void)n, (void)r;
+  zb_json_object(&j, NULL);
+  zb_json_string(&j, "object", "list");
+  zb_json_list(&j, "data");
+  zb_json_object(&j, NULL);
+  zb_json_string(&j, "id", s->how->name);
+  zb_json_string(&j, "object", "model");
+  zb_json_int(&j, "created", s->opened);
+  zb_json_string(&j, "owned_by", "zug");
+  zb_json_count(&j, "max_model_len", s->how->length);
+  zb_json_end(&j);
+  zb_json_end(&j);
+  zb_json_end(&j);
+}
+
+/* Returns the member, which must have that type; all other members must be among `others`, of which none is looked
+ * at. */
+static const cJSON *member(const cJSON *o, const char *name, cJSON_bool (*is)(const cJSON *),
+                           const char *wanted, ZxRefusal *r) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
+  if (!v) zx_refuse(r, 400, name, NULL, "`%s` is missing; it is %s", name, wanted);
+  else if (!is(v)) {
+    zx_query_wrong(name, v, wanted, &r->err);
+    zx_refuse_field(r, name);
+    v = NULL;
+  }
+  return v;
+}
+
+/* Encodes with a coder of its own. */
+static bool encode(ZxServer *s, const cJSON *o, ZtIds *id, ZxRefusal *r) {
+  const cJSON *text = member(o, "prompt", cJSON_IsString, "a text", r),
+              *around = cJSON_GetObjectItemCaseSensitive(o, "add_special_tokens");
+  ZxWords words = *s->how->words;
+  if (!text) return false;
+  ZxQuery q = {
+      .prompt = text->valuestring, .length = strlen(text->valuestring), .plain = cJSON_IsFalse(around)};
+  if (around && !cJSON_IsBool(around))
+    return zx_refuse(r, 400, around->string, NULL, "`add_special_tokens` is true or false");
+  if (!q.length) return true; /* no tokens */
+  words.coder = zx_coder(s);
+  bool ok = zx_words_of(&words, &q, id, &r->err);
+  zx_coder_back(s, words.coder);
+  return ok || zx_refuse_field(r, "prompt");
+}
+
+void zx_tokenize(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
+  cJSON *o = zx_request_parse(body, n, r);
+  ZtIds id = {0};
+  if (o && encode(s, o, &id, r)) {
+    ZbJson j = {.text = out};
+    zb_json_object(&j, NULL);
+    zb_json_count(&j, "count", id.n);
+    zb_json_count(&j, "max_model_len", s->how->length);
+    zb_json_list(&j, "tokens");
+    for (size_t i = 0; i < id.n; i++) zb_json_count(&j, NULL, id.id[i]);
+    zb_json_end(&j);
+    zb_json_end(&j);
+  }
+  zt_ids_free(&id);
+  cJSON_Delete(o);
+}
+
+static bool decode(ZxServer *s, const cJSON *o, ZbArena *a, ZbText *text, ZxRefusal *r) {
+  const cJSON *v = member(o, "tokens", cJSON_IsArray, "a list of ids", r);
+  const uint32_t *id;
+  uint32_t n;
+  if (!v) return false;
+  if (!zx_query_ids("tokens", v, a, &id, &n, &r->err)) return zx_refuse_field(r, "tokens");
+  for (uint32_t i = 0; i < n; i++)
+    if (id[i] >= s->how->words->vocabulary)
+      return zx_refuse(r, 400, "tokens", NULL, "`tokens` has %u; the model has ids below %u", id[i],
+                       s->how->words->vocabulary);
+  ZtCoder *c = zx_coder(s);
+  bool ok = zt_decode(c, id, n, 0, text, &r->err);
+  zx_coder_back(s, c);
+  return ok || zx_refuse_field(r, "tokens");
+}
+
+void zx_detokenize(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
+  cJSON *o = zx_request_parse(body, n, r);
+  ZbArena *a = zb_arena_new();
+  ZbText text = {0};
+  if (o && decode(s, o, a, &text, r)) {
+    ZbJson j = {.text = out};
+    zb_json_object(&j, NULL);
+    zb_json_string_n(&j, "prompt", text.s ? text.s : "", text.len);
+    zb_json_end(&j);
+  }
+  zb_text_free(&text);
+  zb_arena_free(a);
+  cJSON_Delete(o);
+}
+
+/* Writes what a client that cuts texts itself needs to know. */
+void zx_tokenizer_info(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
+  const ZxWords *w = s->how->words;
+  ZbJson j = {.text = out};
+  (void)body, (void)n, (void)r;
+  zb_json_object(&j, NULL);
+  zb_json_count(&j, "vocab_size", w->vocabulary);
+  zb_json_count(&j, "max_model_len", s->how->length);
+  if (w->begin == ZX_NONE) zb_json_null(&j, "bos_token_id");
+  else zb_json_count(&j, "bos_token_id", w->begin);
+  zb_json_list(&j, "eos_token_ids");
+  for (uint32_t i = 0; i < w->nend; i++) zb_json_count(&j, NULL, w->end[i]);
+  zb_json_end(&j);
+  zb_json_end(&j);
+}

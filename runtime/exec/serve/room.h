@@ -1,0 +1,158 @@
+/* What the files of serve/ share. */
+#ifndef ZUG_EXEC_SERVE_ROOM_H
+#define ZUG_EXEC_SERVE_ROOM_H
+
+#include "runtime/exec/serve/serve.h"
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+
+enum {
+  ZX_BODY_LIMIT = 8 << 20,     /* bytes of a request's body */
+  ZX_BODIES_LIMIT = 256 << 20, /* of all bodies at once */
+  ZX_PROMPTS = 2048,           /* of a request */
+  ZX_HEAD_LIMIT = 64 << 10,    /* bytes of a request's head */
+  ZX_CONNECTIONS = 1024,
+  ZX_SILENCE = 60 /* seconds in which a client neither sends nor takes anything */
+};
+
+/* Why a request is not done. */
+typedef struct {
+  int status;     /* of HTTP; 0: nothing is wrong */
+  char param[48]; /* the field at fault; empty: none */
+  ZbErr err;
+} ZxRefusal;
+/* Sets it, with a message. Returns false. */
+bool zx_refuse(ZxRefusal *r, int status, const char *param, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Takes the message that is in r->err. Returns false. */
+bool zx_refuse_field(ZxRefusal *r, const char *param);
+
+/* ---- jobs ----------------------------------------------------------------------------------------------- */
+typedef enum { ZX_COMPLETION, ZX_CHAT } ZxForm;
+typedef struct ZxJob ZxJob;
+/* What was sent of a choice. */
+typedef struct {
+  bool begun;
+  uint32_t tokens; /* with their log-probabilities */
+  uint64_t offset; /* characters of these */
+} ZxSent;
+/* A prompt of a request. */
+typedef struct {
+  ZxJob *job;
+  uint32_t index;
+  ZxQuery query;
+  ZbText choices; /* JSON, once it is answered */
+  bool asked, answered;
+  ZxSent sent[ZX_CHOICES];
+} ZxPart;
+struct ZxJob {
+  ZxServer *server;
+  ZbArena *a;
+  ZxForm form;
+  bool stream, usage, ids;
+  char id[40];
+  int64_t created; /* seconds of the calendar */
+  ZxPart *part;
+  uint32_t nparts;
+  /* The main thread's: */
+  ZxJob *next;
+  uint32_t asked, answered; /* parts */
+  uint64_t prompt_tokens, answer_tokens;
+  double came, first, last; /* by zb_now: the request, the first piece, the latest; 0: none yet */
+  /* Shared, under the server's lock: */
+  ZbText out; /* what is to be sent */
+  size_t taken;
+  int status; /* of HTTP */
+  bool done;  /* nothing more comes */
+  bool gone;  /* the client has left */
+  bool waits; /* its connection is suspended */
+  struct MHD_Connection *connection;
+  int socket;
+  int holders; /* threads that know it: freed by the last */
+};
+
+/* ---- metrics -------------------------------------------------------------------------------------------- */
+enum { ZX_BUCKETS = 14 };
+typedef struct {
+  uint64_t bucket[ZX_BUCKETS + 1], n;
+  double sum;
+} ZxHistogram;
+typedef struct {
+  ZxHistogram first, between, whole; /* seconds: to the first piece, between pieces, of a request */
+  uint64_t requests[3];              /* done, refused, left */
+  uint64_t done_tokens, prompt_tokens;
+} ZxMetrics;
+void zx_histogram_add(ZxHistogram *h, double seconds);
+
+typedef struct {
+  uint32_t slots; /* sequences that run at once */
+  ZxCounts of;
+} ZxServed;
+
+struct ZxServer {
+  const ZxServing *how;
+  char address[96];
+  struct MHD_Daemon *daemon;
+  const char **key;
+  uint32_t nkeys;
+  ZbArena *a;
+  double began;
+  int64_t opened; /* seconds of the calendar */
+
+  pthread_mutex_t lock;
+  pthread_cond_t came; /* a job, or a client that left */
+  /* Under the lock: */
+  enum { ZX_LOADING, ZX_SERVES, ZX_DRAINS } state;
+  ZxJob *inbox, **inbox_end;
+  uint32_t njobs; /* under way, those of the inbox among them */
+  uint32_t open;  /* jobs whose connection has not ended */
+  size_t bodies;
+  ZxMetrics metrics;
+  ZxServed served;
+  ZtCoder *spare[8]; /* coders that no thread has now */
+  uint32_t nspare;
+
+  /* The main thread's: jobs under way, oldest first; when it looked for clients that left. */
+  ZxJob *first, **last;
+  ZxAnswers *answers;
+  double looked;
+};
+
+/* job.c */
+ZxJob *zx_job_new(ZxForm form);
+void zx_job_release(ZxServer *s, ZxJob *j); /* by one holder */
+/* Puts it into the inbox. False: there are too many. */
+bool zx_job_submit(ZxServer *s, ZxJob *j, ZxRefusal *r);
+/* The main thread: adds to what is sent, and wakes the connection. `done`: nothing more comes. */
+void zx_job_send(ZxServer *s, ZxJob *j, const char *text, size_t n, bool done);
+/* Under the lock: its client has left. */
+void zx_job_forget(ZxJob *j);
+void zx_job_answer(ZxServer *s, ZxJob *j, int status, const ZbText *body);
+/* Borrow and give back a coder for one text. */
+ZtCoder *zx_coder(ZxServer *s);
+void zx_coder_back(ZxServer *s, ZtCoder *c);
+
+/* connection.c, under the lock: has the connection wait, until it is woken. */
+void zx_connection_wait(ZxJob *j);
+void zx_connection_wake(ZxJob *j); /* nothing, if it does not wait */
+
+/* request.c: makes a job of a body. NULL: it is refused. */
+ZxJob *zx_request_read(ZxServer *s, ZxForm form, const char *body, size_t n, ZxRefusal *r);
+cJSON *zx_request_parse(const char *body, size_t n, ZxRefusal *r);
+
+/* reply.c */
+void zx_reply_error(ZbText *out, const ZxRefusal *r);
+void zx_reply_piece(ZxServer *s, const ZxAnswers *x, ZxPart *p, uint32_t choice, const char *text, size_t n);
+/* Takes an answered part. */
+void zx_reply_answered(ZxServer *s, ZxPart *p, const ZxAnswered *q);
+/* Ends a job that cannot be answered. */
+void zx_reply_broken(ZxServer *s, ZxJob *j, const ZxRefusal *r);
+
+/* endpoints.c: what is answered without a step. */
+typedef void ZxEndpoint(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r);
+ZxEndpoint zx_list_models, zx_tokenize, zx_detokenize, zx_tokenizer_info, zx_tell_state;
+/* metrics.c */
+ZxEndpoint zx_tell_metrics;
+
+#endif

@@ -1,0 +1,54 @@
+/* serve: an HTTP server in front of answers (answer/answer.h), for clients of OpenAI's API. Knows no engine and
+ * no ranks.
+ *
+ *   threads of libmicrohttpd                                    the main thread
+ *   http.c      heads, bodies, keys  --+                        loop.c    between two steps
+ *   request.c   JSON -> queries, ids   +-- job.c: inbox ------>   asks queries, ends those whose client left,
+ *   endpoints.c what needs no step   --+                          makes a step
+ *   http.c      sends   <------------------ job.c: output <----   reply.c   JSON of texts and answers
+ *                                                                 metrics.c counts
+ *
+ * A request is refused by the thread that read it, before it costs a step. A job's output is shared by both
+ * sides and guarded by one lock, the server's; all else belongs to one of them. Slow readers hold up nobody: an
+ * output grows to the size of its answer, which is bounded. The library does not watch a connection that waits
+ * for a token, so the main thread looks every 20 ms which clients have left. */
+#ifndef ZUG_EXEC_SERVE_H
+#define ZUG_EXEC_SERVE_H
+
+#include "runtime/exec/answer/answer.h"
+
+typedef struct {
+  const char *host;     /* an address, or "localhost" */
+  int port;             /* 0: any that is free */
+  const char *key_file; /* lines of keys, one of which a client must give; NULL: none is wanted */
+  const char *name;     /* of the model */
+  const ZxWords *words;
+  uint32_t length; /* positions of a sequence */
+  uint32_t queue;  /* requests that may be under way at once */
+  double limit;    /* seconds that a request may take; 0: any */
+} ZxServing;
+
+typedef struct ZxServer ZxServer;
+/* Listens, and answers that it is not ready yet. `how` must stay. NULL with a message: the address cannot be had, the
+ * keys cannot be read, or this build has no HTTP library. */
+ZxServer *zx_server_open(const ZxServing *how, ZbErr *err);
+/* Ends all connections. NULL is allowed. */
+void zx_server_close(ZxServer *s);
+/* Returns "http://127.0.0.1:8080". */
+const char *zx_server_address(const ZxServer *s);
+
+/* From now on requests are taken; `slots` sequences run at once. */
+void zx_server_ready(ZxServer *s, uint32_t slots);
+/* From now on requests are refused, and those under way go on. */
+void zx_server_drain(ZxServer *s);
+bool zx_server_busy(ZxServer *s); /* says whether requests are under way */
+
+/* Takes text that has become sure: the ZxPiece of the answers, with the server as its context. */
+ZxPiece zx_server_piece;
+/* Does what is due between two steps: takes requests, forgets those whose client has left, makes a step, hands out
+ * answers. Without work it waits for some, a fifth of a second at most. False with a message: the engine failed. */
+bool zx_server_turn(ZxServer *s, ZxAnswers *x, ZbErr *err);
+/* Ends all requests: their clients are told `why`. */
+void zx_server_abort(ZxServer *s, ZxAnswers *x, const char *why);
+
+#endif

@@ -1,0 +1,60 @@
+# zrun serve: clients of OpenAI's API get the texts that `zrun generate` writes, whole and in streams; what is wrong with a request costs
+# nobody but its sender; clients that leave are forgotten; keys; a port that is taken; SIGTERM. A night asks for a minute, with 300 at once.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+need_mpi
+command -v python3 >/dev/null || { echo "no python3 here"; exit 77; }
+
+cat >r.zug <<'END'
+recipe learn { bind batch = 8, seq = 32   optimizer adamw(lr = 1e-2, b2 = 0.95)   clip 1.0 }
+END
+for i in $(seq 200); do printf 'the cat sat on the mat. '; done >text
+ok zdata pack text -o text.bin
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o cat.zsg -q -D layers=2 -D heads=2 -D width=32 -D context=64 -D words=256
+ok timeout -k 5 100 zrun train cat.zsg --recipe r.zug:learn --data text.bin --steps 60 --save w.safetensors --quiet
+s="zrun serve cat.zsg --init w.safetensors"
+
+# begin OPTION...: starts a server on any port; $pid and $port are its. It ends with this script.
+begin() {
+  $s --port 0 "$@" 2>server.txt &
+  pid=$!
+  trap 'kill -9 $pid 2>/dev/null' EXIT
+  for i in $(seq 200); do
+    port=$(sed -n 's,.* at http://[^ ]*:\([0-9]*\);.*,\1,p' server.txt)
+    [ -n "$port" ] && return
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.05
+  done
+  cat server.txt
+  grep -q 'has no HTTP server' server.txt && exit 77 # built without libmicrohttpd
+  fail "the server does not begin"
+}
+end() { # CODE: it ends by SIGTERM
+  kill -TERM $pid
+  wait $pid
+  [ $? -eq "$1" ] || { cat server.txt; fail "a server that was ended has another code than $1"; }
+}
+web() { # METHOD PATH [KEY]: the status
+  python3 - "$port" "$@" <<'END'
+import http.client, sys
+c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]), timeout=20)
+c.request(sys.argv[2], sys.argv[3], b'{"prompt": "a"}' if sys.argv[2] == 'POST' else None, {'Authorization': 'Bearer ' + sys.argv[4]} if len(sys.argv) > 4 else {})
+print(c.getresponse().status)
+END
+}
+
+begin
+seconds=2
+at_night && seconds=60
+ok timeout -k 5 200 python3 "$ZUG_SRC/tests/scenarios/serve.py" "$port" $pid $seconds
+cat out.txt
+breaks 'cannot listen' $s --port "$port"
+end 0
+
+echo secret >keys
+begin --api-key-file keys
+[ "$(web POST /v1/completions)$(web POST /v1/completions other)$(web POST /v1/completions secret)$(web GET /health)" = 401401200200 ] || fail "keys"
+end 0
+mistake 'reached from outside' $s --host 0.0.0.0
+mistake '--host cannot be' $s --host example.org --open
+mistake 'keys2' $s --api-key-file keys2 --port 0
+exit 0
