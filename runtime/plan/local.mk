@@ -130,6 +130,8 @@ libplan_a_SOURCES = \
   runtime/plan/search/search.c \
   runtime/plan/search/search.h \
   runtime/plan/search/space.c \
+  runtime/plan/search/meshes.c \
+  runtime/plan/search/meshes_found.c \
   runtime/plan/search/weigh.c \
   runtime/plan/output/compare.c \
   runtime/plan/output/compare.h \
@@ -140,7 +142,9 @@ libplan_a_SOURCES = \
   runtime/plan/time/loop.c \
   runtime/plan/time/needs.c \
   runtime/plan/time/parts.def \
+  runtime/plan/time/predict.c \
   runtime/plan/time/print.c \
+  runtime/plan/time/step.c \
   runtime/plan/time/time.c \
   runtime/plan/time/time.h
 nodist_libplan_a_SOURCES = runtime/plan/output/page.embed.c

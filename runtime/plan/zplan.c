@@ -24,6 +24,9 @@ typedef struct {
   const ZkDevice *device;
   bool ckpt, repeatable, eval, generate, exact, json, all;
   ZpGenerating generates;
+  int64_t prompt; /* tokens; 0: half of the length */
+  double latency; /* seconds; 0: not given */
+  enum { IN_BF16, IN_F32 } precision;
   enum { DIAG_TEXT, DIAG_JSON } diag;
 } Options;
 
@@ -62,9 +65,18 @@ static bool take_device(void *options, const char *name, ZbErr *err) {
   return false;
 }
 
+/* "50ms", "0.2s" */
+static bool take_latency(void *options, const char *text, ZbErr *err) {
+  char *unit;
+  double n = strtod(text, &unit), scale = !strcmp(unit, "ms") ? 1e-3 : !strcmp(unit, "s") ? 1 : 0;
+  (void)err;
+  ((Options *)options)->latency = n * scale;
+  return *text >= '0' && *text <= '9' && n * scale > 0 && n * scale < 1e6;
+}
+
 #define FIELD(f) ZB_AT(Options, f)
 #define ON(command) .commands = 1 << command
-enum { ALL = (1 << (SEARCH + 1)) - 1, TIMED = 1 << SIM | 1 << COMPARE | 1 << REPORT | 1 << SEARCH, PLANNED = ALL & ~TIMED };
+enum { ALL = (1 << (SEARCH + 1)) - 1, TIMED = 1 << SIM | 1 << COMPARE | 1 << REPORT | 1 << SEARCH, STEPS = ALL & ~(1 << COMPARE | 1 << REPORT) };
 static const ZbOption options[] = {
   {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .needed = ALL & ~(1 << SEARCH),
    .help = "the recipe to plan"},
@@ -79,15 +91,23 @@ static const ZbOption options[] = {
   {"repeatable", 0, ZB_FLAG, FIELD(repeatable),
    .help = "include the scratch of kernels that give the same bits in every run (zrun --repeatable)"},
   {"eval", 0, ZB_FLAG, FIELD(eval), .help = "plan an evaluation, which only goes forward"},
-  {"generate", 0, ZB_FLAG, FIELD(generate), .commands = PLANNED,
+  {"generate", 0, ZB_FLAG, FIELD(generate), .commands = STEPS,
    .help = "plan a step of generation: tokens of several sequences at once, with caches"},
-  {"sequences", 0, ZB_WHOLE, FIELD(generates.sequences), "N", .commands = PLANNED, .least = 1, .most = 1 << 20,
+  {"sequences", 0, ZB_WHOLE, FIELD(generates.sequences), "N", .commands = STEPS, .least = 1, .most = 1 << 20,
    .help = "with --generate: sequences that run at once (default: the recipe's `batch`)"},
-  {"length", 0, ZB_WHOLE, FIELD(generates.length), "L", .commands = PLANNED, .least = 1, .most = INT32_MAX,
+  {"length", 0, ZB_WHOLE, FIELD(generates.length), "L", .commands = STEPS, .least = 1, .most = INT32_MAX,
    .help = "with --generate: tokens of a sequence, prompt and answer (default: the recipe's)"},
-  {"step-tokens", 0, ZB_WHOLE, FIELD(generates.step), "T", .commands = PLANNED, .usual = "256", .least = 1, .most = 1 << 20,
+  {"prompt", 0, ZB_WHOLE, FIELD(prompt), "P", ON(SIM) | 1 << SEARCH, .least = 1, .most = INT32_MAX,
+   .help = "with --generate: how many of these are the prompt's (default: half of them)"},
+  {"precision", 0, ZB_WORD, FIELD(precision), "bf16|f32", ON(SEARCH), .usual = "bf16",
+   .help = "with --generate: what weights are stored and computed in"},
+  {"latency", 0, ZB_OTHER, FIELD(latency), "D", ON(SEARCH), .take = take_latency,
+   .expects = "a time, as 50ms or 0.2s",
+   .help = "with --generate: the most time between two tokens of a text. The recipe is sought that writes most tokens a "
+           "second within it, with as many texts at once as that takes"},
+  {"step-tokens", 0, ZB_WHOLE, FIELD(generates.step), "T", .commands = STEPS, .usual = "256", .least = 1, .most = 1 << 20,
    .help = "with --generate: the most tokens of a step"},
-  {"page", 0, ZB_WHOLE, FIELD(generates.page), "P", .commands = PLANNED, .usual = "32", .least = 1, .most = 1 << 16,
+  {"page", 0, ZB_WHOLE, FIELD(generates.page), "P", .commands = STEPS, .usual = "32", .least = 1, .most = 1 << 16,
    .help = "with --generate: positions of a page of the caches"},
   {NULL, 'I', ZB_TEXTS, FIELD(include), "DIR",
    .help = "search imported recipe files here, too; may be repeated"},
@@ -145,6 +165,8 @@ static const ZbNote examples[] = {
   {"zplan sim llama.zsg --recipe recipes.zug:llama8b --cluster clusters.zug:h100", "the time of a step, and where it goes"},
   {"zplan report llama.zsg --recipe recipes.zug:llama8b --cluster clusters.zug:h100 -o timeline.svg", "its timeline as a picture"},
   {"zplan search llama.zsg --cluster clusters.zug:h100 --batch 1024 --seq 8192 -o best.zug", "find the fastest recipe"},
+  {"zplan search llama.zsg --generate --cluster clusters.zug:h100 --ranks 8 --length 4096 --latency 50ms -o best.zug",
+   "find how 8 devices write most tokens a second"},
   {NULL, NULL},
 };
 static const ZbNote files[] = {
@@ -184,10 +206,25 @@ static bool bind_axes(ZbArena *a, Options *o, ZbErr *err) {
   return true;
 }
 
+/* Checks a search for recipes that generate, which takes no sizes but a sequence's. */
+static bool check_generating(const Options *o, ZbErr *err) {
+  if (o->recipe)
+    return zb_fail(err, "leave it out: all meshes are tried",
+                   "search --generate takes no --recipe in this version");
+  if (o->nbind)
+    return zb_fail(err, "", "--batch, --seq and --bind are for training: give --sequences and --length");
+  if (!o->generates.length)
+    return zb_fail(err, "", "search --generate needs --length L, the tokens of a text, prompt and answer");
+  return true;
+}
+
 static bool check_options(const Options *o, ZbErr *err) {
   if (o->all && !o->out) return zb_fail(err, "", "--all needs -o FILE, where the recipes are written");
   if (o->command == REPORT && o->eval) return zb_fail(err, "", "report is for training, not for --eval");
+  if (!o->generate && (o->prompt || o->latency > 0))
+    return zb_fail(err, "", "--prompt and --latency belong to --generate");
   if (o->command != SEARCH) return true;
+  if (o->generate) return check_generating(o, err);
   if (o->eval) return zb_fail(err, "", "search is for training, not for --eval");
   if (o->recipe && o->nbind)
     return zb_fail(err, "give it, or --batch, --seq and --bind, not both", "--recipe binds the sizes");
@@ -265,8 +302,30 @@ static bool write_trace(const char *path, const ZpPlan *p, const ZpTime *t, ZbEr
   return ok;
 }
 
+/* Returns the tokens of prompts and answers that a plan is timed with: all that it has room for. */
+static bool writing_of(const Options *o, const ZpPlan *p, ZpWriting *w, ZbErr *err) {
+  const ZpGenerating *g = &p->generating;
+  int64_t prompt = o->prompt ? o->prompt : (g->length + 1) / 2;
+  if (prompt >= g->length)
+    return zb_fail(err, "give a shorter --prompt, or a longer --length",
+                   "a prompt of %lld tokens leaves nothing to write in %lld", (long long)prompt,
+                   (long long)g->length);
+  *w = (ZpWriting){g->sequences, prompt, g->length - prompt};
+  return true;
+}
+
+static bool sim_steps(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *c, ZlDiags *d,
+                      ZbText *out, ZbErr *err) {
+  ZpWriting w;
+  if (!writing_of(o, p, &w, err)) return say(err), false;
+  ZpGenerationTime *t = zp_predict(a, p, c, &w, d);
+  if (t) (o->json ? zp_show_generation_json : zp_show_generation)(p, c, &w, t, out);
+  return t != NULL;
+}
+
 static bool sim(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *c, ZlDiags *d, ZbText *out,
                 ZbErr *err) {
+  if (o->generate) return sim_steps(a, o, p, c, d, out, err);
   ZpTime *t = zp_time(a, p, c, o->trace != NULL, d);
   if (!t) return false;
   (o->json ? zp_show_time_json : zp_show_time)(p, c, t, out);
@@ -385,20 +444,59 @@ static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, 
 }
 
 static bool is_ours(const uint8_t *head, size_t n) {
-  return n == 16 && !memcmp(head, "# The fastest of", 16);
+  return n == 16 && (!memcmp(head, "# The fastest of", 16) || !memcmp(head, "# The best of ", 14));
+}
+
+static bool write_text(ZbArena *a, const char *path, const ZbText *raw, ZbErr *err) {
+  static const ZbKind kind = {"a recipe of zplan search", is_ours};
+  ZbText text = {0};
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  if (!zl_format(a, s, d, path, raw->s, raw->len, &text))
+    ZB_BUG("search wrote a recipe that does not parse:\n%s", raw->s);
+  bool ok = zb_write_file(path, &kind, text.s, text.len, err);
+  zb_text_free(&text);
+  return ok;
 }
 
 static bool write_recipes(ZbArena *a, const char *path, const ZpSearch *found, bool all, ZbErr *err) {
-  static const ZbKind kind = {"a recipe of zplan search", is_ours};
-  ZbText raw = {0}, text = {0};
-  ZlSources *s = zl_sources_new(a);
-  ZlDiags *d = zl_diags_new(a, s);
+  ZbText raw = {0};
   zp_search_recipes(found, all ? found->nbest : 1, &raw);
-  if (!zl_format(a, s, d, path, raw.s, raw.len, &text))
-    ZB_BUG("search wrote a recipe that does not parse:\n%s", raw.s);
-  bool ok = zb_write_file(path, &kind, text.s, text.len, err);
+  bool ok = write_text(a, path, &raw, err);
   zb_text_free(&raw);
-  zb_text_free(&text);
+  return ok;
+}
+
+/* Finds, shows and writes recipes that generate; returns whether there is one. */
+static bool search_steps(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZpOptions *po,
+                         const ZgGraph *g, ZbText *out, ZbErr *err) {
+  const ZlCluster *c = load_cluster(a, s, d, o);
+  int64_t length = o->generates.length, prompt = o->prompt ? o->prompt : (length + 1) / 2;
+  if (prompt >= length)
+    return zb_fail(err, "give a shorter --prompt, or a longer --length",
+                   "a prompt of %lld tokens leaves nothing to write in %lld", (long long)prompt,
+                   (long long)length),
+           say(err), false;
+  ZpStepsAsked asked = {.cluster = c,
+                        .ranks = o->ranks,
+                        .keep = (uint32_t)o->keep,
+                        .sequences = o->generates.sequences,
+                        .prompt = prompt,
+                        .answer = length - prompt,
+                        .latency = o->latency,
+                        .step = o->generates.step,
+                        .page = o->generates.page,
+                        .bf16 = o->precision == IN_BF16};
+  if (!c) return false;
+  keep_memory();
+  ZpStepsSearch *found = zp_search_steps(a, g, &asked, po, d);
+  if (!found) return false;
+  (o->json ? zp_show_steps_search_json : zp_show_steps_search)(found, out);
+  if (!found->nbest || !o->out) return found->nbest > 0;
+  ZbText raw = {0};
+  zp_steps_recipes(found, o->all ? found->nbest : 1, &raw);
+  bool ok = write_text(a, o->out, &raw, err) || (say(err), false);
+  zb_text_free(&raw);
   return ok;
 }
 
@@ -443,9 +541,11 @@ int main(int argc, char **argv) {
   ZlDiags *d = zl_diags_new(a, s);
   ZpOptions po;
   bool ok = g && ask_device(&o, &po, &err);
-  ZpSearch *found = ok && o.command == SEARCH ? search(a, s, d, &o, &po, g) : NULL;
+  bool generates = o.command == SEARCH && o.generate;
+  ZpSearch *found = ok && o.command == SEARCH && !generates ? search(a, s, d, &o, &po, g) : NULL;
   ZpPlan *p = ok && o.command != SEARCH ? plan(a, s, d, &o, o.recipe, &po, g) : NULL;
   if (!ok) say(&err);
+  bool wrote = ok && generates && search_steps(a, s, d, &o, &po, g, &out, &err);
   if (found) (o.json ? zp_show_search_json : zp_show_search)(found, &out);
   if (found && found->nbest && o.out && !(ok = write_recipes(a, o.out, found, o.all, &err))) say(&err);
   if (p && o.command == SIM) ok = sim(a, &o, p, po.cluster, d, &out, &err);
@@ -463,7 +563,10 @@ int main(int argc, char **argv) {
   if (places) zp_show_places(p, po.cluster, &out);
   if (p && !o.json && (o.command == SHOW || o.command == CHECK)) show_proofs(p, o.command == CHECK, &out);
   if (out.s) fputs(out.s, stdout);
-  bool done = o.command == SEARCH ? found && found->nbest : p != NULL, written = zb_close_stdout(&err);
+  bool done = generates             ? wrote
+              : o.command == SEARCH ? found && found->nbest
+                                    : p != NULL,
+       written = zb_close_stdout(&err);
   if (!written) say(&err);
   zb_text_free(&out);
   zb_text_free(&messages);

@@ -40,6 +40,7 @@ scenario_tests += \
   tests/scenarios/partial.sh \
   tests/scenarios/pictures.sh \
   tests/scenarios/plan.sh \
+  tests/scenarios/plan_generate.sh \
   tests/scenarios/plan_machine.sh \
   tests/scenarios/plan_published.sh \
   tests/scenarios/plan_report.sh \

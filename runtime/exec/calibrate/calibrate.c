@@ -87,6 +87,12 @@ static void describe(const ZxMeasure *m, int threads, const Memory *memory, cons
   zb_text_add(t, "  device attention %.3g, attention_grad %.3g # causal, of two lengths\n", k->attention,
               k->attention_grad);
   zb_text_add(t, "  device stream %.4g GB/s # sums of two tensors that no cache holds\n", giga(k->stream));
+  zb_text_add(
+      t, "  device weights %.4g GB/s, weights_bf16 %.4g GB/s # of one row, as steps of generation have it\n",
+      giga(k->weights[0]), giga(k->weights[1]));
+  if (m->d->host)
+    zb_text_add(t, "  device steps %.3g, steps_bf16 %.3g # of a part of a prompt\n", k->steps[0],
+                k->steps[1]);
   zb_text_add(t, "  device launch %.4g us # a sum of two tensors of 64 elements\n", micro(k->launch));
   if (ranks > 1) zb_text_add(t, "  device steal %.3g # products during an all-reduce\n", links->steal);
   if (!m->d->host && memory->host > 0)

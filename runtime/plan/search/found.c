@@ -1,11 +1,11 @@
 /* Results of a search, for people and for programs. */
-#include "runtime/plan/search/search.h"
+#include "runtime/plan/search/internal.h"
 
 #include <math.h>
 #include <string.h>
 
 /* "pipe 8, data 24, tensor 8", "data 8, context 16 (ring)" */
-static void add_mesh(const ZlRecipe *r, ZbText *out) {
+void add_mesh(const ZlRecipe *r, ZbText *out) {
   for (uint32_t i = 0; i < r->nmesh; i++) {
     zb_text_add(out, "%s%s %lld", i ? ", " : "", r->mesh[i].name.s, (long long)r->mesh[i].size);
     for (uint32_t k = 0; k < r->nattention; k++)
@@ -35,8 +35,7 @@ static void add_recipe(const ZlRecipe *r, ZbText *out) {
   add_recompute(r, out);
 }
 
-/* " params 1.2 GB, master 2.4 GB" */
-static void add_ledger(const ZpLedger *l, ZbText *out) {
+void add_ledger(const ZpLedger *l, ZbText *out) {
   const char *between = " ";
   char bytes[24];
   for (int i = 0; i < ZP_LEDGER_LINES; i++) {
@@ -52,21 +51,25 @@ static const ZlNames *else_of(const ZlRecipe *r) {
   return NULL;
 }
 
-/* "idle +0.31 s, tensor +0.12 s": the parts that are longer, the most first, as far as they matter. */
-static void add_why(const ZpFound *best, const ZpFound *f, ZbText *out) {
+int add_longer(const double *part, const double *best, double of, ZbText *out) {
   bool said[ZP_T_PARTS] = {false};
   int n = 0;
   for (; n < 3; n++) {
     int most = -1;
     for (int k = 0; k < ZP_T_PARTS; k++)
-      if (!said[k] && (most < 0 || f->part[k] - best->part[k] > f->part[most] - best->part[most])) most = k;
-    double more = f->part[most] - best->part[most];
+      if (!said[k] && (most < 0 || part[k] - best[k] > part[most] - best[most])) most = k;
+    double more = part[most] - best[most];
     char text[24];
-    if (more < .001 * best->seconds) break;
+    if (more < .001 * of) break;
     said[most] = true;
     zb_text_add(out, "%s%s +%s", n ? ", " : "", zp_part_word[most], zb_seconds_text(text, more));
   }
-  if (!n) zb_text_add(out, "%s", f->bytes > best->bytes ? "the same time, more memory" : "the same time");
+  return n;
+}
+
+static void add_why(const ZpFound *best, const ZpFound *f, ZbText *out) {
+  if (!add_longer(f->part, best->part, best->seconds, out))
+    zb_text_add(out, "%s", f->bytes > best->bytes ? "the same time, more memory" : "the same time");
 }
 
 static void add_row(const ZpSearch *s, const ZpFound *f, ZbText *out) {
@@ -140,12 +143,16 @@ static void put_names(ZbJson *j, const ZlRecipe *r) {
   zb_json_end(j);
 }
 
-static void put_found(ZbJson *j, const ZpFound *f) {
-  const ZlRecipe *r = f->recipe;
-  unsigned what = r->nshards ? r->shards[0].what : 0;
+void put_mesh(ZbJson *j, const ZlRecipe *r) {
   zb_json_object(j, "mesh");
   for (uint32_t i = 0; i < r->nmesh; i++) zb_json_int(j, r->mesh[i].name.s, r->mesh[i].size);
   zb_json_end(j);
+}
+
+static void put_found(ZbJson *j, const ZpFound *f) {
+  const ZlRecipe *r = f->recipe;
+  unsigned what = r->nshards ? r->shards[0].what : 0;
+  put_mesh(j, r);
   zb_json_int(j, "micro", r->micro);
   zb_json_int(j, "micro_batches", f->nmicro);
   zb_json_int(j, "zero", !r->nshards ? 0 : what & ZL_SHARD_PARAMS ? 3 : what & ZL_SHARD_GRADS ? 2 : 1);

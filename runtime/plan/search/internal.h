@@ -89,6 +89,8 @@ void space_order(const Space *x, const Candidate *c, Dim order[DIMS]);
 /* Ranks that share what is alike along these dims (bits); ranks that have samples of their own. */
 int64_t space_shards(const Space *x, const Candidate *c, unsigned dims);
 int64_t space_samples(const Candidate *c);
+/* Returns what divides n, ascending. */
+int64_t *space_divisors(ZbArena *a, int64_t n, uint32_t *count);
 /* Returns why so many ranks of `tensor` cannot split the model's axes; NULL: they can. */
 const char *space_indivisible(const Space *x, int64_t tensor);
 
@@ -149,6 +151,14 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
 int64_t nmicro_of(const Space *x, const Candidate *c);
 
 /* ---- weigh.c ------------------------------------------------------------------------------------------- */
+/* ---- found.c ------------------------------------------------------------------------------------------- */
+void add_mesh(const ZlRecipe *r, ZbText *out);   /* "pipe 8, data 24, tensor 8" */
+void add_ledger(const ZpLedger *l, ZbText *out); /* " params 1.2 GB, master 2.4 GB" */
+/* "idle +0.31 s, tensor +0.12 s": the parts that are longer than the best's, the most first, as far as they are more
+ * than a thousandth of `of`. Returns how many there are. */
+int add_longer(const double *part, const double *best, double of, ZbText *out);
+void put_mesh(ZbJson *j, const ZlRecipe *r);
+
 enum { SETS_OF_DIMS = 1 << DIMS };
 typedef struct {
   uint64_t meshes, recipes, weighed, fit;

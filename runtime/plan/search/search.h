@@ -1,14 +1,19 @@
 /* plan/search: the fastest recipes of a model on a cluster. Pure, as the plan is.
  *
- * * dims.c what is searched: mesh dims by what they do space.c axes, blocks to recompute; the recipe that
- * says what a candidate is measure.c what local programs need and take, made once for all recipes that share
- * them bytes.c bytes of a stage, line by line closed.c seconds of a step by a formula: to rank weigh.c all
- * recipes of the space, the best of which are kept search.c the best of these planned and simulated found.c
- * the result as a table, as JSON, as a recipe with reasons
+ * dims.c          what is searched: mesh dims by what they do
+ * space.c         axes, blocks to recompute; the recipe that says what a candidate is
+ * measure.c       what local programs need and take, made once for all recipes that share them
+ * bytes.c         bytes of a stage, line by line
+ * closed.c        seconds of a step by a formula: to rank
+ * weigh.c         all recipes of the space, the best of which are kept
+ * search.c        the best of these planned and simulated
+ * found.c         the result as a table, as JSON, as a recipe with reasons
+ * meshes.c        recipes that generate
+ * meshes_found.c  the result of that
  *
- * * Two sieves: bytes.c and closed.c look at every recipe that may be among the best, in about a microsecond;
- * then the best are planned, with their exact ledgers, and the event loop plays them. What is printed is the
- * plan's and the loop's, never the formula's. */
+ * Two sieves: bytes.c and closed.c look at every recipe that may be among the best, in about a microsecond; then
+ * the best are planned, with their exact ledgers, and the event loop plays them. The plan's and the loop's figures
+ * are printed, never the formula's. Recipes that generate are few, and all are planned. */
 #ifndef ZUG_PLAN_SEARCH_H
 #define ZUG_PLAN_SEARCH_H
 
@@ -66,6 +71,48 @@ typedef struct {
 void zp_search_open(const ZgGraph *g, const ZlCluster *c, const ZpSize *bind, uint32_t nbind, ZbText *out);
 /* Returns a data axis of which no size is given, or NULL. */
 const char *zp_search_lacks(const ZgGraph *g, const ZpSize *bind, uint32_t nbind);
+
+/* ---- meshes.c: recipes that generate ------------------------------------------------------------------- */
+/* The aim of a search. Without `latency` the recipe is sought that has an answer soonest, where so many
+ * sequences are written at once. With it the one is sought that writes most tokens a second, of those that let
+ * no text wait longer for its next token, with as many sequences at once as that takes. */
+typedef struct {
+  const ZlCluster *cluster;
+  int64_t ranks;          /* 0: all devices of the cluster */
+  uint32_t keep;          /* recipes in the table */
+  int64_t sequences;      /* over all ranks; 0: 1, or with `latency` any number */
+  int64_t prompt, answer; /* tokens of each */
+  double latency;         /* seconds; 0: not asked */
+  int64_t step, page;     /* as in ZpGenerating */
+  bool bf16;              /* what is computed in; else f32 */
+} ZpStepsAsked;
+/* A recipe that was planned and timed. */
+typedef struct {
+  const ZlRecipe *recipe;
+  int64_t replicas;      /* independent engines, each with its share of the sequences */
+  int64_t sequences;     /* of all */
+  ZpGenerationTime time; /* of all replicas together */
+  uint64_t bytes;        /* of the fullest rank, which is of this stage: */
+  uint32_t stage;
+  ZpLedger ledger;     /* that rank's */
+  const char *refused; /* why it cannot be planned, does not fit, or is too slow; else NULL */
+} ZpFoundSteps;
+typedef struct {
+  const ZgGraph *graph;
+  ZpStepsAsked asked;
+  int64_t ranks;
+  uint64_t limit;
+  ZpFoundSteps *best, *lost; /* best first; those that are refused */
+  uint32_t nbest, nlost;
+  uint32_t meshes; /* that were looked at */
+} ZpStepsSearch;
+/* Returns NULL, with reports, if the model cannot be generated with, or the cluster lacks constants. */
+ZpStepsSearch *zp_search_steps(ZbArena *a, const ZgGraph *g, const ZpStepsAsked *o, const ZpOptions *plan,
+                               ZlDiags *d);
+void zp_show_steps_search(const ZpStepsSearch *s, ZbText *out);
+void zp_show_steps_search_json(const ZpStepsSearch *s, ZbText *out); /* output/JSON.md */
+/* As zp_search_recipes. */
+void zp_steps_recipes(const ZpStepsSearch *s, uint32_t n, ZbText *out);
 
 /* ---- found.c ------------------------------------------------------------------------------------------- */
 void zp_show_search(const ZpSearch *s, ZbText *out);

@@ -285,6 +285,16 @@ static void find_sets(Space *x) {
   for (uint32_t bits = 0; bits < 1u << n; bits++) add_set(x, b, n, bits, &most);
 }
 
+int64_t *space_divisors(ZbArena *a, int64_t n, uint32_t *count) {
+  int64_t *at = NULL, root = 1;
+  *count = 0;
+  for (; root * root <= n; root++)
+    if (n % root == 0) ZB_PUSH(a, at, *count, root);
+  for (uint32_t i = *count; i-- > 0;)
+    if (at[i] * at[i] != n) ZB_PUSH(a, at, *count, n / at[i]);
+  return at;
+}
+
 /* ---- all of it ----------------------------------------------------------------------------------------- */
 static int64_t devices_of(const ZlCluster *c) {
   int64_t n = 1;

@@ -321,20 +321,9 @@ static int sooner(const void *a, const void *b) {
   return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
 }
 
-/* Returns what divides n, ascending. */
-static int64_t *divisors(ZbArena *a, int64_t n, uint32_t *count) {
-  int64_t *at = NULL, root = 1;
-  *count = 0;
-  for (; root * root <= n; root++)
-    if (n % root == 0) ZB_PUSH(a, at, *count, root);
-  for (uint32_t i = *count; i-- > 0;)
-    if (at[i] * at[i] != n) ZB_PUSH(a, at, *count, n / at[i]);
-  return at;
-}
-
 void weigh(const Space *x, Layouts *layouts, Weighed *w) {
   Walk k = {.x = x, .all = layouts, .w = w};
-  k.size = divisors(x->a, x->ranks, &k.nsizes);
+  k.size = space_divisors(x->a, x->ranks, &k.nsizes);
   Families all = {0};
   int64_t node = x->c->nlevels ? x->c->levels[0].size : 1;
   for (uint32_t i = 0; i < k.nsizes; i++) {

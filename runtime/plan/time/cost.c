@@ -24,10 +24,12 @@ static void begin_list(Cost *x, const ZpSegment *s, const ZpList *l) {
 
 /* Returns how often it is played: what is between dispatch and combine if experts are chosen alike. */
 static double times(const Cost *x, const ZpNode *n) {
-  return (double)zp_rounds(x->p, x->segment, x->list, (uint32_t)(n - x->list->nodes)).even;
+  double all = (double)zp_rounds(x->p, x->segment, x->list, (uint32_t)(n - x->list->nodes)).even;
+  return x->load ? ceil(all * zp_step_tokens(x)) : all;
 }
 
 static double call_seconds(const Cost *x, const ZpNode *n) {
+  if (x->load) return zp_step_call_seconds(x, n);
   double rounds = n->rounds ? times(x, n) : 1;
   ZpNode one = *n; /* whose FLOPs are those of all rounds */
   one.flops /= rounds;
@@ -71,9 +73,17 @@ static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
 }
 
 /* ---- a list -------------------------------------------------------------------------------------------- */
+/* Returns the bytes of a collective's whole tensor. */
+static double bytes_of(const Cost *x, const ZpSegment *s, const ZpNode *n) {
+  double bytes = (double)zp_node_bytes(s, n);
+  if (!x->load) return bytes;
+  bool rows = n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE;
+  return bytes * (rows ? zp_step_tokens(x) : zp_step_share(x, zp_node_whole(s, n)));
+}
+
 /* Returns the seconds in which a collective's blocks are packed and unpacked. */
 static double packing(const Cost *x, const ZpSegment *s, const ZpNode *n) {
-  double bytes = 2 * (double)zp_node_bytes(s, n);
+  double bytes = 2 * bytes_of(x, s, n);
   return n->packs && !zp_is_halo(n) ? zp_stream_seconds(x->c, bytes) : 0;
 }
 
@@ -88,7 +98,7 @@ static double moving(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *
   if (zp_is_halo(n)) /* first the kernel, of what stays on the rank */
     return call_seconds(x, n) + zp_transfer_seconds(x->c, (double)zp_halo_bytes(n), *at);
   int op = n->call.op;
-  double bytes = (double)zp_node_bytes(s, n);
+  double bytes = bytes_of(x, s, n);
   if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL, bytes /= times(x, n);
   if (op == ZG_OP_ROUND) op = ZG_OP_ALL_GATHER;
   return zp_collective_seconds(x->c, op, bytes, *at);
@@ -184,10 +194,10 @@ Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) 
 
 /* Returns the seconds of a pass, which goes on until it waits; its calls are slowed by transfers under
  * way. */
-double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase) {
-  ZbArena *scratch = zb_arena_new();
-  Cost x = zp_cost_new(p, c, false, scratch);
-  Pieces all = zp_list_pieces(&x, 0, segment, phase);
+static double pass(Cost *x, uint32_t segment, ZpPhase phase) {
+  ZbArena *scratch = x->a;
+  const ZlCluster *c = x->c;
+  Pieces all = zp_list_pieces(x, 0, segment, phase);
   double now = 0, link = 0, slowed = 0, share = c->steal / (1 + c->steal),
          *ends = ZB_NEWN(scratch, double, all.n);
   for (uint32_t i = 0; i < all.n; i++) {
@@ -206,8 +216,24 @@ double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, Zp
       break;
     }
   }
-  zb_arena_free(scratch);
   return now + slowed;
+}
+
+double zp_pass_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase) {
+  ZbArena *scratch = zb_arena_new();
+  Cost x = zp_cost_new(p, c, false, scratch);
+  double seconds = pass(&x, segment, phase);
+  zb_arena_free(scratch);
+  return seconds;
+}
+
+double zp_step_pass_seconds(const ZpPlan *p, const ZlCluster *c, const ZpStepLoad *load, uint32_t segment) {
+  ZbArena *scratch = zb_arena_new();
+  Cost x = zp_cost_new(p, c, false, scratch);
+  x.load = load;
+  double seconds = pass(&x, segment, ZP_FWD);
+  zb_arena_free(scratch);
+  return seconds;
 }
 
 void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32_t segment, ZpPhase phase,
@@ -289,7 +315,8 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
 static Exchange transfer(Cost *x, uint32_t stage, const ZpInstr *in) {
   uint32_t pair[2] = {stage < in->peer ? stage : in->peer, stage < in->peer ? in->peer : stage};
   ZpPlace at = place_of_stages(x, pair, 2);
-  return (Exchange){zp_transfer_seconds(x->c, (double)in->bytes, &at), at.level, false};
+  double bytes = (double)in->bytes * (x->load ? zp_step_tokens(x) : 1); /* what is carried is of tokens */
+  return (Exchange){zp_transfer_seconds(x->c, bytes, &at), at.level, false};
 }
 
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in) {

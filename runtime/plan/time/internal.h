@@ -8,6 +8,13 @@
 double zp_peak(const ZpPlan *p, const ZlCluster *c);         /* of products, as the plan computes */
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n); /* of a node that sends nothing */
 ZpTimePart zp_call_part(int op);                             /* PRODUCTS, ATTENTION or MEMORY */
+double zp_attention_rate(const ZlCluster *c, ZkElem elem);   /* FLOPs a second of attention forward */
+double zp_view_elems(const ZkView *v);
+/* Finds batch, m, n and depth of a product, DOT. */
+typedef struct {
+  double m, n, depth, batch;
+} ZpProduct;
+ZpProduct zp_product_of(const ZkCall *k);
 
 /* ---- cost.c ---- */
 /* Most are over before the next begins. One that goes beside others begins when the one before it of its kind
@@ -38,8 +45,9 @@ typedef struct {
   bool spans; /* are kept */
   ZbArena *a; /* scratch */
   const ZpSegment *segment;
-  const ZpList *list; /* the one that is looked at, of this segment */
-  ZpPlace **place;    /* per stage and set of dims; NULL: not asked yet */
+  const ZpList *list;     /* the one that is looked at, of this segment */
+  const ZpStepLoad *load; /* what is in the step of generation; NULL: the plan trains or evaluates */
+  ZpPlace **place;        /* per stage and set of dims; NULL: not asked yet */
 } Cost;
 
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a);
@@ -48,6 +56,14 @@ Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, bool spans, ZbArena *a);
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase);
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in); /* none that runs a list */
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in);     /* P2P, COLL */
+
+/* ---- step.c ---- */
+/* Returns the seconds of a node of a step of generation that sends nothing. */
+double zp_step_call_seconds(const Cost *x, const ZpNode *n);
+/* Returns which share of a value's bytes a step has that is not as large as the plan's. */
+double zp_step_share(const Cost *x, const ZpValue *v);
+/* Returns the same of what has all tokens, and nothing but them. */
+double zp_step_tokens(const Cost *x);
 
 /* ---- loop.c ---- */
 void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t);

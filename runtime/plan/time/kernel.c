@@ -69,22 +69,21 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
   return kernel_seconds(c, rate, flops + c->tile_fill * fill, bytes);
 }
 
-/* FLOPs a second of attention forward. */
-static double attention_rate(const ZlCluster *c, ZkElem elem) { return peak(c, elem) * c->attention; }
+double zp_attention_rate(const ZlCluster *c, ZkElem elem) { return peak(c, elem) * c->attention; }
 
 /* Backward is three kernels. */
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward) {
-  double forward = flops / attention_rate(c, elem);
+  double forward = flops / zp_attention_rate(c, elem);
   return backward ? GRAD_PRODUCTS * forward / c->attention_grad + 3 * c->launch : forward + c->launch;
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
-static double elems(const ZkView *v) {
+double zp_view_elems(const ZkView *v) {
   double n = 1;
   for (int i = 0; i < v->rank; i++) n *= (double)v->size[i];
   return n;
 }
-static double view_bytes(const ZkView *v) { return elems(v) * zk_mean_bytes((ZkElem)v->elem); }
+static double view_bytes(const ZkView *v) { return zp_view_elems(v) * zk_mean_bytes((ZkElem)v->elem); }
 
 double zp_call_bytes(const ZkCall *k) {
   int added = k->op == ZG_OP_NORMALIZE_GRAD_SUMS ? k->nout - zk_sums(k) : 0; /* the first that is added to */
@@ -94,7 +93,8 @@ double zp_call_bytes(const ZkCall *k) {
   if (k->op == ZG_OP_LOOKUP)
     return bytes - view_bytes(&k->in[0]) + view_bytes(&k->out[0]); /* only the rows it takes */
   if (k->op != ZG_OP_LOOKUP_GRAD) return bytes;
-  double rows = 2 * elems(&k->in[0]) * zk_mean_bytes((ZkElem)k->out[0].elem); /* read, added to, written */
+  double rows =
+      2 * zp_view_elems(&k->in[0]) * zk_mean_bytes((ZkElem)k->out[0].elem); /* read, added to, written */
   return bytes - (k->accumulate ? 2 : 1) * view_bytes(&k->out[0]) +
          (k->accumulate ? rows : view_bytes(&k->out[0]) + rows);
 }
@@ -110,16 +110,21 @@ static bool is_summed(const ZkCall *k, uint16_t axis) {
   return false;
 }
 
-static double product_seconds(const ZlCluster *c, const ZkCall *k) {
-  double m = 1, n = 1, depth = 1, batch = 1;
+ZpProduct zp_product_of(const ZkCall *k) {
+  ZpProduct p = {1, 1, 1, 1};
   const ZkView *x = &k->in[0], *y = &k->in[1];
   for (int i = 0; i < x->rank; i++) {
-    double *to = is_summed(k, x->axis[i]) ? &depth : has_axis(y, x->axis[i]) ? &batch : &m;
+    double *to = is_summed(k, x->axis[i]) ? &p.depth : has_axis(y, x->axis[i]) ? &p.batch : &p.m;
     *to *= (double)x->size[i];
   }
   for (int i = 0; i < y->rank; i++)
-    if (!has_axis(x, y->axis[i])) *(is_summed(k, y->axis[i]) ? &depth : &n) *= (double)y->size[i];
-  return zp_product_seconds(c, x->elem, m, n, depth, batch, zp_call_bytes(k));
+    if (!has_axis(x, y->axis[i])) *(is_summed(k, y->axis[i]) ? &p.depth : &p.n) *= (double)y->size[i];
+  return p;
+}
+
+static double product_seconds(const ZlCluster *c, const ZkCall *k) {
+  ZpProduct p = zp_product_of(k);
+  return zp_product_seconds(c, k->in[0].elem, p.m, p.n, p.depth, p.batch, zp_call_bytes(k));
 }
 
 /* Returns the seconds of a convolution, which is a product for each group, of windows gathered on the way:
@@ -151,7 +156,7 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
 static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   bool grad = k->op == ZG_OP_LINEAR_ATTEND_GRAD;
-  return kernel_seconds(c, attention_rate(c, (ZkElem)k->in[0].elem), n->flops * (grad ? 1.5 : 1),
+  return kernel_seconds(c, zp_attention_rate(c, (ZkElem)k->in[0].elem), n->flops * (grad ? 1.5 : 1),
                         zp_call_bytes(k));
 }
 
@@ -164,9 +169,9 @@ static double grouped_seconds(const ZlCluster *c, const ZpNode *n) {
 
 ZpTimePart zp_call_part(int op) {
   bool product = op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD || zg_is_conv(op) || grouped(op);
-  return product                                                                    ? ZP_T_PRODUCTS
-         : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD || zg_is_linear_attend(op) ? ZP_T_ATTENTION
-                                                                                    : ZP_T_MEMORY;
+  bool attention = op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD || zg_is_linear_attend(op) ||
+                   op == ZG_OP_ATTEND_PAGES || op == ZG_OP_ATTEND_OWN || op == ZG_OP_RESUME_LINEAR;
+  return product ? ZP_T_PRODUCTS : attention ? ZP_T_ATTENTION : ZP_T_MEMORY;
 }
 
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {

@@ -78,3 +78,67 @@ void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbT
   zb_json_end(&j);
   zb_text_add(out, "\n");
 }
+
+/* ---- generation ---------------------------------------------------------------------------------------- */
+static void line(ZbText *out, const char *what, double seconds) {
+  char text[24];
+  zb_text_add(out, "%-12s %9s  ", what, zb_seconds_text(text, seconds));
+}
+
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
+void zp_show_generation(const ZpPlan *p, const ZlCluster *c, const ZpWriting *w, const ZpGenerationTime *t,
+                        ZbText *out) {
+  char text[24];
+  zb_text_add(out, "recipe %s for model %s on cluster %s: %lld rank%s\n", p->asked.recipe->name,
+              p->graph->model, c->name, (long long)p->layout.mesh.nranks, plural(p->layout.mesh.nranks));
+  line(out, "first token", t->first);
+  zb_text_add(out, "predicted: a prompt of %lld tokens alone, in %lld step%s of at most %lld\n",
+              (long long)w->prompt, (long long)t->steps, plural(t->steps), (long long)p->generating.step);
+  line(out, "between", t->between);
+  zb_text_add(out, "from one token of a text to its next, %lld text%s at once%s\n", (long long)w->sequences,
+              plural(w->sequences),
+              t->waves > 1 ? zb_printf(p->arena, ", in %lld waves", (long long)t->waves) : "");
+  line(out, "", t->beside);
+  zb_text_add(out, "while a prompt is read beside\n");
+  line(out, "answer", t->answer);
+  zb_text_add(out, "of %lld token%s, prompt and all\n", (long long)w->answer, plural(w->answer));
+  zb_text_add(out, "%-12s %9.4g  tokens a second; %.4g where texts that end make place for others\n",
+              "written", t->written, t->mixed);
+  zb_text_add(out, "\nwhere a step%s goes%s\n", t->waves > 1 ? " of a wave" : "",
+              p->programs.nstages > 1 ? ", in the mean of the stages" : "");
+  for (int k = 0; k < ZP_T_PARTS; k++)
+    if (t->part[k] > 0)
+      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", zp_part_word[k], zb_seconds_text(text, t->part[k]),
+                  100 * t->part[k] / t->step, part_text[k]);
+}
+
+void zp_json_generation(ZbJson *j, const ZpWriting *w, const ZpGenerationTime *t) {
+  zb_json_int(j, "sequences", w->sequences);
+  zb_json_int(j, "prompt", w->prompt);
+  zb_json_int(j, "answer", w->answer);
+  zb_json_int(j, "waves", t->waves);
+  zb_json_int(j, "prompt_steps", t->steps);
+  const char *const key[] = {"first_seconds",      "between_seconds",  "beside_seconds", "answer_seconds",
+                             "written_per_second", "mixed_per_second", "step_seconds"};
+  const double is[] = {t->first, t->between, t->beside, t->answer, t->written, t->mixed, t->step};
+  for (int i = 0; i < 7; i++) zb_json_number(j, key[i], is[i]);
+  zb_json_object(j, "parts");
+  put_parts(j, t->part);
+  zb_json_end(j);
+}
+
+void zp_show_generation_json(const ZpPlan *p, const ZlCluster *c, const ZpWriting *w,
+                             const ZpGenerationTime *t, ZbText *out) {
+  ZbJson json = {.text = out}, *j = &json;
+  zb_json_object(j, NULL);
+  zb_json_string(j, "format", "zug plan");
+  zb_json_int(j, "version", 1);
+  zb_json_string(j, "recipe", p->asked.recipe->name);
+  zb_json_string(j, "model", p->graph->model);
+  zb_json_string(j, "cluster", c->name);
+  zb_json_int(j, "ranks", p->layout.mesh.nranks);
+  zp_json_generation(j, w, t);
+  zb_json_end(j);
+  zb_text_add(out, "\n");
+}

@@ -21,9 +21,6 @@ double zp_peak(const ZpPlan *p, const ZlCluster *c) {
 
 static void rates(const ZpPlan *p, const ZlCluster *c, ZpTime *t) {
   double peak = zp_peak(p, c);
-  for (int k = 0; k < ZP_T_PARTS; k++)
-    for (uint32_t s = 0; s < p->programs.nstages; s++)
-      t->mean[k] += t->stages[s].part[k] / p->programs.nstages;
   if (t->seconds <= 0) return;
   t->samples = (double)p->asked.global_batch / t->seconds;
   t->tokens = tokens_of(p) / t->seconds;
@@ -31,14 +28,30 @@ static void rates(const ZpPlan *p, const ZlCluster *c, ZpTime *t) {
   t->utilization = peak > 0 ? t->flops / peak : 0;
 }
 
-ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, bool spans, ZlDiags *d) {
+/* Plays a step, or one of generation with what is in it. */
+static ZpTime *play(ZbArena *a, const ZpPlan *p, const ZlCluster *c, bool spans, const ZpStepLoad *load,
+                    ZlDiags *d) {
   if (!zp_cluster_suffices(p, p->layout.mesh.nranks, c, d)) return NULL;
   ZpTime *t = ZB_NEW(a, ZpTime);
   t->stages = ZB_NEWN(a, ZpStageTime, p->programs.nstages);
   ZbArena *scratch = zb_arena_new();
   Cost x = zp_cost_new(p, c, spans, scratch);
+  x.load = load;
   zp_time_loop(&x, a, t);
   zb_arena_free(scratch);
-  rates(p, c, t);
+  for (int k = 0; k < ZP_T_PARTS; k++)
+    for (uint32_t s = 0; s < p->programs.nstages; s++)
+      t->mean[k] += t->stages[s].part[k] / p->programs.nstages;
   return t;
+}
+
+ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, bool spans, ZlDiags *d) {
+  ZpTime *t = play(a, p, c, spans, NULL, d);
+  if (t) rates(p, c, t);
+  return t;
+}
+
+ZpTime *zp_step_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpStepLoad *load, ZlDiags *d) {
+  ZB_ASSERT(p->stream);
+  return play(a, p, c, false, load, d);
 }

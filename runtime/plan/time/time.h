@@ -6,6 +6,8 @@
  * link.c     a collective, a transfer: from its kind, its bytes and where its group lies
  * cost.c     an instruction: its calls and collectives in order; what of the cluster is needed and not there
  * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
+ * step.c     a step of generation, by what is in it
+ * predict.c  generation, made of steps: the first token, the time between tokens, tokens a second
  * print.c    the result as a table and as JSON
  *
  * What is left out: ranks that differ (padding, causal masks over a split sequence), data that come late,
@@ -45,6 +47,15 @@ double zp_product_flops(double sms, double m, double n, double k, double batch, 
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward);
 /* Returns the seconds of a kernel that passes over so many bytes, such as an optimizer's. */
 double zp_stream_seconds(const ZlCluster *c, double bytes);
+
+/* ---- step.c: seconds of a product of a step of generation -------------------------------------------- */
+/* Rows by weights, which are read once. */
+typedef struct {
+  double rows, columns, depth, batch;
+  double weights, others; /* bytes */
+  ZkElem elem;            /* of weights */
+} ZpStepProduct;
+double zp_step_product_seconds(const ZlCluster *c, const ZpStepProduct *p);
 
 /* ---- link.c: seconds of one exchange ------------------------------------------------------------------- */
 #define ZP_MOST_LEVELS 8
@@ -92,6 +103,50 @@ void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32
 bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d);
 /* Returns the bytes that the update of so many elements of a bucket moves. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
+
+/* ---- step.c ------------------------------------------------------------------------------------------- */
+/* Some of a step's tokens. */
+typedef struct {
+  int64_t tokens, sequences; /* the sequences that they are of */
+  double seen; /* positions that one sees, itself among them, in the mean, where there is no window */
+} ZpStepTokens;
+/* The contents of a step of generation: a token of each of some sequences, and parts of prompts. */
+typedef struct {
+  ZpStepTokens writes, reads;
+} ZpStepLoad;
+/* Returns the seconds and parts of a step of a plan that generates; else as zp_time. */
+ZpTime *zp_step_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpStepLoad *load, ZlDiags *d);
+/* As zp_pass_seconds, of a pass forward. */
+double zp_step_pass_seconds(const ZpPlan *p, const ZlCluster *c, const ZpStepLoad *load, uint32_t segment);
+
+/* ---- predict.c ----------------------------------------------------------------------------------------- */
+/* The task of a plan that generates. */
+typedef struct {
+  int64_t sequences;      /* written at once; at most the plan's */
+  int64_t prompt, answer; /* tokens of each: together at most the plan's length */
+} ZpWriting;
+/* Times in seconds. Waves are steps under way at once: a pipeline has as many as stages, each with its share of the
+ * sequences. */
+typedef struct {
+  int64_t waves;
+  double first;   /* to the first token of a prompt that comes alone */
+  int64_t steps;  /* in which that prompt is read */
+  double between; /* two tokens of a sequence, while all sequences write */
+  double beside;  /* the same, while a step has as many tokens of prompts as fit in it */
+  double answer;  /* of a whole answer: the first token, and the others while all sequences write */
+  double written; /* tokens written a second by all sequences, */
+  double mixed;   /* and where each sequence that ends is followed by another, whose prompt is read beside */
+  double step;    /* of a wave through all stages, of which `between` is made */
+  double part[ZP_T_PARTS]; /* of that step, in the mean of the stages */
+} ZpGenerationTime;
+/* NULL as zp_time. */
+ZpGenerationTime *zp_predict(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpWriting *w, ZlDiags *d);
+void zp_show_generation(const ZpPlan *p, const ZlCluster *c, const ZpWriting *w, const ZpGenerationTime *t,
+                        ZbText *out);
+void zp_show_generation_json(const ZpPlan *p, const ZlCluster *c, const ZpWriting *w,
+                             const ZpGenerationTime *t, ZbText *out); /* output/JSON.md */
+/* Puts the same, the members of an object that the caller has begun. */
+void zp_json_generation(ZbJson *j, const ZpWriting *w, const ZpGenerationTime *t);
 
 /* ---- print.c ------------------------------------------------------------------------------------------- */
 extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */

@@ -74,6 +74,19 @@ static double attention_flops(const ZkCall *c) {
          zg_attend_pairs(true, 0, size[1], size[1]);
 }
 
+/* Of a step of generation. */
+static double step_seconds(const ZkCall *c) {
+  const ZkView *x = &c->in[0], *w = &c->in[1];
+  ZpStepProduct p = {.rows = (double)x->size[0],
+                     .columns = (double)w->size[1],
+                     .depth = (double)x->size[1],
+                     .batch = 1,
+                     .weights = (double)bytes_of(w),
+                     .others = (double)(bytes_of(x) + bytes_of(&c->out[0])),
+                     .elem = (ZkElem)w->elem};
+  return zp_step_product_seconds(&machine.is, &p);
+}
+
 static double seconds_of(const ZkCall *c) {
   ZpNode node = {.call = *c};
   ZlCluster is = machine.is;
@@ -87,7 +100,7 @@ static double seconds_of(const ZkCall *c) {
   check_place(c->scratch, 1);
   if (bytes < EAGER) return machine.tiny > 0 ? machine.tiny : machine.is.launch;
   if (c->op == ZG_OP_ATTEND || c->op == ZG_OP_ATTEND_GRAD) node.busiest = attention_flops(c);
-  return zp_call_seconds(&is, &node);
+  return c->invariant ? step_seconds(c) : zp_call_seconds(&is, &node);
 }
 
 static size_t scratch(const ZkCall *c, int threads) {

@@ -1,0 +1,92 @@
+# zplan sim and search --generate: what a step takes by bytes that anybody can count, recipes that keep what was asked,
+# and what is said where nothing does.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+
+# shellcheck disable=SC2086 # words are wanted
+clusters=$ZUG_SRC/examples/clusters.zug
+ok zc "$ZUG_SRC/examples/llama3.zug" -o llama.zsg
+ok zc "$ZUG_SRC/examples/mixtral.zug" -o mixtral.zsg -D layers=4
+
+# ---- a device that reads 1 GB/s, and does all else at once ----
+cat >reads.zug <<'END'
+cluster reads {
+  device memory 4000 GB, bf16 1000 PFLOPS, f32 1000 PFLOPS, products 1, attention 1, stream 1 GB/s, launch 1 ns, steal 0.1
+}
+recipe one { bind batch = 1, seq = 4096   precision compute bf16 }
+recipe six { bind batch = 6, seq = 4096   precision compute bf16 }
+END
+for recipe in one six; do
+  for model in llama mixtral; do
+    ok zplan sim $model.zsg --generate --recipe reads.zug:$recipe --cluster reads.zug:reads --prompt 4000 --json
+    cp out.txt $model-$recipe.json
+  done
+done
+python3 - <<'END' || fail "a step does not take what its bytes say"
+import json
+at = lambda name: json.load(open(name + '.json'))['between_seconds']
+layer = 2 * 4096 * 4096 + 2 * 4096 * 1024  # q and o, k and v
+token = 2 * 1024 * 2  # bytes of a layer's keys and values
+# Weights once, keys and values of what was written so far. Activations of a step are in the hundredth that is left.
+for name, n in ('one', 1), ('six', 6):
+    llama = 2 * (32 * (layer + 3 * 4096 * 14336) + 128256 * 4096) + n * (4000 + 48.5) * 32 * token
+    assert abs(at('llama-' + name) * 1e9 / llama - 1) < .01, (name, at('llama-' + name), llama)
+    # Two of eight experts a token: n tokens choose 8 (1 - (1 - 2/8)^n) different ones in the mean.
+    experts = 8 * (1 - (1 - 2 / 8) ** n)
+    mixtral = 2 * (4 * (layer + experts * 3 * 4096 * 14336) + 32000 * 4096) + n * (4000 + 48.5) * 4 * token
+    assert abs(at('mixtral-' + name) * 1e9 / mixtral - 1) < .01, (name, at('mixtral-' + name), mixtral)
+END
+
+# ---- the recipe that is written is the one that was promised ----
+search="zplan search llama.zsg --generate --cluster $clusters:h100 --length 4096"
+bound() { sed -n 's/.*bind batch = \([0-9]*\).*/\1/p' best.zug; }
+for asked in "--ranks 8" "--ranks 2 --sequences 16" "--ranks 1 --latency 20ms"; do
+  ok $search $asked --json -o best.zug
+  cp out.txt found.json
+  ok zc fmt --check best.zug
+  # A replica alone, with its share of the texts, is what is timed.
+  replicas=$(sed -n 's/.*data = \([0-9]*\).*/\1/p' best.zug)
+  each=$((($(bound) + ${replicas:-1} - 1) / ${replicas:-1}))
+  sed 's/mesh data = [0-9]*, /mesh /; /^  mesh data = [0-9]*$/d; s/, data = [0-9]*//; /split batch over data/d' best.zug >replica.zug
+  ok zplan sim llama.zsg --generate --recipe replica.zug --cluster "$clusters:h100" --sequences $each --json
+  cp out.txt sim.json
+  python3 - "$asked" <<'END' || fail "search --generate $asked"
+import json, sys
+f, t = json.load(open('found.json')), json.load(open('sim.json'))
+best = f['best']
+assert best and best[0]['between_seconds'] == t['between_seconds'], (best[0], t)
+for b in best:
+    ranks = 1
+    for n in b['mesh'].values(): ranks *= n
+    assert ranks == f['ranks'] and b['bytes'] <= f['limit'], b
+    assert not f['latency'] or b['between_seconds'] <= f['latency'], b
+    assert abs(sum(b['parts'].values()) / b['step_seconds'] - 1) < 1e-6, b
+order = [-b['mixed_per_second'] if f['latency'] else b['answer_seconds'] for b in best]
+assert order == sorted(order)
+END
+done
+# More texts would not have been written within the time, or would not have fitted.
+if zplan sim llama.zsg --generate --recipe best.zug --cluster "$clusters:h100" --sequences $(($(bound) + 8)) --json >more.json 2>more.err; then
+  python3 -c 'import json; t = json.load(open("more.json")); assert t["between_seconds"] > .02, t' || fail "more texts would do"
+else
+  grep -q 'Z0309' more.err || { cat more.err; fail "not refused for its memory"; }
+fi
+# Weights that 8 GPUs read together are read sooner.
+ok $search --ranks 8 --json
+python3 -c 'import json; b = json.load(open("out.txt"))["best"]; assert b[0]["mesh"].get("tensor", 1) > 1, b[0]' || fail "no tensor ranks"
+
+# ---- where nothing will do ----
+ok zc "$ZUG_SRC/examples/llama3.zug" -o 70b.zsg -D layers=80 -D heads=64 -D width=8192 -D inner=28672
+ok zc "$ZUG_SRC/examples/bert.zug" -o bert.zsg
+refused() { # PATTERN COMMAND...: on the standard output
+  want=$1
+  shift
+  "$@" >out.txt 2>&1 && fail "done: $*"
+  grep -q "$want" out.txt || { cat out.txt; fail "no '$want': $*"; }
+}
+refused 'does not fit: 142.5 GB of 75.0 GB, params 141.1 GB' zplan search 70b.zsg --generate --cluster "$clusters:h100" --ranks 1 --length 4096
+refused 'more than 5 ms, even of one text' $search --ranks 1 --latency 5ms
+refused 'attend' zplan search bert.zsg --generate --cluster "$clusters:h100" --ranks 1 --length 512
+refuses 'search --generate needs --length' zplan search llama.zsg --generate --cluster "$clusters:h100"
+refuses 'leaves nothing to write' $search --prompt 4096
+refuses 'belong to --generate' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --seq 128 --latency 5ms
+refuses '50ms or 0.2s' $search --latency 5m
