@@ -3,6 +3,7 @@
  *
  * zkeep.c    the program: options, and start after start
  * policy.c   whether to restart, and when; what progress is
+ * server.c   whether a server has come to serve, which is its progress
  * hosts.c    which hosts answer, and how many ranks fit on them
  * child.c    a command with all processes that it starts: starting, waiting, killing
  * orphan.c   a launcher that does not notice that its processes are dead */
@@ -22,12 +23,22 @@ typedef struct {
 } KeepState;
 typedef enum { KEEP_DONE, KEEP_MISTAKE, KEEP_RESTART, KEEP_GIVE_UP } KeepVerdict;
 /* Decides what follows a command that exited with `code` when the newest checkpoint was that of `step` (-1: none, or
- * not known). KEEP_RESTART: after *wait seconds. */
+ * not known; of a server the number of starts that came to serve). KEEP_RESTART: after *wait seconds. */
 KeepVerdict keep_judge(const KeepLimits *l, KeepState *s, int code, int64_t step, double *wait);
 /* Returns the step of the newest complete checkpoint in that folder, DIR/step-N; -1 if there is none. */
 int64_t keep_newest(const char *dir);
 /* Returns the folder of the command's checkpoints, its --ckpt DIR; NULL if it has none. */
 const char *keep_checkpoints(char *const *command);
+
+/* ---- server.c ------------------------------------------------------------------------------------------ */
+typedef struct {
+  const char *host;
+  int port;
+} KeepServer;
+/* Returns whether the command is a `zrun serve`, and where on this machine it listens. */
+bool keep_server(char *const *command, KeepServer *out);
+/* Returns whether it says by /health that it serves. Takes a few seconds at most. */
+bool keep_answers(const KeepServer *s);
 
 /* ---- hosts.c ------------------------------------------------------------------------------------------- */
 typedef struct {

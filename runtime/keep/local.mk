@@ -5,7 +5,8 @@ libkeep_a_SOURCES = \
   runtime/keep/child.c \
   runtime/keep/hosts.c \
   runtime/keep/keep.h \
-  runtime/keep/policy.c
+  runtime/keep/policy.c \
+  runtime/keep/server.c
 bin_PROGRAMS += zkeep
 zkeep_SOURCES = runtime/keep/zkeep.c
 zkeep_LDADD = libkeep.a $(libs_base)

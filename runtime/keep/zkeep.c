@@ -20,6 +20,10 @@ typedef struct {
   int *ranks;
   KeepState state;
   int starts;
+  KeepServer server;
+  bool serves;      /* the command is a server */
+  bool answers;     /* this start of it has come to serve */
+  int64_t answered; /* so have so many starts */
 } Keep;
 
 enum { PROBE_S = 20 };
@@ -59,6 +63,7 @@ static bool check(Keep *k) {
     return wrong(&err);
   }
   if (!k->progress) k->progress = keep_checkpoints(k->command);
+  k->serves = keep_server(k->command, &k->server);
   if (!k->hosts_file) return true;
   for (char *const *c = k->command; *c; c++)
     if (!strcmp(*c, "-np") || !strcmp(*c, "-n") || !strcmp(*c, "--host") || !strcmp(*c, "--hostfile")) {
@@ -78,7 +83,7 @@ static bool check(Keep *k) {
 #define FIELD(f) ZB_AT(Keep, f)
 static const ZbOption options[] = {
   {"restarts", 0, ZB_WHOLE, FIELD(limits.most), "N", .usual = "10", .most = 99999999,
-   .help = "stop after N starts in a row without a new checkpoint"},
+   .help = "stop after N starts in a row without a new checkpoint; of a server, that did not come to serve"},
   {"wait", 0, ZB_SECONDS, FIELD(limits.wait), "D", .usual = "5s",
    .help = "wait before another start; doubled after each start that made no progress"},
   {"wait-most", 0, ZB_SECONDS, FIELD(limits.wait_most), "D", .usual = "5m", .help = "upper limit of --wait"},
@@ -98,7 +103,7 @@ static const ZbOption options[] = {
 };
 static const ZbCommand commands[] = {
   {NULL, "COMMAND...", 0, ZB_ANY_NUMBER,
-   "run COMMAND, [mpirun ...] zrun train ... --ckpt DIR --resume, and restart it when it exits with a code "
+   "run COMMAND, [mpirun ...] zrun train ... --ckpt DIR --resume or zrun serve ..., and restart it when it exits with a code "
    "other than 0 (done) or 2 (wrong options or inputs: it would fail the same way)"},
 };
 static const ZbNote codes[] = {
@@ -108,6 +113,7 @@ static const ZbNote codes[] = {
 };
 static const ZbNote examples[] = {
   {"zkeep -- mpirun -np 8 zrun train gpt2.zsg --recipe recipes.zug:demo --data corpus.bin --steps 400 --ckpt checkpoints --resume", "a run that goes on after a crash"},
+  {"zkeep -- zrun serve Qwen3-0.6B --port 8080", "a server that is there again after a crash"},
   {"zkeep --hosts hosts --ranks 32,16,8 -- mpirun zrun train model.zsg --recipe recipes.zug:nodes4,nodes2,node1 --data train.bin --steps 1000000 --ckpt checkpoints --resume", "on those nodes that answer"},
   {NULL, NULL},
 };
@@ -172,7 +178,10 @@ static KeepEvent wait_for(Keep *k, int pid, int *code_or_signal) {
   KeepOrphaned orphaned = {0};
   char text[24];
   for (KeepEvent e;;) {
-    if ((e = keep_wait(pid, fmin(k->orphan_timeout / 4, 10), code_or_signal)) != KEEP_TIME) return e;
+    double wait = fmin(k->orphan_timeout / 4, 10);
+    if ((e = keep_wait(pid, k->serves && !k->answers ? fmin(wait, 1) : wait, code_or_signal)) != KEEP_TIME)
+      return e;
+    if (k->serves && !k->answers) k->answered += k->answers = keep_answers(&k->server);
     if (!keep_orphaned(&orphaned, pid, k->orphan_timeout)) continue;
     say("all processes that the command started have been dead for %s: it is killed",
         zb_duration_text(text, k->orphan_timeout));
@@ -189,6 +198,7 @@ static int one_start(Keep *k, bool *over) {
   char *const *command = command_now(k);
   if (!command) return 1; /* like a failed run: hosts may come back */
   say_start(k, command);
+  k->answers = false;
   double from = zb_now();
   int pid = keep_start(command, &err);
   if (pid < 0) {
@@ -205,24 +215,28 @@ static int one_start(Keep *k, bool *over) {
   return code;
 }
 
+/* Returns how far it has come. */
+static int64_t progress(const Keep *k) { return k->serves ? k->answered : keep_newest(k->progress); }
+
 static int keep(Keep *k) {
-  k->state.step = keep_newest(k->progress);
+  k->state.step = progress(k);
   for (;;) {
     bool over = false;
     double wait;
     char text[24];
     int sig, code = one_start(k, &over);
     if (over) return code;
-    switch (keep_judge(&k->limits, &k->state, code, keep_newest(k->progress), &wait)) {
+    switch (keep_judge(&k->limits, &k->state, code, progress(k), &wait)) {
     case KEEP_DONE: return say("done"), 0;
     case KEEP_MISTAKE: return say("not restarted: it would fail the same way; see its messages"), code;
     case KEEP_GIVE_UP:
-      say("%d starts in a row without a new checkpoint%s%s: giving up", k->state.stalled,
-          k->progress ? " in " : "", k->progress ? k->progress : "");
+      say("%d starts in a row %s%s%s: giving up", k->state.stalled,
+          k->serves ? "that did not come to serve" : "without a new checkpoint", k->progress ? " in " : "",
+          k->progress ? k->progress : "");
       return code;
     default: break;
     }
-    if (k->state.step >= 0) say("the newest checkpoint is of step %" PRId64, k->state.step);
+    if (k->state.step >= 0 && !k->serves) say("the newest checkpoint is of step %" PRId64, k->state.step);
     if (wait > 0) say("restarting in %s", zb_duration_text(text, wait));
     if (wait > 0 && keep_wait(-1, wait, &sig) == KEEP_SIGNAL)
       return say("%s: stopped", strsignal(sig)), ZX_EXIT_AGAIN;

@@ -54,6 +54,26 @@ echo secret >keys
 begin --api-key-file keys
 [ "$(web POST /v1/completions)$(web POST /v1/completions other)$(web POST /v1/completions secret)$(web GET /health)" = 401401200200 ] || fail "keys"
 end 0
+# ---- kept: a server that was killed serves again ----
+zkeep --wait 1s -- $s --port "$port" --quiet 2>kept.txt &
+keeper=$!
+trap 'kill -9 $keeper 2>/dev/null; pkill -9 -P $keeper' EXIT
+serves() { # it answers within ten seconds
+  for i in $(seq 100); do
+    [ "$(web GET /health 2>/dev/null)" = 200 ] && return
+    sleep 0.1
+  done
+  cat kept.txt
+  fail "a server that is kept does not answer"
+}
+serves
+sleep 1.5 # zkeep looks every second
+pkill -9 -P $keeper
+serves
+kill -TERM $keeper
+wait $keeper
+[ $? -eq 0 ] && grep -q 'start 2' kept.txt || { cat kept.txt; fail "a server that is kept"; }
+
 mistake 'reached from outside' $s --host 0.0.0.0
 mistake '--host cannot be' $s --host example.org --open
 mistake 'keys2' $s --api-key-file keys2 --port 0

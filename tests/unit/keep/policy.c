@@ -94,3 +94,16 @@ Test(policy, checkpoints) {
   cr_expect_null(keep_checkpoints(none));
   cr_expect_null(keep_checkpoints(empty));
 }
+
+/* Finds a server's address in its command, whoever starts it. */
+Test(server, commands) {
+  KeepServer s;
+  cr_expect(keep_server((char *[]){"zrun", "serve", "DIR", NULL}, &s) && s.port == 8080 &&
+            !strcmp(s.host, "127.0.0.1"));
+  cr_expect(keep_server((char *[]){"mpirun", "-np", "2", "/opt/zrun", "serve", "DIR", "--port=99", "--host",
+                                   "::1", NULL},
+                        &s) &&
+            s.port == 99 && !strcmp(s.host, "::1"));
+  cr_expect_not(keep_server((char *[]){"zrun", "train", "serve", "--port", "8080", NULL}, &s));
+  cr_expect_not(keep_answers(&(KeepServer){"127.0.0.1", 1}));
+}
