@@ -172,8 +172,11 @@ libexec_a_SOURCES += \
   runtime/exec/comm/mpi_ops.c
 endif
 # The models with names of their weights travel inside zrun (runtime/exec/answer/shipped.c).
-nodist_libexec_a_SOURCES = runtime/exec/answer/shipped.embed.c
-CLEANFILES += runtime/exec/answer/shipped.embed.c
+nodist_libexec_a_SOURCES = runtime/exec/answer/shipped.embed.c runtime/exec/serve/page.embed.c
+CLEANFILES += runtime/exec/answer/shipped.embed.c runtime/exec/serve/page.embed.c
+runtime/exec/serve/page.embed.c: runtime/exec/serve/page.html base/embed.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(EMBED) -v name=zx_serve_page -v root=$(srcdir)/runtime/exec/serve/ $(filter %.html,$^) > $@
 runtime/exec/answer/shipped.embed.c: $(examples_files) base/embed.awk
 	@$(MKDIR_P) $(@D)
 	$(V_EMBED)$(EMBED) -v name=zx_shipped -v root=$(srcdir)/examples/ $(filter %.zug,$^) > $@

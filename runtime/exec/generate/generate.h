@@ -356,6 +356,7 @@ typedef struct {
   uint64_t cached_tokens;                       /* of prompts, that were there */
   uint64_t drafts, right_drafts;                /* draft tokens that were looked at */
   uint64_t preempted, lost;                     /* sequences, and their positions */
+  uint64_t pages, free_pages;                   /* of all groups; free: no sequence has them */
 } ZxCounts;
 ZxCounts zx_scheduler_counts(const ZxScheduler *s);
 uint32_t zx_scheduler_free_pages(const ZxScheduler *s, uint32_t group);

@@ -641,6 +641,10 @@ ZxCounts zx_scheduler_counts(const ZxScheduler *s) {
   ZxCounts c = s->counts;
   c.running = s->running;
   c.waiting = s->n - s->running;
+  for (uint32_t g = 0; g < s->how.ngroups; g++) {
+    c.pages += s->how.group[g].pages;
+    c.free_pages += zx_pages_free(s->pages, g);
+  }
   return c;
 }
 

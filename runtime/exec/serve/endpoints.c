@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+extern const char *const zx_serve_page[]; /* page.embed.c */
+void zx_tell_page(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
+  (void)s, (void)body, (void)n, (void)r;
+  zb_text_put(out, zx_serve_page[1], strlen(zx_serve_page[1]));
+}
+
 void zx_list_models(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
   ZbJson j = {.text = out};
   (void)body, (void)n, (void)r;

@@ -33,6 +33,7 @@ static const Route routes[] = {
     {"GET", "/health", tell_health, 0, NULL, true},
     {"GET", "/metrics", zx_tell_metrics, 0, "text/plain; version=0.0.4; charset=utf-8", true},
     {"GET", "/state", zx_tell_state, 0, NULL, false},
+    {"GET", "/", zx_tell_page, 0, "text/html; charset=utf-8", true},
 };
 enum { ROUTES = sizeof routes / sizeof *routes };
 

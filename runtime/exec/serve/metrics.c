@@ -53,12 +53,18 @@ void zx_tell_metrics(ZxServer *s, const char *body, size_t n, ZbText *t, ZxRefus
   number(t, "sequences_running", "gauge", "Sequences that have a place in steps.", now.of.running);
   number(t, "sequences_waiting", "gauge", "Sequences that wait for a place or for pages.", now.of.waiting);
   number(t, "sequences_most", "gauge", "Sequences that can run at once.", now.slots);
+  number(t, "pages", "gauge", "Pages of caches.", now.of.pages);
+  number(t, "pages_free", "gauge", "Pages that no sequence has.", now.of.free_pages);
   head(t, "requests_total", "counter", "Requests by what became of them.");
   for (int i = 0; i < 3; i++)
     zb_text_add(t, "zug_requests_total{outcome=\"%s\"} %" PRIu64 "\n", outcome[i], m.requests[i]);
   number(t, "steps_total", "counter", "Steps.", now.of.steps);
   number(t, "prompt_tokens_total", "counter", "Tokens of prompts that went through steps.",
          now.of.prompt_tokens);
+  number(t, "cached_prompt_tokens_total", "counter", "Tokens of prompts that were there already.",
+         now.of.cached_tokens);
+  number(t, "draft_tokens_total", "counter", "Draft tokens that were looked at.", now.of.drafts);
+  number(t, "accepted_draft_tokens_total", "counter", "Draft tokens that were right.", now.of.right_drafts);
   number(t, "answer_tokens_total", "counter", "Tokens written.", now.of.answer_tokens);
   number(t, "preempted_total", "counter", "Sequences that gave up their pages for older ones.",
          now.of.preempted);
@@ -82,6 +88,9 @@ void zx_tell_state(ZxServer *s, const char *body, size_t n, ZbText *t, ZxRefusal
   zb_json_count(&j, "running", now.of.running);
   zb_json_count(&j, "waiting", now.of.waiting);
   zb_json_count(&j, "most", now.slots);
+  zb_json_bool(&j, "chats", false);
+  zb_json_count(&j, "pages", now.of.pages);
+  zb_json_count(&j, "pages_free", now.of.free_pages);
   zb_json_count(&j, "steps", now.of.steps);
   zb_json_count(&j, "answer_tokens", now.of.answer_tokens);
   zb_json_count(&j, "prompt_tokens", now.of.prompt_tokens);

@@ -190,6 +190,9 @@ static void put_usage(ZbJson *j, const ZxJob *job) {
   zb_json_count(j, "prompt_tokens", job->prompt_tokens);
   zb_json_count(j, "completion_tokens", job->answer_tokens);
   zb_json_count(j, "total_tokens", job->prompt_tokens + job->answer_tokens);
+  zb_json_object(j, "prompt_tokens_details");
+  zb_json_count(j, "cached_tokens", job->cached_tokens);
+  zb_json_end(j);
   zb_json_end(j);
 }
 
@@ -301,6 +304,7 @@ void zx_reply_answered(ZxServer *s, ZxPart *p, const ZxAnswered *q) {
   p->answered = true;
   job->answered++;
   job->prompt_tokens += q->answer[0].nprompt;
+  job->cached_tokens += q->cached;
   for (uint32_t c = 0; c < (uint32_t)p->query.choices; c++)
     job->answer_tokens += q->answer[c].n - q->answer[c].nprompt;
   if (job->done) return; /* only the main thread sets it */

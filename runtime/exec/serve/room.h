@@ -58,7 +58,7 @@ struct ZxJob {
   /* The main thread's: */
   ZxJob *next;
   uint32_t asked, answered; /* parts */
-  uint64_t prompt_tokens, answer_tokens;
+  uint64_t prompt_tokens, answer_tokens, cached_tokens;
   double came, first, last; /* by zb_now: the request, the first piece, the latest; 0: none yet */
   /* Shared, under the server's lock: */
   ZbText out; /* what is to be sent */
@@ -151,8 +151,9 @@ void zx_reply_broken(ZxServer *s, ZxJob *j, const ZxRefusal *r);
 
 /* endpoints.c: what is answered without a step. */
 typedef void ZxEndpoint(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r);
-ZxEndpoint zx_list_models, zx_tokenize, zx_detokenize, zx_tokenizer_info, zx_tell_state;
+ZxEndpoint zx_list_models, zx_tokenize, zx_detokenize, zx_tokenizer_info;
+ZxEndpoint zx_tell_page;
 /* metrics.c */
-ZxEndpoint zx_tell_metrics;
+ZxEndpoint zx_tell_metrics, zx_tell_state;
 
 #endif
