@@ -240,12 +240,12 @@ static bool all_shared(const ZkCall *c) {
 static void invariant(const ZkEnv *env, const ZkCall *c, const Dot *d) {
   ZkBgemm g = bf16_product(d);
   if (all_shared(c)) zk_reduce_dot(env, c);
-  else zk_invariant(env, &g, zk_sum_chunks(c, c->ax, c->nax), c->scratch);
+  else zk_invariant(env, &g, zk_sum_chunks(&c->in[1], c->ax, c->nax), c->scratch);
 }
 static size_t invariant_scratch(const ZkCall *c, const Dot *d, int threads) {
   ZkBgemm g = bf16_product(d);
   return all_shared(c) ? zk_reduce_dot_scratch(c)
-                       : zk_invariant_scratch(&g, zk_sum_chunks(c, c->ax, c->nax), threads);
+                       : zk_invariant_scratch(&g, zk_sum_chunks(&c->in[1], c->ax, c->nax), threads);
 }
 
 /* ---- the op -------------------------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ static void run_zeros(void *arg, int64_t from, int64_t to, int part) {
 
 void zk_grouped_invariant(const ZkEnv *env, const ZkCall *c) {
   Zeros z = {.g = product(c)};
-  int chunks = zk_sum_chunks(c, c->ax + 2, c->nax - 2);
+  int chunks = zk_sum_chunks(&c->in[1], c->ax + 2, c->nax - 2);
   const ZkView *ends = &c->in[2];
   int64_t experts = zk_axis_size(&c->in[1], c->ax[0]), per_expert = zk_axis_stride(&c->in[1], c->ax[0]);
   ZB_ASSERT(ends->elem == ZK_I32);
@@ -61,5 +61,5 @@ void zk_grouped_invariant(const ZkEnv *env, const ZkCall *c) {
 
 size_t zk_grouped_invariant_scratch(const ZkCall *c, int threads) {
   ZkBgemm g = product(c);
-  return zk_invariant_scratch(&g, zk_sum_chunks(c, c->ax + 2, c->nax - 2), threads);
+  return zk_invariant_scratch(&g, zk_sum_chunks(&c->in[1], c->ax + 2, c->nax - 2), threads);
 }

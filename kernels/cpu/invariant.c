@@ -26,22 +26,28 @@ _Static_assert(ZK_FPANEL == ZK_PANEL, "panels of f32 and of bf16 have as many co
 
 /* ---- chunks of k --------------------------------------------------------------------------------------- */
 
-int zk_sum_chunks(const ZkCall *c, const uint16_t *ax, int nax) {
+int zk_sum_chunks(const ZkView *v, const uint16_t *ax, int nax) {
   int64_t parts = 1;
   for (int i = 0; i < nax; i++) {
-    int at = zk_axis_find(&c->in[1], ax[i]);
-    int64_t size = at < 0 ? 0 : c->in[1].size[at], whole = at < 0 ? 0 : c->in[1].whole[at];
+    int at = zk_axis_find(v, ax[i]);
+    int64_t size = at < 0 ? 0 : v->size[at], whole = at < 0 ? 0 : v->whole[at];
     if (size > 0 && whole > size && whole % size == 0) parts *= whole / size;
   }
   return parts == 2 || parts == 4 || parts == 8 ? ZK_SUM_CHUNKS / (int)parts : ZK_SUM_CHUNKS;
 }
 
-/* Returns where chunk c of `chunks` begins. */
-static int64_t first_of(int64_t k, int c, int chunks) {
-  return c == chunks ? k : k * c / chunks / ZK_SUM_UNIT * ZK_SUM_UNIT;
+int64_t zk_sum_chunk(int64_t k, int c, int chunks) {
+  int64_t first = 0;
+  if (c == chunks) return k;
+  for (int half = chunks / 2; half; half /= 2) {
+    int64_t left = k / 2;
+    first += c & half ? left : 0;
+    k = c & half ? k - left : left;
+  }
+  return first;
 }
 /* Returns a bound of the length of a chunk, in whole steps of any instruction. */
-static int64_t longest(int64_t k, int chunks) { return zk_up(k / chunks + ZK_SUM_UNIT, ZK_KUNIT); }
+static int64_t longest(int64_t k, int chunks) { return zk_up(k / chunks + 1, ZK_KUNIT); }
 
 /* ---- how a product is computed ------------------------------------------------------------------------- */
 
@@ -292,7 +298,7 @@ static void copy_partial(const Part *p, int c, float *sums) {
 /* Computes the sum of chunks [c, c + span) in `sums`. Returns false if they are empty. */
 static bool sum_tree(const Part *p, int c, int span, float *sums) {
   if (span == 1) {
-    int64_t k0 = first_of(p->g->K, c, p->chunks), k1 = first_of(p->g->K, c + 1, p->chunks);
+    int64_t k0 = zk_sum_chunk(p->g->K, c, p->chunks), k1 = zk_sum_chunk(p->g->K, c + 1, p->chunks);
     if (k0 == k1) return false;
     if (p->partial) copy_partial(p, c, sums);
     else if (p->way == BLOCK) (p->half ? sum_half : sum_block)(p, k0, k1, sums);

@@ -6,9 +6,8 @@
  *   invariant_rows.c   few rows by weights that are read where they lie
  *
  * The order of summation. The contracted axes are gone through in the order in which they lie in the call's
- * second operand, slowest first: k = 0 .. K-1. K is cut into ZK_SUM_CHUNKS = 8 chunks; chunk c ends where
- * chunk c + 1 begins, at K (c + 1) / 8 rounded down to a multiple of ZK_SUM_UNIT = 16, and the last one at K.
- * A chunk is summed in the order of k, from 0 on, in f32:
+ * second operand, slowest first: k = 0 .. K-1. K is cut into ZK_SUM_CHUNKS = 8 chunks by halving it three times, where
+ * the first half of an odd number is the smaller one. A chunk is summed in the order of k, from 0 on, in f32:
  *
  *   f32, mixed    one fused multiply-add for each k; a CPU without that instruction rounds twice
  *   bf16 x bf16   the same of converted operands; or where bgemm.h has a path for this CPU, by its
@@ -19,8 +18,9 @@
  * sums) are left out. Then comes what is accumulated to, then the one rounding to the type of the result.
  *
  * If k is split over 2, 4 or 8 ranks, each has neighbouring chunks, which make a subtree: a view says so by
- * an axis that is smaller than the whole one. Ranks that add their parts as a tree in f32 get the bits of one
- * rank, if each rank's part of K divides by ZK_SUM_UNIT; else boundaries of chunks are elsewhere.
+ * an axis that is smaller than the whole one. Ranks that add their parts as a tree in f32 (exec/comm/combine.c) get the
+ * bits of one rank, if the axis that is split is the slowest of those that are summed: a rank that has half of k has the
+ * chunks that halving made of it.
  *
  * Bits may differ between machines with other instructions. */
 #ifndef ZUG_KERNELS_INVARIANT_H
@@ -35,9 +35,11 @@
 
 /* ---- products ------------------------------------------------------------------------------------------ */
 
-/* Returns how many chunks this rank's part of a sum over those axes of its second operand is: 8,
+/* Returns how many chunks this rank's part of a sum over those axes of an operand is, of a product the second: 8,
  * 4, 2 or 1. */
-int zk_sum_chunks(const ZkCall *c, const uint16_t *ax, int nax);
+int zk_sum_chunks(const ZkView *v, const uint16_t *ax, int nax);
+/* Returns where chunk c of a sum of k terms in `chunks` chunks begins; where c is `chunks`, its end. */
+int64_t zk_sum_chunk(int64_t k, int c, int chunks);
 
 /* Computes a product whose operands are of any type. scratch: as many bytes as zk_invariant_scratch says,
  * which are enough for every product with fewer rows, too. */

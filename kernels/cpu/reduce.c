@@ -3,9 +3,10 @@
  * Two shapes. Rows: the fastest axis is reduced; a result is a sum over runs. Columns: the fastest axis is
  * kept; a block of columns is accumulated over rows. Where that gives too few tasks, the reduced range is cut
  * into chunks whose partial results lie in scratch and are added in order. All cuts depend on shapes only, so
- * the result does not depend on the number of threads. Batch-invariant calls have no chunks, since their
- * number depends on how many results there are. */
-#include "kernels/cpu/cpu.h"
+ * the result does not depend on the number of threads. Batch-invariant calls have none of these, since their
+ * number depends on how many results there are: a sum of theirs is the tree of chunks of invariant.h, of which a rank
+ * that has a part of an axis makes a subtree. */
+#include "kernels/cpu/invariant.h"
 
 #define SEGMENT 1024 /* longest run summed at once in f32 */
 #define COLUMNS 1024
@@ -22,6 +23,7 @@ typedef struct {
   ZkLoop inner, cols;
   int64_t units, pieces, npiece, range, chunks;
   int64_t npoints; /* results */
+  int tree;        /* chunks of a batch-invariant sum; 0: it is another call */
   float *partial;
 } Reduce;
 
@@ -63,6 +65,7 @@ static Reduce analyse(const ZkCall *c, Kind kind) {
     r.chunks = zk_min(zk_ceil_div(TASKS, zk_max(r.units, 1)), zk_max(r.range / 32, 1));
   }
   if (c->invariant) r.chunks = 1;
+  if (c->invariant && kind != PEAK) r.tree = zk_sum_chunks(&c->in[0], c->ax, c->nax);
   return r;
 }
 
@@ -115,6 +118,49 @@ static void run_columns(const Reduce *r, const ZkWalk *kept, int64_t at, int64_t
   }
 }
 
+/* Sums elements [from, to) of what is reduced, of rows. */
+static float run_elements(const Reduce *r, const ZkWalk *kept, int64_t from, int64_t to) {
+  float buf[2][SEGMENT];
+  double sum = 0;
+  ZkWalk w;
+  zk_walk_seek(&r->red, &w, from / r->inner.n);
+  for (int64_t k = from, at = from % r->inner.n, n; k < to; k += n) {
+    n = zk_min(zk_min(SEGMENT, r->inner.n - at), to - k);
+    const float *x =
+        zk_row_in(&r->in[0], kept->off[0] + w.off[0] + at * r->inner.s[0], r->inner.s[0], n, buf[0]);
+    if (r->kind == SUM) sum += zk_run_sum(x, n);
+    else
+      sum += zk_run_dot(
+          x, zk_row_in(&r->in[1], kept->off[2] + w.off[2] + at * r->inner.s[2], r->inner.s[2], n, buf[1]), n);
+    at += n;
+    if (at == r->inner.n) at = 0, zk_walk_next(&r->red, &w);
+  }
+  return (float)sum;
+}
+
+/* Sums k terms from `from` on as the tree of `chunks` chunks, for n columns from `at` on, or a row. False: there are
+ * none. */
+static bool sum_tree(const Reduce *r, const ZkWalk *kept, int64_t at, int64_t n, int64_t from, int64_t k,
+                     int chunks, float *acc) {
+  float other[COLUMNS];
+  if (!k) return false;
+  if (chunks == 1) {
+    if (r->rows) acc[0] = run_elements(r, kept, from, from + k);
+    else run_columns(r, kept, at, n, from, from + k, acc);
+    return true;
+  }
+  int64_t half = k / 2; /* as zk_sum_chunk has it */
+  bool left = sum_tree(r, kept, at, n, from, half, chunks / 2, acc);
+  bool right = sum_tree(r, kept, at, n, from + half, k - half, chunks / 2, left ? other : acc);
+  if (left && right) zk_run_add(acc, other, n);
+  return left || right;
+}
+
+static void run_tree(const Reduce *r, const ZkWalk *kept, int64_t at, int64_t n, float *acc) {
+  int64_t k = zk_nest_count(&r->red) * r->inner.n;
+  if (!sum_tree(r, kept, at, n, 0, k, r->tree, acc)) zk_run_fill(acc, 0, n);
+}
+
 /* Tasks [from, to) of units * chunks. */
 static void run_tasks(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
@@ -127,13 +173,15 @@ static void run_tasks(void *arg, int64_t from, int64_t to, int part) {
     ZkWalk kept;
     if (r->rows) {
       zk_walk_seek(&r->kept, &kept, point = unit);
-      acc[0] = run_rows(r, &kept, r0, r1);
+      if (r->tree) run_tree(r, &kept, 0, 1, acc);
+      else acc[0] = run_rows(r, &kept, r0, r1);
     } else {
       zk_walk_seek(&r->kept, &kept, unit / r->pieces);
       at = unit % r->pieces * r->npiece;
       n = zk_min(r->npiece, r->cols.n - at);
       point = unit / r->pieces * r->cols.n + at;
-      run_columns(r, &kept, at, n, r0, r1, acc);
+      if (r->tree) run_tree(r, &kept, at, n, acc);
+      else run_columns(r, &kept, at, n, r0, r1, acc);
     }
     if (r->chunks > 1) memcpy(r->partial + chunk * r->npoints + point, acc, (size_t)n * sizeof *acc);
     else zk_store(&r->out, kept.off[1] + at * r->cols.s[1], r->cols.s[1], n, acc, r->add);

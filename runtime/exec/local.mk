@@ -18,6 +18,8 @@ libexec_a_SOURCES = \
   runtime/exec/epochs.c \
   runtime/exec/epochs.h \
   runtime/exec/evaluate.c \
+  runtime/exec/replica.c \
+  runtime/exec/replica.h \
   runtime/exec/stepper.c \
   runtime/exec/stepper.h \
   runtime/exec/evaluate.h \

@@ -9,11 +9,13 @@ _Static_assert((int)ZX_STATE_CHUNK == (int)ZP_STATE_CHUNK, "the plan has room fo
 struct ZxStepper {
   ZxEngine *e;
   const ZpPlan *p;
+  const ZxReplica *r;
   const void **input; /* by input of the step's graph */
   int32_t *ids, *positions, *sequences, *rows, *documents, **tables;
-  float *logits;
+  float *logits;      /* [row][word] */
+  float *own, *parts; /* of the rank's words, with padding; of all ranks that share them. NULL: it has all */
   uint64_t used;
-  uint32_t words;
+  uint32_t words, own_words;
 };
 
 static int64_t size_of(const ZpPlan *p, uint16_t axis) { return p->layout.axis_size[axis]; }
@@ -82,7 +84,7 @@ static bool find_inputs(ZxStepper *x, ZbErr *err) {
   return true;
 }
 
-ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, ZbErr *err) {
+ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxReplica *r, ZbErr *err) {
   const ZpStream *s = p->stream;
   int64_t tokens = size_of(p, s->axis.token), rows = size_of(p, s->axis.row);
   ZxStepper *x = ZB_NEW(a, ZxStepper);
@@ -92,7 +94,9 @@ ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, ZbErr *err) 
             p->given->model);
     return NULL;
   }
-  *x = (ZxStepper){.e = e, .p = p, .words = words_of(p)};
+  *x = (ZxStepper){.e = e, .p = p, .r = r, .words = words_of(p)};
+  uint16_t axis = s->model->inputs[s->along.tokens].type.of;
+  x->own_words = (uint32_t)(size_of(p, axis) / r->parts);
   x->input = ZB_NEWN(a, const void *, s->step->ninputs + 1);
   x->ids = ZB_NEWN(a, int32_t, tokens), x->positions = ZB_NEWN(a, int32_t, tokens);
   x->sequences = ZB_NEWN(a, int32_t, tokens), x->documents = ZB_NEWN(a, int32_t, tokens);
@@ -101,6 +105,10 @@ ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, ZbErr *err) 
   for (uint32_t g = 0; g < s->ngroups; g++)
     x->tables[g] = ZB_NEWN(a, int32_t, p->generating.sequences * size_of(p, s->axis.entry));
   x->logits = ZB_NEWN(a, float, rows * x->words);
+  if (r->parts > 1) {
+    x->own = ZB_NEWN(a, float, rows * x->own_words);
+    x->parts = ZB_NEWN(a, float, rows *size_of(p, axis));
+  }
   return find_inputs(x, err) ? x : NULL;
 }
 
@@ -112,17 +120,17 @@ static void take_tables(ZxStepper *x, const ZxScheduler *s) {
       memcpy(x->tables[g] + q * entries, zx_table(s, g, (uint32_t)q), (size_t)entries * sizeof **x->tables);
 }
 
-/* Rows of logits as f32, without the padding of words. */
+/* Takes rows of logits as f32, without the padding of words, from all ranks that share them. */
 static void take_logits(ZxStepper *x, const ZxLogits *from, uint32_t rows) {
-  uint16_t axis = x->p->stream->model->inputs[x->p->stream->along.tokens].type.of;
-  int64_t stride = size_of(x->p, axis);
+  uint32_t n = x->own ? x->own_words : x->words;
   for (uint32_t r = 0; r < rows; r++) {
-    float *to = x->logits + (size_t)r * x->words;
-    if (from->elem == ZK_F32) memcpy(to, (const float *)from->data + r * stride, x->words * sizeof *to);
+    float *to = (x->own ? x->own : x->logits) + (size_t)r * n;
+    size_t at = (size_t)r * x->own_words;
+    if (from->elem == ZK_F32) memcpy(to, (const float *)from->data + at, n * sizeof *to);
     else
-      for (uint32_t i = 0; i < x->words; i++)
-        to[i] = zb_bf16_to_f32(((const uint16_t *)from->data)[r * stride + i]);
+      for (uint32_t i = 0; i < n; i++) to[i] = zb_bf16_to_f32(((const uint16_t *)from->data)[at + i]);
   }
+  if (x->own && rows) zx_replica_gather(x->r, x->own, rows, n, x->parts, x->logits, x->words);
 }
 
 const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err) {
@@ -142,7 +150,7 @@ const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep
   if (!step->nrows) x->rows[0] = 0;
   if (!zx_engine_tokens(x->e, &now, &logits, &done, err)) return NULL;
   x->used = done.used_bytes;
-  take_logits(x, &logits, step->nrows);
+  if (x->r->last) take_logits(x, &logits, step->nrows);
   return x->logits;
 }
 

@@ -66,10 +66,12 @@ ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiag
   return b.p;
 }
 
-/* Returns the bytes of pages of all groups, one page of each. */
-static double page_bytes(const ZpPlan *p, uint32_t group) {
-  ZkElem real = zp_precision_elem(p->asked.recipe->precision.compute);
-  return (double)zp_cache_bytes(p->stream, ZP_CACHE_PAGES, group, real) * (double)p->generating.page;
+/* Returns the share of the pages of a plan that fits a rank of the stage within the limit. */
+static double share_of(const ZpPlan *p, uint32_t stage, uint64_t limit) {
+  double all = 0, total = (double)p->programs.stages[stage].ledger.total[ZP_DEVICE];
+  for (uint32_t i = 0; i < p->stream->ngroups; i++)
+    all += (double)zp_stage_cache_bytes(p, stage, ZP_CACHE_PAGES, i);
+  return all > 0 && total > (double)limit ? ((double)limit - (total - all)) / all : 1;
 }
 
 /* Returns how many pages of each group a step's plan has room for within the limit: what all sequences can have, or if
@@ -84,9 +86,11 @@ static int64_t *pages_that_fit(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, 
   b.o = &free, b.limit = 0;
   if (!limit || !zp_fit(&b)) return NULL;
   const ZpPlan *p = b.p;
-  double all = 0, total = (double)zp_fullest(p)->ledger.total[ZP_DEVICE];
-  for (uint32_t i = 0; i < p->stream->ngroups; i++) all += page_bytes(p, i) * (double)p->pages[i];
-  double share = all > 0 && total > (double)limit ? ((double)limit - (total - all)) / all : 1;
+  double share = 1;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    double own = share_of(p, s, limit);
+    if (own < share) share = own;
+  }
   for (uint32_t i = 0; i < p->stream->ngroups; i++) {
     int64_t one = zp_pages_of(&p->generating, p->stream->groups[i].window);
     p->pages[i] = (int64_t)(share * (double)p->pages[i]);

@@ -239,6 +239,8 @@ ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_
  * `group`, of a token; of others, of a sequence, and of one position of the axes whose lengths its own values
  * have. */
 uint64_t zp_cache_bytes(const ZpStream *s, ZpCacheKind kind, uint32_t group, ZkElem real);
+/* Returns the bytes that a rank of a stage has for caches of a kind, of pages those in `group`. */
+uint64_t zp_stage_cache_bytes(const ZpPlan *p, uint32_t stage, ZpCacheKind kind, uint32_t group);
 
 /* ---- schedule/simulate.c ------------------------------------------------------------------------------- */
 /* Says when every item of all stages' orders starts and ends, in units, if nothing else takes time: forward

@@ -60,9 +60,10 @@ typedef struct {
 typedef struct {
   const char *output, *tokens; /* of the model: what is sampled from, what is written; NULL: the only one */
   int64_t step;                /* tokens of a step, at most */
-  int64_t sequences;           /* that run at once; 0: what the recipe binds `batch` to */
-  int64_t length;              /* positions of a sequence; 0: what the recipe binds the axis of time to */
-  int64_t page;                /* positions of a page */
+  int64_t sequences; /* that run at once, asked of all replicas; 0: what the recipe binds `batch` to */
+  int64_t length;    /* positions of a sequence; 0: what the recipe binds the axis of time to */
+  int64_t page;      /* positions of a page */
+  int64_t replicas; /* engines that play steps of their own; what is above is of each. The plan fills it in */
 } ZpGenerating;
 /* Returns how many pages of a window (0: none) a sequence has at most at once: those that its last token sees, and those
  * of a step. */

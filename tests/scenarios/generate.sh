@@ -86,7 +86,6 @@ mistake 'needs --prompt' $g
 mistake 'without weights' zrun generate gpt2.zsg --prompt a
 mistake '65.*64 positions' $g --prompt a --length 65
 mistake '--device cuda' $g --prompt a --device cuda
-mistake 'one rank' $(on 2) $g --prompt a
 mistake 'not a result' $g --prompts in.jsonl -o text
 refuses 'No space left' $g --prompts in.jsonl -o /dev/full
 cp w.safetensors cut.safetensors && truncate -s -100 cut.safetensors

@@ -19,6 +19,7 @@ scenario_tests += \
   tests/scenarios/freeze.sh \
   tests/scenarios/generate.sh \
   tests/scenarios/generate_hf.sh \
+  tests/scenarios/generate_ranks.sh \
   tests/scenarios/hang.sh \
   tests/scenarios/hf.sh \
   tests/scenarios/hf_keys.sh \

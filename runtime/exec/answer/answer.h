@@ -57,6 +57,8 @@ void zx_words_close(ZxWords *w);
 /* Appends a prompt's ids. False with a message: it is not UTF-8, or has no tokens, or some that the model has
  * not. */
 bool zx_words_of(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err);
+/* Returns a seed that nobody has had. */
+uint64_t zx_new_seed(void);
 /* Makes the scheduler's request of a query whose ids are given, for sequences of so many positions. The seed is
  * new where none is said. False with a message. */
 bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint32_t positions,
@@ -84,12 +86,19 @@ typedef struct {
 } ZxAnswered;
 
 typedef const float *ZxPlay(void *player, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err);
+/* Makes one rank's choice that of all that play the same step: false, with a message, where there is none. */
+typedef bool ZxShare(void *player, bool ok, ZxChoice *choice, ZbErr *err);
+/* Makes one rank's seconds of a step those of all that play it: what is decided by them must be the same. */
+typedef double ZxTook(void *player, double seconds);
 /* Takes text that has become sure. */
 typedef void ZxPiece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n);
 typedef struct {
   ZxWords *words;
   ZxScheduling sizes; /* ends and queue are filled in */
   ZxPlay *play;
+  ZxShare *share; /* NULL: nobody else plays it */
+  ZxTook *took;   /* NULL: the same */
+  bool follows;   /* others have the logits, this rank nothing but their choices */
   void *player;
   ZxPiece *piece; /* NULL: nobody takes it */
   void *ctx;
@@ -112,6 +121,7 @@ bool zx_answers_so_far(const ZxAnswers *x, uint64_t number, uint32_t choice, ZxA
 /* Returns an answered query, each once, valid until the next call; NULL: there is none. */
 const ZxAnswered *zx_answers_next(ZxAnswers *x);
 ZxCounts zx_answers_counts(const ZxAnswers *x);
+uint64_t zx_answers_digest(const ZxAnswers *x); /* see zx_scheduler_digest */
 
 /* ---- results.c: files of queries and results --------------------------------------------------------------- */
 /* Writes a result as a line of JSON, with its end. */

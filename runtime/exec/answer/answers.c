@@ -186,6 +186,12 @@ static bool ends(const ZxSequence *q, uint32_t id) {
   return false;
 }
 
+/* Chooses a token, on all ranks that play the step. */
+static bool choose(ZxAnswers *x, const ZxRow *r, const float *logits, ZxChoice *one, ZbErr *err) {
+  bool ok = !x->how.follows && zx_sample(x->sampler, r, logits, &x->found, one, err);
+  return x->how.share ? x->how.share(x->how.player, ok, one, err) : ok;
+}
+
 /* Takes the rows of a part. */
 static void sample_part(ZxAnswers *x, const ZxGenPart *part, const float *logits) {
   const ZxSequence *q = part->sequence;
@@ -197,7 +203,7 @@ static void sample_part(ZxAnswers *x, const ZxGenPart *part, const float *logits
     ZxRow r = zx_row(q, position);
     ZxChoice one;
     ZbErr err;
-    if (!zx_sample(x->sampler, &r, logits + (size_t)row * x->how.sizes.vocabulary, &x->found, &one, &err)) {
+    if (!choose(x, &r, logits + (size_t)row * x->how.sizes.vocabulary, &one, &err)) {
       of->broken = err;
       zx_end_request(x->s, q->request, ZX_NONE, ZX_BY_NAN);
       return;
@@ -279,7 +285,8 @@ bool zx_answers_step(ZxAnswers *x, ZbErr *err) {
   for (uint32_t p = 0; p < step->nparts; p++)
     if (!*asked(x, x->sequence_of[p].request)->broken.text) sample_part(x, &step->part[p], logits);
   zx_step_done(x->s, x->chosen);
-  zx_step_took(x->s, zb_now() - from);
+  double seconds = zb_now() - from;
+  zx_step_took(x->s, x->how.took ? x->how.took(x->how.player, seconds) : seconds);
   bool ok = true;
   for (uint32_t p = 0; p < step->nparts && ok; p++) {
     const ZxGenPart *part = &step->part[p];
@@ -340,3 +347,4 @@ const ZxAnswered *zx_answers_next(ZxAnswers *x) {
 }
 
 ZxCounts zx_answers_counts(const ZxAnswers *x) { return zx_scheduler_counts(x->s); }
+uint64_t zx_answers_digest(const ZxAnswers *x) { return zx_scheduler_digest(x->s); }

@@ -157,7 +157,7 @@ bool zx_words_of(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err) {
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------- */
-static uint64_t new_seed(void) {
+uint64_t zx_new_seed(void) {
   uint64_t seed;
   if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed) return seed >> 1;
   static uint64_t nth;
@@ -176,7 +176,7 @@ static ZxSampling sampling_of(const ZxQuery *q) {
                       .frequency = q->frequency,
                       .bias = q->bias,
                       .nbias = q->nbias,
-                      .seed = q->seed == ZX_UNSAID ? new_seed() : (uint64_t)q->seed,
+                      .seed = q->seed == ZX_UNSAID ? zx_new_seed() : (uint64_t)q->seed,
                       .logprobs = q->logprobs == ZX_UNSAID ? ZX_NONE : (uint32_t)q->logprobs};
 }
 

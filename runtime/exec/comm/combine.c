@@ -1,41 +1,65 @@
-/* The arithmetic of reductions, which all communicators share.
+/* The arithmetic of reductions, which all communicators share: sums of parts as a binary tree.
  *
- * A few vectors of the result at a time, which stay in registers while the parts are added to them: each part
- * goes through memory once, and nothing else does (2.5 times as fast as a running sum in a small buffer). */
+ * Parts 0 .. n-1 are added as bits of their numbers say, ((0+1)+(2+3))+((4+5)+(6+7)); what is behind the last power of
+ * two is a tree of its own, which is added to that: (0+1)+2. A rank whose part is the sum of neighbouring chunks has
+ * made a subtree (kernels/cpu/invariant.h), so that 1, 2, 4 and 8 ranks get the same bits.
+ *
+ * A few vectors of the result at a time, which stay in registers, or in the nearest cache, while the parts are added to
+ * them: each part goes through memory once, and nothing else does (2.5 times as fast as a running sum in a small
+ * buffer). */
 #include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
 
 typedef float F32 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef double F64 __attribute__((vector_size(64), aligned(8), may_alias));
 
+enum { TREE = 32 }; /* subtrees that wait for others: of 2^31 parts */
+
 /* !(x <= acc) is true for a NaN in x; a NaN in acc stays */
 #define MAX_OF(acc, x) ((acc) != (acc) || (x) <= (acc) ? (acc) : (x))
+
+/* Sums of `n` numbers or vectors of each part: `next` is of part k at element i. A sum that is whole waits in `tree`
+ * for its neighbour; how many that are, the bits of k say. */
+#define TREE_SUM(V, N, next, store)                                                                          \
+  V tree[TREE][N], now[N];                                                                                   \
+  int depth = 0;                                                                                             \
+  for (int k = 0; k < count; k++) {                                                                          \
+    next;                                                                                                    \
+    for (int pairs = k; pairs & 1; pairs >>= 1) {                                                            \
+      depth--;                                                                                               \
+      for (int j = 0; j < N; j++) now[j] = tree[depth][j] + now[j];                                          \
+    }                                                                                                        \
+    for (int j = 0; j < N; j++) tree[depth][j] = now[j];                                                     \
+    depth++;                                                                                                 \
+  }                                                                                                          \
+  for (; depth > 1; depth--)                                                                                 \
+    for (int j = 0; j < N; j++) tree[depth - 2][j] = tree[depth - 2][j] + tree[depth - 1][j];                \
+  store
 
 #define COMBINE(NAME, T, V)                                                                                  \
   ZB_WIDE static void NAME(T *out, const void *const *part, int count, size_t n, ZxReduce op) {              \
     enum { STEP = 64 / sizeof(T) };                                                                          \
     size_t i = 0;                                                                                            \
+    for (; op == ZX_SUM && count == 2 && i + 4 * STEP <= n; i += 4 * STEP) {                                 \
+      const V *x = (const V *)((const T *)part[0] + i), *y = (const V *)((const T *)part[1] + i);            \
+      V a = x[0] + y[0], b = x[1] + y[1], c = x[2] + y[2], d = x[3] + y[3], *to = (V *)(out + i);            \
+      to[0] = a;                                                                                             \
+      to[1] = b;                                                                                             \
+      to[2] = c;                                                                                             \
+      to[3] = d;                                                                                             \
+    }                                                                                                        \
     for (; op == ZX_SUM && i + 4 * STEP <= n; i += 4 * STEP) {                                               \
-      const V *x = (const V *)((const T *)part[0] + i);                                                      \
-      V a = x[0], b = x[1], c = x[2], d = x[3];                                                              \
-      for (int k = 1; k < count; k++) {                                                                      \
-        x = (const V *)((const T *)part[k] + i);                                                             \
-        a += x[0];                                                                                           \
-        b += x[1];                                                                                           \
-        c += x[2];                                                                                           \
-        d += x[3];                                                                                           \
-      }                                                                                                      \
-      V *y = (V *)(out + i);                                                                                 \
-      y[0] = a;                                                                                              \
-      y[1] = b;                                                                                              \
-      y[2] = c;                                                                                              \
-      y[3] = d;                                                                                              \
+      TREE_SUM(V, 4, for (int j = 0; j < 4; j++) now[j] = ((const V *)((const T *)part[k] + i))[j],          \
+               for (int j = 0; j < 4; j++)((V *)(out + i))[j] = tree[0][j];);                                \
+    }                                                                                                        \
+    for (; op == ZX_SUM && i < n; i++) {                                                                     \
+      TREE_SUM(T, 1, now[0] = ((const T *)part[k])[i], out[i] = tree[0][0];);                                \
     }                                                                                                        \
     for (; i < n; i++) {                                                                                     \
       T acc = ((const T *)part[0])[i];                                                                       \
       for (int k = 1; k < count; k++) {                                                                      \
         T x = ((const T *)part[k])[i];                                                                       \
-        acc = op == ZX_SUM ? acc + x : MAX_OF(acc, x);                                                       \
+        acc = MAX_OF(acc, x);                                                                                \
       }                                                                                                      \
       out[i] = acc;                                                                                          \
     }                                                                                                        \
@@ -63,24 +87,20 @@ ZB_WIDE static void combine_bf16(uint16_t *out, const void *const *part, int cou
   enum { STEP = 16 };
   size_t i = 0;
   for (; op == ZX_SUM && i + 2 * STEP <= n; i += 2 * STEP) {
-    const Words *x = (const Words *)(const void *)((const uint16_t *)part[0] + i);
-    Floats a = LOW(x[0]), b = HIGH(x[0]), c = LOW(x[1]), d = HIGH(x[1]);
-    for (int k = 1; k < count; k++) {
-      x = (const Words *)(const void *)((const uint16_t *)part[k] + i);
-      a += LOW(x[0]);
-      b += HIGH(x[0]);
-      c += LOW(x[1]);
-      d += HIGH(x[1]);
-    }
     Words *y = (Words *)(void *)(out + i);
-    y[0] = PAIR(a, b);
-    y[1] = PAIR(c, d);
+    TREE_SUM(Floats, 4, const Words *x = (const Words *)(const void *)((const uint16_t *)part[k] + i);
+             now[0] = LOW(x[0]); now[1] = HIGH(x[0]); now[2] = LOW(x[1]);
+             now[3] = HIGH(x[1]), y[0] = PAIR(tree[0][0], tree[0][1]); y[1] = PAIR(tree[0][2], tree[0][3]););
+  }
+  for (; op == ZX_SUM && i < n; i++) {
+    TREE_SUM(float, 1, now[0] = zb_bf16_to_f32(((const uint16_t *)part[k])[i]),
+             out[i] = zb_f32_to_bf16(tree[0][0]););
   }
   for (; i < n; i++) {
     float acc = zb_bf16_to_f32(((const uint16_t *)part[0])[i]);
     for (int k = 1; k < count; k++) {
       float x = zb_bf16_to_f32(((const uint16_t *)part[k])[i]);
-      acc = op == ZX_SUM ? acc + x : MAX_OF(acc, x);
+      acc = MAX_OF(acc, x);
     }
     out[i] = zb_f32_to_bf16(acc);
   }

@@ -28,7 +28,8 @@
  * it.
  *
  * What is moved is what is handed over. f32, f64 and bf16 can be reduced; bf16 is reduced by exchanging bf16.
- * It is summed in f32, in the order of ranks, and rounded once; but by NCCL, which rounds where it adds. */
+ * It is summed in f32, as a binary tree in the order of ranks (combine.c), and rounded once; but by NCCL, which rounds
+ * where it adds. */
 typedef struct ZxComm ZxComm;
 typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
 typedef int32_t ZxRequest; /* index into the communicator's table of requests; -1: complete */
@@ -162,8 +163,8 @@ _Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(pri
 _Noreturn void zx_die_of(ZxComm *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- for communicators --------------------------------------------------------------------------------- */
-/* out[0..n) = part[0] + part[1] + ... + part[count-1] (or their maximum), combined in exactly this order, so
- * the result does not depend on which rank computes it. bf16 is summed in f32 and rounded once. `out` may be
+/* out[0..n) = (part[0] + part[1]) + (part[2] + part[3]) .. (or their maximum), the binary tree of combine.c, so the
+ * result does not depend on which rank computes it. bf16 is summed in f32 and rounded once. `out` may be
  * one of the parts. A NaN in any part gives NaN, for the maximum too: a diverged rank must not disappear in a
  * reduction. */
 void zx_combine(void *out, const void *const *part, int count, size_t n, ZkElem elem, ZxReduce op);

@@ -49,43 +49,66 @@ typedef struct {
   uint64_t bytes; /* as the plan has it: of the whole tensor, as it travels */
 } Coll;
 
+/* Says whether a collective moves as much as the plan has it: of a step of generation what its tokens are. */
+static bool as_planned(const Coll *c, uint64_t bytes) {
+  return c->e->sizes ? bytes <= c->bytes : bytes == c->bytes;
+}
+
+/* A sum in f32 that becomes what is computed in, once it is complete. */
+static bool rounds(const Coll *c) { return c->in->elem != c->out->elem; }
+
 static ZxReduce how(const ZpNode *n) { return n->call.opt[0] ? ZX_MAX : ZX_SUM; }
 
 static ZxRequest all_reduce(Coll *c) {
   uint64_t n = count_of(c->in);
-  ZB_ASSERT(c->in->elem == c->out->elem && same_order(c->in, c->out));
-  ZB_ASSERT(c->bytes == zk_bytes((ZkElem)c->in->elem, n));
-  if (c->in->data != c->out->data) c->e->dev->copy(c->e->env, c->out->data, c->in->data, c->bytes);
+  uint64_t bytes = zk_bytes((ZkElem)c->in->elem, n);
+  void *to = rounds(c) ? c->scratch : c->out->data;
+  ZB_ASSERT(same_order(c->in, c->out) && as_planned(c, bytes) && rounds(c) <= c->n->packs);
+  if (c->in->data != to) c->e->dev->copy(c->e->env, to, c->in->data, bytes);
   zx_enter_nodes(c->e);
-  return c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, (ZkElem)c->in->elem, how(c->n));
+  return c->e->c->t->all_reduce(c->e->c, c->g, to, n, (ZkElem)c->in->elem, how(c->n));
+}
+
+static void take_reduced(Coll *c) {
+  if (rounds(c)) zx_copy_view(c->e, zx_dense_view(c->in, c->scratch, (ZkElem)c->in->elem), *c->out);
 }
 
 static ZxRequest all_gather(Coll *c) {
   uint64_t bytes = zk_bytes((ZkElem)c->in->elem, count_of(c->in));
-  ZB_ASSERT(c->bytes == bytes * (uint64_t)c->members);
+  ZB_ASSERT(as_planned(c, bytes * (uint64_t)c->members));
   char *all = c->n->packs ? c->scratch : c->out->data;
   zx_enter_nodes(c->e);
   return c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all);
 }
 
 static void take_gathered(Coll *c) {
-  uint64_t bytes = c->bytes / (uint64_t)c->members;
+  uint64_t bytes = zk_bytes((ZkElem)c->in->elem, count_of(c->in));
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
     copy_pieces(c->e, c->n->dims, c->n->axis, i,
                 zx_dense_view(c->in, c->scratch + (uint64_t)i * bytes, (ZkElem)c->in->elem), *c->out, false);
+}
+
+/* Returns where this rank's part of a sum is made that becomes another type: behind all parts. */
+static char *scattered(const Coll *c) {
+  return c->scratch + zb_round_up(zk_bytes((ZkElem)c->in->elem, count_of(c->in)), 64);
 }
 
 static ZxRequest reduce_scatter(Coll *c) {
   uint16_t axis = c->n->axis;
   ZkElem elem = (ZkElem)c->in->elem;
   uint64_t n = count_of(c->out), bytes = zk_bytes(elem, n);
-  ZB_ASSERT(c->out->elem == elem && c->bytes == bytes * (uint64_t)c->members);
+  ZB_ASSERT(as_planned(c, bytes * (uint64_t)c->members));
   char *all = c->n->packs ? c->scratch : c->in->data;
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
     copy_pieces(c->e, c->n->dims, axis, i, zx_dense_view(c->out, all + (uint64_t)i * bytes, elem), *c->in,
                 true);
   zx_enter_nodes(c->e);
-  return c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, (ZkElem)c->in->elem, how(c->n), c->out->data);
+  return c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, elem, how(c->n),
+                                    rounds(c) ? scattered(c) : c->out->data);
+}
+
+static void take_scattered(Coll *c) {
+  if (rounds(c)) zx_copy_view(c->e, zx_dense_view(c->out, scattered(c), (ZkElem)c->in->elem), *c->out);
 }
 
 /* From split along `axis` to split along `axis2`: block j is what member j will own. Blocks travel in the
@@ -102,7 +125,7 @@ static Exchange exchange_of(const Coll *c) {
   Exchange x = {.bytes = bytes, .block = bytes / (uint64_t)c->members, .sent = c->scratch};
   x.got = x.sent + zb_round_up(bytes, 64);
   x.travels = zx_slice_view(c->in, c->n->axis2, 0, c->out->size[zx_axis_of(c->out, c->n->axis2)]);
-  ZB_ASSERT(c->bytes == bytes);
+  ZB_ASSERT(as_planned(c, bytes));
   return x;
 }
 
@@ -181,6 +204,8 @@ void zx_begin_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const
 void zx_end_collective(ZxEngine *e, const ZxBeside *x) {
   Coll c = coll_of(e, x->segment, x->node, x->call);
   zx_join_nodes(e, x->slot, x->request);
+  if (x->call->op == ZG_OP_ALL_REDUCE) take_reduced(&c);
+  if (x->call->op == ZG_OP_REDUCE_SCATTER) take_scattered(&c);
   if (x->call->op == ZG_OP_ALL_GATHER) take_gathered(&c);
   if (x->call->op == ZG_OP_ALL_TO_ALL) take_exchanged(&c);
 }

@@ -93,6 +93,7 @@ static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
     e->dev->copy(e->env, s->denominator, e->count.denominator, e->nlosses * sizeof *s->denominator);
   else e->dev->zero(e->env, s->aux, sizeof *s->aux);
   ZB_ASSERT(in->bytes == (in->dims ? zp_step_sums(e->p) * sizeof(double) : 0));
+  if (!in->dims) return -1; /* of one rank; or of a step of generation, which has no sums */
   return e->c->t->all_reduce(e->c, 0, s->loss, zp_step_sums(e->p), ZK_F64, ZX_SUM);
 }
 
@@ -115,11 +116,12 @@ static void invert_counts(ZxEngine *e) {
 ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
   const ZxCommTable *t = e->c->t;
   int peer = (int)zp_rank_of_stage(&e->p->layout.mesh, e->rank, in->peer);
+  uint64_t act = zx_carried_bytes(e, in);
   switch (in->op) {
   case ZP_I_SEND_ACT:
-    return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+    return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_ACT, ZP_NONE), act, peer, (int)in->pair);
   case ZP_I_RECV_ACT:
-    return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+    return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_ACT, ZP_NONE), act, peer, (int)in->pair);
   case ZP_I_SEND_GRAD:
     return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
   case ZP_I_RECV_GRAD:

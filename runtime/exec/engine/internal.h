@@ -342,6 +342,8 @@ void zx_open_sizes(ZxEngine *e); /* at set-up, of a plan that generates */
 void zx_begin_tokens(ZxEngine *e, const ZxTokens *now);
 bool zx_feed_tokens(ZxEngine *e, char *inputs);
 ZxLogits zx_logits(const ZxEngine *e); /* of that step */
+/* Bytes of a transfer between stages: of a carried tuple, those of the step's tokens. */
+uint64_t zx_carried_bytes(const ZxEngine *e, const ZpInstr *in);
 
 /* ---- muon.c: MOMENTUM, ORTHOGONALIZE, OPT_STEP of what Muon updates ---- */
 void zx_make_matrices(ZxEngine *e); /* at set-up */

@@ -7,6 +7,10 @@
  * first rank, then of the second, and so on. An owner never receives more than a round's rows, nor does a
  * rank send more than it has: there is memory for both in the node's scratch.
  *
+ * In a step of generation the ranks have the same tokens, and there is one round: a rank takes the rows of its own
+ * experts, which follow each other, and in the end all get all rows, so that each adds up a token's choices in their
+ * order, as one rank would.
+ *
  * Hosts know the counts, since messages have their sizes. On a device the counts of a region are waited for,
  * once; all else is queued: what goes where is tables that hosts make and that go up before their use. A table
  * is written again when its last upload is done, which within a region of one round is long ago. */
@@ -120,13 +124,17 @@ void zx_close_rows(ZxEngine *e) {
   if (e->rows && e->rows->pinned) e->dev->unpin(e->env, e->rows->pinned);
 }
 
+/* Says whether the ranks that share experts have the same tokens. */
+static bool same_tokens(const ZxEngine *e) { return e->p->stream != NULL; }
+
 /* ---- rounds -------------------------------------------------------------------------------------------- */
 /* The numbers of all members, on the host; a region of the rank's own experts: its own. */
 static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   ZxRows *r = e->rows;
   size_t bytes = (size_t)r->experts * sizeof(int32_t);
   void *all = e->dev->host ? r->ends : n->dims ? c->scratch : c->in[0].data;
-  if (n->dims) {
+  if (same_tokens(e)) memcpy(r->ends, c->in[0].data, bytes); /* on hosts */
+  else if (n->dims) {
     zx_enter_nodes(e);
     ZxRequest q = e->c->t->all_gather(e->c, e->node_group[n->dims], c->in[0].data, bytes, all);
     zx_leave_nodes(e, ZP_MOST_ASYNC);
@@ -136,6 +144,21 @@ static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   e->dev->download(e->env, r->ends, all, bytes * (n->dims ? (size_t)r->p->members : 1));
   e->dev->record(e->env, e->call_event);
   zx_await_event(e, e->call_event);
+}
+
+/* Of all members' rows, or of tokens that all have, one row each: rows of an owner's experts follow each other. */
+static int64_t first_row(const ZxRows *r, int64_t owner) { return owner ? r->ends[owner * r->own - 1] : 0; }
+static int64_t rows_owned(const ZxRows *r, int64_t owner) {
+  return first_row(r, owner + 1) - first_row(r, owner);
+}
+
+static int64_t begin_same(ZxRows *r) {
+  for (int64_t owner = 0; owner < r->p->members; owner++) {
+    ZB_ASSERT(rows_owned(r, owner) <= r->each);
+    for (int64_t x = owner * r->own; x < (owner + 1) * r->own; x++)
+      r->end[x] = r->ends[x] - first_row(r, owner);
+  }
+  return 1;
 }
 
 /* No rows take 0 rounds; zx_run_list plays a region once at least. */
@@ -154,6 +177,7 @@ int64_t zx_count_rounds(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   if (!n->dims) return rounds_for(r, r->ends[r->experts - 1]);
   const Peers *p = r->p;
   r->own = r->experts / p->members;
+  if (same_tokens(e)) return begin_same(r);
   for (int64_t i = 0; i < p->members * r->experts; i++)
     r->count[i] = r->ends[i] - (i % r->experts ? r->ends[i - 1] : 0);
   int64_t most = 0;
@@ -282,6 +306,55 @@ static const int32_t *bring(ZxEngine *e, int32_t *room, const int32_t *from, uin
   return room;
 }
 
+/* ---- of tokens that all have ---- */
+/* Brings the rows of all owners to `all`, in the order of experts. */
+static void gather_rows(ZxEngine *e, const ZpNode *node, const char *own, char *all, size_t row) {
+  ZxRows *r = e->rows;
+  int64_t n = 0, mine = r->p->mine;
+  size_t sends = (size_t)rows_owned(r, mine) * row;
+  for (int64_t i = 0; i < r->p->members; i++) {
+    size_t gets = (size_t)rows_owned(r, i) * row;
+    char *to = all + (size_t)first_row(r, i) * row;
+    if (i == mine) {
+      e->dev->copy(e->env, to, own, sends);
+      continue;
+    }
+    if (gets) r->message[n++] = (ZxMessage){to, gets, (int)i, false};
+    if (sends) r->message[n++] = (ZxMessage){(char *)(uintptr_t)own, sends, (int)i, true};
+  }
+  r->moved = sends * (uint64_t)(r->p->members - 1);
+  send_all(e, node, n);
+}
+
+/* By which number of the rank's own rows a token's choice goes, from 0 on; -1: to another rank. */
+static void number_own(const ZxRows *r, const int32_t *place, uint64_t n, int32_t *own) {
+  int64_t first = first_row(r, r->p->mine), rows = rows_owned(r, r->p->mine);
+  for (uint64_t i = 0; i < n; i++)
+    own[i] = place[i] >= first && place[i] - first < rows ? (int32_t)(place[i] - first) : -1;
+}
+
+static void exchange_same(ZxEngine *e, const ZpNode *node, const ZkCall *c, size_t row) {
+  ZxRows *r = e->rows;
+  bool home = c->op == ZG_OP_COMBINE;
+  ZkCall k = *c;
+  ZkView *rows = home ? &k.in[0] : &k.out[0];
+  uint64_t n = count_of(&c->in[1]);
+  int32_t *count = &r->tables[home].map[r->each];
+  *count = (int32_t)(home ? r->ends[r->experts - 1] : rows_owned(r, r->p->mine));
+  if (home) {
+    gather_rows(e, node, c->in[0].data, c->scratch, row);
+    rows->data = c->scratch;
+  } else {
+    k.in[1].data = (char *)c->scratch + zb_round_up(n * row, 64);
+    number_own(r, c->in[1].data, n, k.in[1].data);
+  }
+  rows->size[0] = 1, rows->size[1] = *count ? *count : 1;
+  rows->stride[0] = rows->size[1] * rows->stride[1];
+  k.in[2].data = count;
+  k.in[2].size[0] = 1;
+  e->dev->run(e->env, &k);
+}
+
 void zx_exchange_rows(ZxEngine *e, const ZpNode *node, const ZkCall *c) {
   ZxRows *r = e->rows;
   bool home = c->op == ZG_OP_COMBINE;
@@ -290,6 +363,10 @@ void zx_exchange_rows(ZxEngine *e, const ZpNode *node, const ZkCall *c) {
   size_t row = zk_plain_bytes((ZkElem)slots->elem);
   uint64_t n = count_of(place), each = (uint64_t)r->each;
   for (int i = 2; i < slots->rank; i++) row *= (size_t)slots->size[i];
+  if (same_tokens(e)) {
+    exchange_same(e, node, c, row);
+    return;
+  }
   char *own = c->scratch, *others = own + zb_round_up(n * row, 64); /* rows of this rank; of a round */
   int32_t *room = (int32_t *)(void *)(others + zb_round_up(each * row, 64));
   int32_t *to = room + zb_round_up(n, 16);

@@ -30,6 +30,12 @@ void zx_begin_tokens(ZxEngine *e, const ZxTokens *now) {
   for (uint32_t i = 0; i < s->nrows; i++) *s->rows[i] = now->rows;
 }
 
+/* Returns how many of an axis the step has: tokens, or rows of logits; 0: it is another axis. */
+static int64_t rows_now(const ZxEngine *e, uint16_t axis) {
+  const ZpStreamAxes *x = &e->p->stream->axis;
+  return axis == x->token ? e->sizes->now->tokens : axis == x->row ? e->sizes->now->rows : 0;
+}
+
 ZxLogits zx_logits(const ZxEngine *e) { return e->sizes->logits; }
 
 static bool take_logits(ZxEngine *e, const ZxOutput *x) {
@@ -50,16 +56,29 @@ void zx_open_sizes(ZxEngine *e) {
   }
 }
 
+uint64_t zx_carried_bytes(const ZxEngine *e, const ZpInstr *in) {
+  const ZpValue *last = NULL;
+  if (!e->sizes || (in->op != ZP_I_SEND_ACT && in->op != ZP_I_RECV_ACT)) return in->bytes;
+  const ZpVirtualStage *to = &e->p->programs.vstages[in->vstage];
+  const ZpSegment *s = &e->p->programs.segments[e->p->programs.stages[to->stage].insts[to->first].segment];
+  for (uint32_t v = 0; v < s->nvalues; v++) {
+    const ZpValue *x = &s->values[v];
+    if (x->at.space == ZP_AT_CARRY_IN && (!last || x->at.offset > last->at.offset)) last = x;
+  }
+  int64_t rows = last && last->type.naxes ? rows_now(e, last->axis[0]) : 0;
+  bool ends = last && zb_round_up(last->at.offset + last->bytes, 64) == in->bytes;
+  return ends && rows ? last->at.offset + last->bytes / (uint64_t)last->size[0] * (uint64_t)rows : in->bytes;
+}
+
 /* ---- a step -------------------------------------------------------------------------------------------- */
 bool zx_feed_tokens(ZxEngine *e, char *inputs) {
-  const ZpStreamAxes *x = &e->p->stream->axis;
   const ZxTokens *now = e->sizes->now;
   for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
     const ZpInputUse *u = &e->p->programs.inputs[i];
     const ZpValue *v = &e->p->programs.segments[u->value_segment].values[u->value];
     uint16_t first = v->type.naxes ? v->axis[0] : ZP_NO_AXIS;
-    int64_t n = first == x->token ? now->tokens : first == x->row ? now->rows : 1, whole = 1;
-    if (first == x->token || first == x->row) whole = v->size[0];
+    int64_t n = rows_now(e, first), whole = n ? v->size[0] : 1;
+    if (!n) n = 1;
     memcpy(inputs + u->at, now->input[u->input], v->bytes / (uint64_t)whole * (uint64_t)n);
   }
   return true;

@@ -8,21 +8,58 @@
 #include <stdlib.h>
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
+typedef struct {
+  ZxStepper *stepper;
+  const ZxReplica *replica;
+} Player;
+
 static const float *play(void *player, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err) {
   zx_watch_moved();
-  return zx_stepper_play(player, s, step, err);
+  return zx_stepper_play(((Player *)player)->stepper, s, step, err);
 }
 
-/* Says if somebody wants it to end. All that is under way is cancelled then. */
-static bool stopped(ZxRun *r, ZxAnswers *x) {
-  if (!r->stopping) r->stopping = zx_stop_wanted(&r->stop);
+static bool share(void *player, bool ok, ZxChoice *choice, ZbErr *err) {
+  return zx_replica_choice(((Player *)player)->replica, ok, choice, err);
+}
+
+static double took(void *player, double seconds) {
+  zx_replica_tell(((Player *)player)->replica, &seconds, sizeof seconds, 0);
+  return seconds;
+}
+
+/* Collective: what rank 0 knows before a step, for all. False if it has failed, which it has said. What ranks have
+ * decided so far is compared. If somebody wants the run to end, all that is under way is cancelled. */
+static bool goes_on(ZxRun *r, ZxAnswers *x, bool ok) {
+  struct {
+    uint64_t digest;
+    int32_t stopping, failed;
+  } said = {zx_answers_digest(x), r->stopping, ok ? 0 : r->failed};
+  if (!r->rank && !said.stopping) said.stopping = zx_stop_wanted(&r->stop);
+  zx_replica_tell(&r->replica, &said, sizeof said, 0);
+  if (said.digest != zx_answers_digest(x))
+    ZB_BUG("rank %d has come to other steps or tokens than rank 0", r->rank);
+  r->stopping = said.stopping;
   if (r->stopping) zx_answers_cancel(x);
-  return r->stopping;
+  if (said.failed) r->failed = said.failed;
+  return !said.failed;
+}
+
+/* Plays a step. If it fails on one rank, others wait for it. */
+static bool step(ZxRun *r, ZxAnswers *x) {
+  ZbErr err = {0};
+  if (zx_answers_step(x, &err)) return true;
+  if (r->replica.size > 1) zx_die(r->c, "%s", err.text);
+  return zx_run_fail(r, &err);
+}
+
+/* Where a query says no seed, it has one that is the same on all ranks. */
+static void give_seed(const ZxRun *r, ZxQuery *q, uint64_t number) {
+  if (q->seed == ZX_UNSAID) q->seed = (int64_t)(zb_random_u64(r->prompts.seed, 0, number) >> 1);
 }
 
 static void tell(const ZxRun *r, const ZxAnswers *x, uint64_t answers, double seconds) {
   ZxCounts c = zx_answers_counts(x);
-  if (r->o.quiet || !answers) return;
+  if (r->o.quiet || r->rank || !answers) return;
   fprintf(stderr, "%" PRIu64 " tokens of prompts, %" PRIu64 " written in %.3f s: %.1f tokens/s",
           c.prompt_tokens, c.answer_tokens, seconds, seconds > 0 ? (double)c.answer_tokens / seconds : 0);
   if (c.cached_tokens) fprintf(stderr, "; %" PRIu64 " more tokens of prompts were shared", c.cached_tokens);
@@ -46,14 +83,14 @@ typedef struct {
 } Screen;
 
 static void put(Screen *s, const char *text, size_t n) {
-  if (!n) return;
+  if (!n || s->r->rank) return;
   fwrite(text, 1, n, stdout);
   fflush(stdout);
   s->last = text[n - 1];
 }
 
 static void put_head(Screen *s) {
-  if (s->n > 1) {
+  if (s->n > 1 && !s->r->rank) {
     printf("%s==> prompt %u", s->at ? "\n" : "", s->at / s->choices + 1);
     if (s->choices > 1) printf(", choice %u", s->at % s->choices + 1);
     printf(" <==\n");
@@ -121,10 +158,12 @@ static bool write_texts(ZxRun *r, ZxAnswers *x, Screen *s) {
   ZbErr err = {0};
   uint32_t asked = 0;
   ZxPrompts *p = &r->prompts;
+  for (uint32_t i = 0; i < p->nqueries; i++) give_seed(r, &p->query[i], i);
   while (asked < p->nqueries || !zx_answers_idle(x)) {
     while (asked < p->nqueries && zx_answers_ask(x, &p->query[asked], asked, &err)) asked++;
     if (asked < p->nqueries && !err.passing) return zx_run_refuse(r, &err);
-    if (!stopped(r, x) && !zx_answers_step(x, &err)) return zx_run_fail(r, &err);
+    if (!goes_on(r, x, true)) return false;
+    if (!r->stopping && !step(r, x)) return false;
     if (!take_texts(s, x)) return false;
     if (r->stopping) break;
   }
@@ -156,8 +195,9 @@ static bool ask_line(Lines *l, ZxAnswers *x, ZbErr *err) {
   const char *text = zx_run_line(&r->prompts, &at, &n);
   *line = (Line){.query = r->o.query, .a = zb_arena_new()};
   ZbErr why = {0};
-  if (zx_query_read(&line->query, line->a, text, n, &why) &&
-      zx_answers_ask(x, &line->query, l->asked, &why)) {
+  bool ok = zx_query_read(&line->query, line->a, text, n, &why);
+  give_seed(r, &line->query, l->asked);
+  if (ok && zx_answers_ask(x, &line->query, l->asked, &why)) {
     l->at = at;
     l->asked++;
     return true;
@@ -179,7 +219,7 @@ static bool ask_lines(Lines *l, ZxAnswers *x) {
 /* Writes results of which all before are written. */
 static bool write_results(Lines *l, ZbErr *err) {
   for (Line *line; l->written < l->asked && (line = line_of(l, l->written))->done; l->written++) {
-    bool ok = zx_results_add(&l->r->prompts.results, line->result.s, line->result.len, err);
+    bool ok = l->r->rank || zx_results_add(&l->r->prompts.results, line->result.s, line->result.len, err);
     zb_text_free(&line->result);
     line->done = false;
     if (!ok) return false;
@@ -202,14 +242,14 @@ static bool take_results(Lines *l, ZxAnswers *x) {
 }
 
 static bool write_lines(ZxRun *r, ZxAnswers *x, Lines *l) {
-  ZbErr err = {0};
+  bool ok = true;
   while (l->written < r->prompts.nlines) {
-    if (!ask_lines(l, x)) return false;
-    if (stopped(r, x)) break; /* what is not whole is made again */
-    if (!zx_answers_step(x, &err)) return zx_run_fail(r, &err);
-    if (!take_results(l, x)) return false;
+    if (!ask_lines(l, x) || !goes_on(r, x, ok)) return false;
+    if (r->stopping) break; /* what is not whole is made again */
+    if (!step(r, x)) return false;
+    ok = take_results(l, x);
   }
-  return true;
+  return goes_on(r, x, ok);
 }
 
 /* Begins behind the results that are there. */
@@ -218,7 +258,7 @@ static void skip_lines(Lines *l) {
   ZxPrompts *p = &l->r->prompts;
   while (l->asked < p->results.done && zx_run_line(p, &l->at, &n)) l->asked++;
   l->written = l->asked;
-  if (l->asked && !l->r->o.quiet)
+  if (l->asked && !l->r->o.quiet && !l->r->rank)
     fprintf(stderr, "note: %s has %" PRIu64 " of %" PRIu64 " results: going on behind them\n",
             zb_show(p->results.path), l->asked, p->nlines);
 }
@@ -263,36 +303,68 @@ static bool generate_lines(ZxRun *r, ZxAnswering *how) {
 
 static void introduce(const ZxRun *r, const ZxScheduling *s) {
   char text[24];
+  if (r->rank) return;
   fprintf(stderr, "model %s, %.4g M parameters; up to %u text%s of %u tokens at once; %s\n", r->graph->model,
           r->plan->notes.params / 1e6, s->slots, s->slots == 1 ? "" : "s", s->length,
           zb_bytes(text, zx_engine_bytes(r->engine)));
 }
 
-bool zx_run_answering(ZxRun *r, ZxAnswering *how) {
+/* Plays steps with the other ranks of a replica. */
+static bool join_replica(ZxRun *r, ZxAnswering *how) {
   ZbErr err = {0};
-  ZxStepper *stepper = zx_stepper_new(r->a, r->engine, r->plan, &err);
-  if (!zx_run_agree(r, stepper, &err)) return false;
-  *how = (ZxAnswering){
-      .words = &r->prompts.words, .sizes = zx_scheduling(r->plan, r->a), .play = play, .player = stepper};
+  Player *player = ZB_NEW(r->a, Player);
+  r->replica = zx_replica_of(r->c, r->plan);
+  if (r->replica.count > 1) {
+    zb_fail(&err, "leave `split batch` out, or start each of them by itself",
+            "recipe %s has %d independent replicas, which zrun generate does not play yet", r->recipe->name,
+            r->replica.count);
+    return zx_run_refuse(r, &err);
+  }
+  *player = (Player){zx_stepper_new(r->a, r->engine, r->plan, &r->replica, &err), &r->replica};
+  if (!zx_run_agree(r, player->stepper, &err)) return false;
+  *how = (ZxAnswering){.words = &r->prompts.words,
+                       .sizes = zx_scheduling(r->plan, r->a),
+                       .play = play,
+                       .share = share,
+                       .took = took,
+                       .follows = !r->replica.last,
+                       .player = player};
+  r->prompts.seed = r->rank ? 0 : zx_new_seed();
+  r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, &r->prompts.seed, sizeof r->prompts.seed, 0));
+  return true;
+}
+
+bool zx_run_answering(ZxRun *r, ZxAnswering *how) {
+  if (!join_replica(r, how)) return false;
   if (how->sizes.drafts > r->o.drafts) how->sizes.drafts = (uint32_t)r->o.drafts;
   if (!r->o.quiet) introduce(r, &how->sizes);
   return true;
+}
+
+/* Ranks may have been dealt out anew since the file of results was opened: it is rank 0's. */
+static bool take_results_over(ZxRun *r) {
+  ZbErr err = {0};
+  ZxResults *x = &r->prompts.results;
+  bool ok = r->prompts.query || !r->rank || zx_results_close(x, &err);
+  r->c->t->barrier(r->c);
+  if (!r->prompts.query && !r->rank && x->fd < 0) ok = zx_results_open(x, r->a, x->path, &err);
+  return zx_run_accept(r, ok, &err);
 }
 
 bool zx_run_generate(ZxRun *r) {
   ZbErr err = {0};
   ZxPrompts *p = &r->prompts;
   if (zx_run_all_there(p)) {
-    if (!r->o.quiet)
+    if (!r->o.quiet && !r->rank)
       fprintf(stderr, "note: %s has the results of all %" PRIu64 " lines: there is nothing to do\n",
               zb_show(p->results.path), p->nlines);
     return zx_results_close(&p->results, &err) || zx_run_fail(r, &err);
   }
   ZxAnswering how;
-  if (!zx_run_answering(r, &how)) return false;
+  if (!zx_run_answering(r, &how) || !take_results_over(r)) return false;
   zx_watch_phase(NULL);
   bool ok = p->query ? generate_texts(r, &how) : generate_lines(r, &how);
-  if (ok && r->stopping)
+  if (ok && r->stopping && !r->rank)
     fprintf(stderr, "stopped by %s; code %d: the same command may be given again\n", zx_stop_why(r->stopping),
             ZX_EXIT_AGAIN);
   return ok;

@@ -92,9 +92,27 @@ static int64_t positions_of(const ZgGraph *g, const ZgStream *along, const ZxFol
   return least;
 }
 
+/* ---- what rank 0 has ---- */
+/* Collective: what rank 0 has comes to all. */
+static void from_first(ZxRun *r, void *p, size_t bytes) {
+  r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, p, bytes, 0));
+}
+
+/* Collective: a text of rank 0's, to all; others have none yet. */
+static void share_text(ZxRun *r, ZbText *t) {
+  uint64_t n = t->len;
+  from_first(r, &n, sizeof n);
+  if (!n || r->c->t->size(r->c) == 1) return;
+  char *all = r->rank ? zx_need(malloc(n)) : t->s;
+  from_first(r, all, n);
+  if (!r->rank) return;
+  zb_text_put(t, all, n);
+  free(all);
+}
+
 /* ---- prompts ----------------------------------------------------------------------------------------------- */
 /* Reads all of a file, or of the standard input. */
-static bool read_all(const char *path, ZbText *out, ZbErr *err) {
+static bool read_own(const char *path, ZbText *out, ZbErr *err) {
   const uint64_t most = (uint64_t)4 << 30;
   bool standard = !strcmp(path, "-");
   FILE *f = standard ? stdin : zb_open_stream(path, err);
@@ -106,6 +124,14 @@ static bool read_all(const char *path, ZbText *out, ZbErr *err) {
   return ok || zb_fail(err, "give it in parts", "cannot read all of %s: %s",
                        standard ? "the standard input" : zb_show(path),
                        out->len > most ? "it has more than 4 GiB" : "an error of its device");
+}
+
+/* Collective: the same by rank 0, which has the standard input, and perhaps the file. */
+static bool read_all(ZxRun *r, const char *path, ZbText *out, ZbErr *err) {
+  bool ok = r->rank || read_own(path, out, err);
+  if (!zx_agree(r->c, ok)) return false;
+  share_text(r, out);
+  return true;
 }
 
 const char *zx_run_line(const ZxPrompts *p, size_t *at, size_t *n) {
@@ -154,7 +180,7 @@ static bool read_options(ZxRun *r, Need *need, ZbErr *err) {
   for (uint32_t i = 0; i < r->o.prompt_file.n; i++) {
     const char *path = r->o.prompt_file.s[i];
     ZbText t = {0};
-    bool ok = read_all(path, &t, err);
+    bool ok = read_all(r, path, &t, err);
     const char *text = ok ? zb_strndup(r->a, t.s ? t.s : "", t.len) : NULL;
     ok = ok && add_prompt(r, text, t.len, strcmp(path, "-") ? zb_show(path) : "standard input", need, err);
     zb_text_free(&t);
@@ -169,7 +195,11 @@ static bool read_lines(ZxRun *r, Need *need, ZbErr *err) {
   const char *path = r->o.prompts,
              *name = strcmp(path, "-") ? zb_strdup(r->a, zb_show(path)) : "standard input";
   ZbText t = {0};
-  if (!zx_results_open(&p->results, r->a, r->o.out, err) || !read_all(path, &t, err)) return false;
+  bool opened = r->rank || zx_results_open(&p->results, r->a, r->o.out, err);
+  if (!zx_agree(r->c, opened)) return false;
+  from_first(r, &p->results.done, sizeof p->results.done);
+  if (r->rank) p->results.path = r->o.out;
+  if (!read_all(r, path, &t, err)) return false;
   p->lines = zb_strndup(r->a, t.s ? t.s : "", t.len);
   p->size = t.len;
   zb_text_free(&t);
@@ -286,9 +316,14 @@ bool zx_run_read_model(ZxRun *r) {
   r->prompts.results.fd = -1;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
-  if (r->c->t->size(r->c) > 1) {
-    zb_fail(&err, "start it without mpirun",
-            "zrun generate and serve are for one rank yet, and mpirun started %d", r->c->t->size(r->c));
+  if (r->c->t->size(r->c) > 1 && r->o.command != ZX_GENERATE) {
+    zb_fail(&err, "start it without mpirun", "zrun serve is for one rank yet, and mpirun started %d",
+            r->c->t->size(r->c));
+    return zx_run_refuse(r, &err);
+  }
+  if (r->c->t->size(r->c) > 1 && !r->o.recipe) {
+    zb_fail(&err, "give one with --recipe FILE:NAME, or start it without mpirun",
+            "mpirun started %d ranks, and no recipe says what each of them does", r->c->t->size(r->c));
     return zx_run_refuse(r, &err);
   }
   return (is_folder(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&

@@ -22,6 +22,7 @@
 #include "runtime/exec/health.h"
 #include "runtime/exec/log/log.h"
 #include "runtime/exec/options.h"
+#include "runtime/exec/replica.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
 #include "runtime/exec/serve/serve.h"
@@ -38,7 +39,8 @@ typedef struct {
   const char *lines;
   size_t size;
   uint64_t nlines;
-  ZxResults results;
+  ZxResults results; /* rank 0's; others know how many there are */
+  uint64_t seed;     /* of which prompts that say none have theirs */
 } ZxPrompts;
 
 typedef struct {
@@ -55,7 +57,8 @@ typedef struct {
   ZpGenerating generating;
   ZxPrompts prompts;
   ZxServing serving;
-  ZxServer *server; /* on rank 0 of `serve`; NULL */
+  ZxServer *server;  /* on rank 0 of `serve`; NULL */
+  ZxReplica replica; /* of a run that generates: the ranks that play the same steps */
   ZxMix *data;
   ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
   ZxMix *eval_data;

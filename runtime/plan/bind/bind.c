@@ -158,6 +158,7 @@ static const ZlProd *find_product(ZpBuild *b, const ZlMeshDim *md, const ZlSplit
 
 static void add_axis(ZpBuild *b, ZpDim *d, ZlName name) {
   uint32_t axis = zp_find_axis(b, name, ZP_AXIS_ANY);
+  if (axis != ZG_NONE && b->p->stream && !zp_in_step(b->p, (uint16_t)axis)) return;
   if (axis != ZG_NONE && d->size > 1) ZB_PUSH(b->p->arena, d->axes, d->naxes, (uint16_t)axis);
 }
 
@@ -315,6 +316,7 @@ static void check_divides(ZpBuild *b) {
 static void bind_shards(ZpBuild *b) {
   ZpPlan *p = b->p;
   p->asked.zero.ahead = (uint32_t)p->asked.recipe->prefetch;
+  if (p->stream) return; /* each step would gather what it reads */
   for (uint32_t i = 0; i < p->asked.recipe->nshards; i++) {
     const ZlShard *s = &p->asked.recipe->shards[i];
     uint32_t index = find_mesh(b, s->dim.s);
@@ -389,12 +391,15 @@ static void check_used(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (int d = 0; d < p->layout.mesh.ndims; d++) {
     const ZpDim *dim = &p->layout.mesh.dim[d];
-    if (dim->size == 1 || dim->naxes || d == p->layout.mesh.pipe) continue;
+    if (dim->size == 1 || dim->naxes || d == p->layout.mesh.pipe || zp_replicates(b, dim->directive))
+      continue;
     const ZlName *n = &p->asked.recipe->mesh[dim->directive].name;
     ZlDiag *e = zl_report(b->d, ZL_Z0306, n->span,
                           "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work",
                           n->s, (long long)dim->size);
-    if (zp_split(p, dim->directive))
+    if (p->stream && zp_split(p, dim->directive))
+      zl_help(e, "a step of generation has few tokens: split heads over `%s`, or `batch`", n->s);
+    else if (zp_split(p, dim->directive))
       zl_help(e, "name an axis that model %s has in `split ... over %s`", p->graph->model, n->s);
     else zl_help(e, "add `split batch over %s`", n->s);
   }
@@ -402,7 +407,9 @@ static void check_used(ZpBuild *b) {
 
 static void check_prefetch(ZpBuild *b) {
   const ZlRecipe *r = b->p->asked.recipe;
-  if (r->prefetch_span.file < 0 || r->prefetch == 1 || b->p->asked.zero.what & ZL_SHARD_PARAMS) return;
+  if (r->prefetch_span.file < 0 || r->prefetch == 1 || b->p->stream ||
+      b->p->asked.zero.what & ZL_SHARD_PARAMS)
+    return;
   zl_help(zl_report(b->d, ZL_Z0809, r->prefetch_span,
                     "`prefetch %lld` has no effect: no parameters are gathered", (long long)r->prefetch),
           "add `shard params, grads, states over` a data dimension, or leave it out");

@@ -53,6 +53,11 @@ bool zp_bind(ZpBuild *b);
 void zp_bind_batch(ZpBuild *b);
 /* Fills p->generating, p->pages and the sizes of axes of steps. */
 void zp_bind_steps(ZpBuild *b);
+/* Returns whether a step of generation has the axis; it has none of samples and time. */
+bool zp_in_step(const ZpPlan *p, uint16_t axis);
+/* Returns whether ranks along a mesh dimension of the recipe play steps of their own: it splits samples, and nothing
+ * that a step has. */
+bool zp_replicates(const ZpBuild *b, uint32_t mesh);
 /* Fills ZpDim.zigzag, and p->notes.order. */
 void zp_bind_zigzag(ZpBuild *b);
 /* Returns the first axis of dim d's list that splits an attend, if keys were queries: one of samples or

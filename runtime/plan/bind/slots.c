@@ -112,19 +112,30 @@ static double factor_of(const ZpPlan *p, uint16_t slot) {
   return split ? ZP_SLOT_FACTOR : 1;
 }
 
+/* Returns how many ranks share the experts: of a step of generation each has room for all rows, since how many go to
+ * another round would be part of a token's bits. */
+static double owners_of(const ZpPlan *p, uint16_t expert) {
+  double owners = 1;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (d != p->layout.mesh.pipe && zp_dim_splits(&p->layout.mesh.dim[d], expert))
+      owners *= (double)p->layout.mesh.dim[d].size;
+  return owners;
+}
+
 static void bind_slot(ZpBuild *b, uint16_t slot) {
   ZpPlan *p = b->p;
   uint16_t expert = p->layout.experts[slot];
   Sent s = sent_to(p, slot);
   int64_t ranks = 1;
   if (!s.at) return; /* a combine without a dispatch: nothing reads it */
-  if (!check_dims(b, slot, expert) || !check_experts(b, &s, expert)) return;
+  if (!check_dims(b, slot, expert) || (!p->stream && !check_experts(b, &s, expert))) return;
   for (int d = 0; d < p->layout.mesh.ndims; d++) {
     if (d == p->layout.mesh.pipe || !splits_slots(p, &p->layout.mesh.dim[d], &s, expert)) continue;
     ZB_PUSH(p->arena, p->layout.mesh.dim[d].axes, p->layout.mesh.dim[d].naxes, slot);
     ranks *= p->layout.mesh.dim[d].size;
   }
-  double each = ceil(factor_of(p, slot) * s.rows / (double)ranks / (double)p->layout.axis_size[expert]);
+  double factor = p->stream ? owners_of(p, expert) : factor_of(p, slot);
+  double each = ceil(factor * s.rows / (double)ranks / (double)p->layout.axis_size[expert]);
   if (!(each * (double)ranks <= INT32_MAX)) {
     zl_help(zl_report(b->d, ZL_Z0805, zp_bind_span(p->asked.recipe, p->graph->axes[slot].name),
                       "a round of `%s` would have %.3g rows of each expert", p->graph->axes[slot].name, each),
@@ -150,5 +161,6 @@ ZpRounds zp_rounds(const ZpPlan *p, const ZpSegment *s, const ZpList *l, uint32_
   uint64_t rows = s->values[l->nodes[i].in[1]].bytes / sizeof(int32_t); /* of a rank's tokens and choices */
   uint64_t owners = (uint64_t)zp_group_size(&p->layout.mesh, l->nodes[first].dims);
   uint64_t each = (uint64_t)l->nodes[first].call.opt[1]; /* of a round, of a rank's experts */
+  if (p->stream) return (ZpRounds){1, 1};
   return (ZpRounds){(rows + each - 1) / each, (rows * owners + each - 1) / each};
 }

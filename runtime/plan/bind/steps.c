@@ -2,7 +2,10 @@
  * and into how many pages that goes.
  *
  * Example: 64 sequences of 8192 positions in pages of 32 have 256 entries each in their tables, and 16,384 pages; of
- * a window of 4096 a sequence has at most (4096 + 512) / 32 + 1 = 145 pages at once where a step has 512 tokens. */
+ * a window of 4096 a sequence has at most (4096 + 512) / 32 + 1 = 145 pages at once where a step has 512 tokens.
+ *
+ * Ranks that split samples alone are replicas, each an engine of its own with its share of the sequences: no value of
+ * a step has that axis, so all of it is whole along such a dim, and nothing is exchanged over it. */
 #include "runtime/plan/bind/bind.h"
 #include "runtime/plan/text.h"
 
@@ -49,6 +52,40 @@ static int64_t longest(ZpBuild *b) {
   return most;
 }
 
+/* ---- replicas ---- */
+bool zp_in_step(const ZpPlan *p, uint16_t axis) {
+  const ZgStream *along = &p->stream->along;
+  return axis != along->batch && (axis >= p->stream->model->naxes || !along->names[axis]);
+}
+
+/* Counts, among the axes that a list of a recipe names, samples and those that a step has. */
+static void count_axes(const ZpPlan *p, const ZlName *name, uint32_t n, uint32_t *samples, uint32_t *others) {
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t axis = zg_axis_find(p->graph, name[i].s);
+    if (axis == ZG_NONE) continue;
+    *samples += axis == p->stream->along.batch;
+    *others += zp_in_step(p, (uint16_t)axis);
+  }
+}
+
+bool zp_replicates(const ZpBuild *b, uint32_t mesh) {
+  const ZpPlan *p = b->p;
+  const ZlSplit *split = p->stream ? zp_split(p, mesh) : NULL;
+  uint32_t samples = 0, others = 0;
+  for (uint32_t i = 0; split && i < split->nprods; i++)
+    count_axes(p, split->prods[i].axis, split->prods[i].n, &samples, &others);
+  if (split) count_axes(p, split->otherwise.at, split->otherwise.n, &samples, &others);
+  return samples && !others;
+}
+
+static int64_t replicas_of(const ZpBuild *b) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < b->p->asked.recipe->nmesh; i++)
+    if (zp_replicates(b, i)) n *= b->p->asked.recipe->mesh[i].size;
+  return n;
+}
+
+/* ---- sizes ---- */
 /* Returns how many tokens a step has at least: one of each sequence that decodes, and of a model with states a part of
  * a prompt beside the others. */
 static int64_t least_step(const ZpStream *s, int64_t sequences) {
@@ -62,7 +99,9 @@ void zp_bind_steps(ZpBuild *b) {
   const ZpStream *s = p->stream;
   ZpGenerating *g = &p->generating;
   int64_t *size = p->layout.axis_size;
-  g->sequences = size_of(b, g->sequences, s->along.batch, "how many sequences run at once");
+  g->replicas = replicas_of(b);
+  g->sequences =
+      ceil_of(size_of(b, g->sequences, s->along.batch, "how many sequences run at once"), g->replicas);
   g->length = longest(b);
   g->page = less(g->page ? g->page : 32, g->length);
   if (g->step < least_step(s, g->sequences)) g->step = least_step(s, g->sequences);

@@ -459,7 +459,8 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
     return moves(c, s, i, ZG_OP_ALL_REDUCE, dims, 8 * losses);
   }
   if (in->op == ZP_I_REDUCE_STEP)
-    return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->layout.mesh.ndims) - 1, 8 * (2 + 2 * losses));
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, p->stream ? 0 : (1u << p->layout.mesh.ndims) - 1,
+                 8 * (2 + 2 * losses));
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->programs.buckets[p->programs.stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];

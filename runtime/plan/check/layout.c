@@ -150,7 +150,16 @@ static bool block_fits(const Local *l, const ZpValue *v) {
 /* ---- values -------------------------------------------------------------------------------------------- */
 /* Returns the format in which a value must be stored: a parameter has its bucket's (arena.c), a gradient f32,
  * all else that of its type. */
+/* Returns whether a value is a part of a sum, which steps of generation keep in f32. */
+static bool is_wide_part(const Local *l, const ZpValue *v) {
+  bool part = false;
+  for (int d = 0; l->c->p->stream && d < l->c->p->layout.mesh.ndims; d++)
+    part |= v->state[d].kind == 'P' && !v->state[d].max;
+  return part && elem_of(l->c->p, &v->type) == ZK_BF16;
+}
+
 static uint8_t stored_elem(const Local *l, const ZpValue *v) {
+  if (is_wide_part(l, v)) return ZK_F32;
   if (v->at.space == ZP_AT_GRAD) return ZK_F32;
   bool param = v->at.space == ZP_AT_PARAM && v->at.index < l->s->nbuckets;
   return param ? l->c->p->programs.buckets[l->s->buckets[v->at.index]].elem : elem_of(l->c->p, &v->type);
@@ -312,7 +321,7 @@ static const char *attends_wrong(const Local *l, const ZpNode *n) {
 }
 
 /* Checks the split of rows against the split of their tokens, or (`place`) of the tokens' numbers: along the
- * collective's dims tokens are split and rows are by expert; along the others both are split alike, or
+ * collective's dims tokens are split, but in a step of generation the same, and rows are by expert; along the others both are split alike, or
  * neither, or as slots are. */
 static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, const ZpValue *rows,
                         bool place) {
@@ -321,6 +330,7 @@ static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, 
     ZpState a = tokens->state[d], b = rows->state[d];
     bool over = n->dims >> d & 1, token = a.kind == 'S' && !size_along(rows, a.axis);
     bool same = a.kind == b.kind && (a.kind != 'S' || a.axis == b.axis);
+    if (p->stream && over) token = a.kind == 'R';
     if (place)
       same = a.kind == 'R' && (b.kind != 'S' || (b.axis != n->call.ax[0] && b.axis != n->call.ax[1]));
     if (over ? !token || !is_split(rows, d, n->call.ax[0])
@@ -587,7 +597,11 @@ static const char *packing_wrong(const Local *l, const ZpNode *n, const ZpValue 
   uint64_t need = 0;
   bool zigzag = is_zigzag(l, n), must = n->call.op == ZG_OP_ALL_TO_ALL;
   if (n->call.op == ZG_OP_ALL_GATHER) must = zigzag || !in_blocks(out, in, n->axis), need = out->bytes;
-  if (n->call.op == ZG_OP_REDUCE_SCATTER) must = zigzag || !in_blocks(in, out, n->axis), need = in->bytes;
+  bool rounds = in->elem != out->elem; /* a sum in f32 becomes what is computed in */
+  if (n->call.op == ZG_OP_ALL_REDUCE) must = rounds, need = in->bytes;
+  if (n->call.op == ZG_OP_REDUCE_SCATTER)
+    must = rounds || zigzag || !in_blocks(in, out, n->axis), need = in->bytes;
+  if (rounds && n->call.op == ZG_OP_REDUCE_SCATTER) need = lines(in->bytes) + 2 * lines(out->bytes);
   if (n->call.op == ZG_OP_ALL_TO_ALL) need = lines(in->bytes) + out->bytes;
   if (must && !n->packs) return "does not pack what does not lie in blocks";
   return n->packs && n->scratch_bytes < need ? "has not the scratch to pack" : NULL;
@@ -665,8 +679,10 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   bool cuts = op == ZG_OP_REDUCE_SCATTER || op == ZG_OP_LOCAL_SLICE || op == ZG_OP_ALL_TO_ALL;
   if (!gathers && !cuts && !keeps && op != ZG_OP_ALL_REDUCE)
     return "goes over ranks, but is not a collective";
-  if (in->elem != out->elem || in->type.naxes != out->type.naxes || (gathers && !size_along(in, n->axis)) ||
-      (cuts && !size_along(in, to)))
+  bool sums = op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER,
+       rounds = sums && is_wide_part(l, in) && out->elem == elem_of(p, &out->type);
+  if ((in->elem != out->elem && !rounds) || in->type.naxes != out->type.naxes ||
+      (gathers && !size_along(in, n->axis)) || (cuts && !size_along(in, to)))
     return "has a result of another kind than its operand";
   for (int a = 0; a < in->type.naxes; a++) {
     uint16_t axis = in->axis[a];
@@ -676,7 +692,6 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   }
   const char *wrong = states_wrong(p, n, in->state, out->state);
   if (wrong) return wrong;
-  bool sums = op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER;
   if (sums && in->elem != ZK_F32 && in->elem != ZK_BF16) return "sums what is neither f32 nor bf16";
   if (op == ZG_OP_ALL_REDUCE && !in_blocks(in, out, in->axis[0])) return "has a result that lies otherwise";
   return packing_wrong(l, n, in, out);

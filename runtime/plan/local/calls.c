@@ -24,7 +24,9 @@ static int64_t size_along(const ZkView *v, uint16_t axis) {
 static bool packs(const ZpMesh *m, const ZpNode *n) {
   const ZkView *in = &n->call.in[0], *out = &n->call.out[0];
   switch (n->call.op) {
-  case ZG_OP_REDUCE_SCATTER: return zp_is_zigzag(m, n->dims, n->axis) || !in_blocks(in, out, n->axis);
+  case ZG_OP_ALL_REDUCE: return in->elem != out->elem;
+  case ZG_OP_REDUCE_SCATTER:
+    return in->elem != out->elem || zp_is_zigzag(m, n->dims, n->axis) || !in_blocks(in, out, n->axis);
   case ZG_OP_ALL_GATHER: return zp_is_zigzag(m, n->dims, n->axis) || !in_blocks(out, in, n->axis);
   case ZG_OP_ALL_TO_ALL: return true;
   case ZG_OP_SHIFT: return n->dims && size_along(in, n->axis) > 1 && !in_blocks(in, out, n->axis);
@@ -58,6 +60,8 @@ static uint64_t collective_scratch(const ZpLocal *c, const ZpNode *n) {
   if (zp_is_halo(n)) return halo_scratch(n);
   if (!n->packs) return 0;
   uint64_t in = zp_lines(c->s->values[n->in[0]].bytes), out = zp_lines(c->s->values[n->out[0]].bytes);
+  bool rounds = n->call.op == ZG_OP_REDUCE_SCATTER && n->call.in[0].elem != n->call.out[0].elem;
+  if (rounds) return in + 2 * out; /* a sum in f32, of twice the bytes */
   return n->call.op == ZG_OP_ALL_TO_ALL ? in + out : n->call.op == ZG_OP_ALL_GATHER ? out : in;
 }
 

@@ -7,7 +7,10 @@
  * they take less memory (`else seq`) they are brought together: rows must be the same on all ranks that share
  * the experts' work.
  *
- * Sums of rows stay partial through all that is linear until after combine, so no reduction is within rounds.
+ * In a step of generation ranks that share the experts have the same tokens: each takes the rows of its own experts, and
+ * all rows come to all, so that every rank adds up a token's choices in the order in which one rank would.
+ *
+ * Sums of rows, but in steps, stay partial through all that is linear until after combine, so no reduction is within rounds.
  * Example, ffn split over tensor: y = grouped_dot(h, down) is P, and so are y w and what combine adds up. */
 #include "graph/ragged.h"
 #include "runtime/plan/local/shard.h"
@@ -56,7 +59,9 @@ static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e, ZpDims o
     if (!round) continue;
     m->call.opt[1] = rows;
     m->call.num[0] = (double)zp_group_size(&h->p->layout.mesh, owners);
-    set_dims(h, m, owners, "how many rows each rank has for each expert says which round has which");
+    set_dims(h, m, owners,
+             h->p->stream ? "each rank has the rows of its experts"
+                          : "how many rows each rank has for each expert says which round has which");
   }
   ZB_PUSH(h->p->arena, h->routes, h->nroutes, r);
   return &h->routes[h->nroutes - 1];
@@ -76,6 +81,7 @@ static void split_by(const ZpShard *h, const ZgNode *n, int d, const ZgType *tok
     bool of_tokens = zg_type_has(ids, a), beside = zg_type_has(rows, a) && zg_type_has(tokens, a);
     if (own ? of_tokens : beside && !of_tokens) *token = a, *row = owners ? n->ax[0] : own ? n->ax[1] : a;
   }
+  if (h->p->stream && owners && dim->size > 1) *token = ZG_NONE, *row = n->ax[0];
 }
 
 static ZpState along(uint32_t axis) {
@@ -98,8 +104,8 @@ void zp_shard_experts(ZpShard *h, const ZgNode *n) {
     want[1][d] = along(id ? token : ZG_NONE);
     made[d] = along(out ? row : token);
     if (row == n->ax[0]) owners |= 1u << d;
-    if (token != ZG_NONE) split |= 1u << d;
-    else if (!out && d < p->layout.mesh.ndims && x->state[d].kind == 'P' && !x->state[d].max)
+    if (token != ZG_NONE || (out && row != ZG_NONE)) split |= 1u << d;
+    else if (!out && !p->stream && d < p->layout.mesh.ndims && x->state[d].kind == 'P' && !x->state[d].max)
       want[0][d] = made[d] = (ZpState){.kind = 'P'};
   }
   uint32_t a = zp_convert(h, n->in[0], want[0]), e = zp_convert(h, n->in[1], want[1]);
@@ -114,7 +120,11 @@ void zp_shard_experts(ZpShard *h, const ZgNode *n) {
   m->in[0] = a, m->in[1] = r.place, m->in[2] = r.now;
   m->out[0] = value;
   m->split = split;
-  set_dims(h, m, owners, out ? "rows go to the ranks that have their experts" : "rows come back from them");
+  set_dims(h, m, owners,
+           out            ? h->p->stream ? "each rank takes the rows of its experts"
+                                         : "rows go to the ranks that have their experts"
+           : h->p->stream ? "rows of all experts come to all ranks"
+                          : "rows come back from them");
   zp_version_add(h, n->out, value);
 }
 

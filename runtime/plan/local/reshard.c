@@ -6,6 +6,9 @@
  * A local pad makes a sum's part of what is no sum: of a whole value the first rank of a group keeps all and
  * the others have zeros, of a split one each rank has zeros around its part. Nothing is rounded.
  *
+ * In a step of generation parts of sums are f32, whatever is computed in, and become that with the collective: the sum
+ * of all parts is rounded once, as one rank would.
+ *
  * An axis split by several dims is cut by the first (slowest) one into blocks, each block by the next, and so
  * on. A collective moves blocks as they lie, so a cut can only be made or undone while it is the fastest of
  * its axis: slower cuts are made first and undone last, and one that changes under a faster one needs that
@@ -21,9 +24,17 @@ bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b) {
   return true;
 }
 
+static bool has_sum(const ZpPlan *p, const ZpState *state) {
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (state[d].kind == 'P' && !state[d].max) return true;
+  return false;
+}
+
 uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state) {
   ZpValue v = {.type = *t, .elem = zp_store_elem(h->p, t), .param = ZP_NONE};
   memcpy(v.state, state, sizeof v.state);
+  if (h->p->stream && has_sum(h->p, state) && v.elem == ZK_BF16)
+    v.elem = ZK_F32; /* rounded once, when complete */
   uint64_t n = 1;
   zp_memory_order(h->p, t, v.axis);
   for (int i = 0; i < t->naxes; i++) {

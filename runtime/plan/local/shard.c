@@ -87,6 +87,7 @@ static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
  * it too. */
 static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, uint8_t *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
+  if (h->p->stream) return; /* the order of a sum is part of its bits */
   for (int d = 0; d < h->p->layout.mesh.ndims; d++)
     if (x[d] == ZG_NONE) partial[d] = zp_rows_stay_partial(h, n, d);
   bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD, waits = false;

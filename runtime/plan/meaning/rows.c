@@ -1,5 +1,6 @@
 /* Rows of experts that other ranks have, as rounds play them (engine/rows.c): an expert's rows are those of
- * the first rank of a group, then of the second, and so on; a rank's are in the order that its places say. */
+ * the first rank of a group, then of the second, and so on; a rank's are in the order that its places say. In a step of
+ * generation the ranks of a group have the same tokens, and of each there is one row. */
 #include <string.h>
 
 #include "runtime/plan/meaning/meaning.h"
@@ -11,6 +12,7 @@ typedef struct {
 } Row;
 typedef struct {
   int members, mine, *rank;
+  bool same;            /* all have the same tokens */
   int64_t experts, own; /* all, and those of a member */
   const int32_t **ends, **places;
   int64_t nplaces;
@@ -20,6 +22,7 @@ static Peers peers(Eval *e, const Round *r, int rank) {
   const ZpMesh *m = &e->w->mesh;
   ZpDims dims = r->round->dims;
   Peers p = {.members = (int)zp_group_size(m, dims), .mine = (int)zp_group_index(m, rank, dims)};
+  p.same = e->w->p->stream != NULL;
   p.rank = ZB_NEWN(e->a, int, p.members);
   p.ends = ZB_NEWN(e->a, const int32_t *, p.members);
   p.places = ZB_NEWN(e->a, const int32_t *, p.members);
@@ -34,7 +37,9 @@ static Peers peers(Eval *e, const Round *r, int rank) {
   return p;
 }
 
+/* Returns how many rows the member brings. */
 static int64_t rows_of(const Peers *p, int member, int64_t expert) {
+  if (p->same && member != p->mine) return 0;
   return p->ends[member][expert] - (expert ? p->ends[member][expert - 1] : 0);
 }
 
@@ -65,7 +70,10 @@ static Row *slots_of(Eval *e, const Peers *p, const Round *r, int owner) {
   for (int64_t i = 0; i < r->rows; i++) slot[i].place = -1;
   for (int64_t x = owner * p->own; x < (owner + 1) * p->own; x++)
     for (int i = 0; i < p->members; i++)
-      for (int64_t row = x ? p->ends[i][x - 1] : 0; row < p->ends[i][x]; row++, at++)
+      for (int64_t row = p->same && i != p->mine ? p->ends[i][x]
+                         : x                     ? p->ends[i][x - 1]
+                                                 : 0;
+           row < p->ends[i][x]; row++, at++)
         for (int64_t k = 0; k < p->nplaces && at >= 0 && at < r->rows; k++)
           if (p->places[i][k] == row) slot[at] = (Row){i, k};
   return slot;

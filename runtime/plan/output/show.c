@@ -39,14 +39,21 @@ const char *zp_compute_text(const ZpPlan *p) {
 static void show_pages(const ZpPlan *p, uint32_t group, ZbText *out) {
   const ZpGenerating *g = &p->generating;
   const ZpPageGroup *x = &p->stream->groups[group];
-  char token[24], all[24];
+  char token[24], all[24], rank[24];
   uint64_t bytes =
       zp_cache_bytes(p->stream, ZP_CACHE_PAGES, group, zp_precision_elem(p->asked.recipe->precision.compute));
   int64_t pages = p->pages[group], each = zp_pages_of(g, x->window), whole = pages / each;
   zb_text_add(out, "cache: %s a token", zb_bytes(token, bytes));
   if (x->window) zb_text_add(out, ", of which the last %lld are kept", (long long)x->window);
-  zb_text_add(out, "; %lld pages of %lld tokens, %s: ", (long long)pages, (long long)g->page,
-              zb_bytes(all, bytes * (uint64_t)(pages * g->page)));
+  uint64_t own = 0, total = bytes * (uint64_t)(pages * g->page);
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    uint64_t of = zp_stage_cache_bytes(p, s, ZP_CACHE_PAGES, group);
+    if (of > own) own = of;
+  }
+  zb_text_add(out, "; %lld pages of %lld tokens, %s", (long long)pages, (long long)g->page,
+              zb_bytes(all, total));
+  if (own != total) zb_text_add(out, " (at most %s a rank)", zb_bytes(rank, own));
+  zb_text_add(out, ": ");
   if (whole >= g->sequences) zb_text_add(out, "all %lld sequences at full length", (long long)g->sequences);
   else
     zb_text_add(out, "%lld sequence%s of %lld at once, or %lld of %lld", (long long)whole,
@@ -60,11 +67,14 @@ static void show_generating(const ZpPlan *p, ZbText *out) {
   const ZgStream *along = &p->stream->along;
   char text[24];
   zb_text_add(out,
-              "generates along `%s`: %s -> %s; %lld sequence%s of %lld tokens, at most %lld tokens a step; "
+              "generates along `%s`: %s -> %s; %lld sequence%s of %lld tokens%s, at most %lld tokens a step; "
               "compute %s\n",
               p->graph->axes[along->time].name, p->stream->model->inputs[along->tokens].name,
               p->stream->model->outputs[along->output].name, (long long)g->sequences,
-              g->sequences == 1 ? "" : "s", (long long)g->length, (long long)g->step, zp_compute_text(p));
+              g->sequences == 1 ? "" : "s", (long long)g->length, g->replicas > 1 ? " a replica" : "",
+              (long long)g->step, zp_compute_text(p));
+  if (g->replicas > 1)
+    zb_text_add(out, "%lld replicas, each with steps of its own; of each:\n", (long long)g->replicas);
   for (uint32_t i = 0; i < p->stream->ngroups; i++) show_pages(p, i, out);
   ZkElem real = zp_precision_elem(p->asked.recipe->precision.compute);
   uint64_t state = zp_cache_bytes(p->stream, ZP_CACHE_STATE, 0, real) +

@@ -234,7 +234,7 @@ static void add_sums(ZpBuilder *g, uint64_t norm, uint64_t step, uint32_t pair) 
   g->step = zp_gen_draft(g, ZP_I_REDUCE_STEP, step, BY_STEP, pair);
   ZpDraft *d = &g->d[g->step];
   d->in.pair = pair;
-  d->in.dims = (1u << g->p->layout.mesh.ndims) - 1;
+  d->in.dims = g->p->stream ? 0 : (1u << g->p->layout.mesh.ndims) - 1; /* tokens have no losses */
   d->in.coll = ZG_OP_ALL_REDUCE;
   d->in.bytes = d->in.dims ? zp_step_sums(g->p) * sizeof(double) : 0;
   d->after_pos = last;

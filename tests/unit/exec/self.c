@@ -84,6 +84,34 @@ Test(combine, in_rank_order_and_in_place) {
   for (int i = 0; i < N; i++) cr_assert_eq(y[0][i], i > N / 2 - i ? i : N / 2 - i);
 }
 
+static double tree(const float *x, int n) {
+  int left = 1;
+  if (n == 1) return (double)x[0];
+  while (2 * left < n) left *= 2;
+  return (double)(float)(tree(x, left) + tree(x + left, n - left));
+}
+
+/* Any number of parts, as a rank whose part is a subtree expects it. */
+Test(combine, as_a_binary_tree) {
+  enum { N = 133, MOST = 9 };
+  static float x[MOST][N], y[N];
+  const void *part[MOST];
+  int ordered = 0;
+  for (int n = 1; n <= MOST; n++) {
+    for (int k = 0; k < n; k++)
+      for (int i = 0; i < N; i++) x[k][i] = (float)zb_random_normal(5, (uint64_t)k, (uint64_t)i);
+    for (int k = 0; k < n; k++) part[k] = x[k];
+    zx_combine(y, part, n, N, ZK_F32, ZX_SUM);
+    for (int i = 0; i < N; i++) {
+      float of[MOST], sum = 0;
+      for (int k = 0; k < n; k++) of[k] = x[k][i], sum += of[k];
+      cr_assert_eq(y[i], (float)tree(of, n), "%d parts, element %d", n, i);
+      ordered += y[i] != sum;
+    }
+  }
+  cr_expect_gt(ordered, 100, "in the order of parts sums are others");
+}
+
 /* bf16: the bits of a sum in f32 that is rounded once, infinities and numbers that are none among them. */
 Test(combine, bf16_is_rounded_once) {
   enum { N = 1300, PARTS = 5 };
@@ -92,14 +120,15 @@ Test(combine, bf16_is_rounded_once) {
   int twice = 0;
   for (int k = 0; k < PARTS; k++) part[k] = x[k];
   for (int i = 0; i < N; i++) {
-    float sum = 0, often = 0;
+    float all[PARTS], sum = 0, often = 0;
     for (int k = 0; k < PARTS; k++) {
       x[k][i] = (uint16_t)zb_random_u64(3, (uint64_t)k, (uint64_t)i);
       if (i % 7) x[k][i] = zb_f32_to_bf16((float)zb_random_normal(4, (uint64_t)k, (uint64_t)i));
       float y = zb_bf16_to_f32(x[k][i]);
-      sum = k ? sum + y : y;
+      all[k] = y;
       often = zb_bf16_to_f32(zb_f32_to_bf16(k ? often + y : y));
     }
+    sum = (float)tree(all, PARTS);
     want[i] = zb_f32_to_bf16(sum);
     twice += want[i] != zb_f32_to_bf16(often);
   }

@@ -187,17 +187,18 @@ Test(invariant, dot_rows) { each_set(dots); }
 
 /* ---- the order of summation ---------------------------------------------------------------------------- */
 
-enum { K = 208, N = 21 };
+enum { K = 213, N = 21 };
 
-static float add_chunk(const float *x, const float *w, int c, bool fused) {
+static float add_chunk(const float *x, const float *w, int k, int n, bool fused) {
   float sum = 0;
-  for (int k = K * c / 8 / 16 * 16; k < (c == 7 ? K : K * (c + 1) / 8 / 16 * 16); k++)
-    sum = fused ? fmaf(x[k], w[k * N], sum) : x[k] * w[k * N] + sum;
+  for (; n > 0; k++, n--) sum = fused ? fmaf(x[k], w[k * N], sum) : x[k] * w[k * N] + sum;
   return sum;
 }
-static float add_chunks(const float *x, const float *w, int c, int n, bool fused) {
-  if (n == 1) return add_chunk(x, w, c, fused);
-  return add_chunks(x, w, c, n / 2, fused) + add_chunks(x, w, c + n / 2, n / 2, fused);
+/* Adds n terms from k on, halved so often. */
+static float add_chunks(const float *x, const float *w, int k, int n, int times, bool fused) {
+  if (!times) return add_chunk(x, w, k, n, fused);
+  return add_chunks(x, w, k, n / 2, times - 1, fused) +
+         add_chunks(x, w, k + n / 2, n - n / 2, times - 1, fused);
 }
 
 /* It is that of invariant.h. */
@@ -210,7 +211,7 @@ Test(invariant, order) {
     for (int t = 1; zk_fgemm_use(set) && zk_few_rows_use(set) && t <= 9; t += 4) {
       run(&r, (void *[]){in[0], in[1]}, (void *[]){y}, 0, t, 2);
       for (int i = 0; i < t * N; i++) {
-        float sum = add_chunks(in[0] + i / N * K, in[1] + i % N, 0, 8, set > 0);
+        float sum = add_chunks(in[0] + i / N * K, in[1] + i % N, 0, K, 3, set > 0);
         EACH_ASSERT(!memcmp(&y[i], &sum, sizeof sum), "set %d, row %d of %d: %a for %a", set, i / N, t, y[i],
                     sum);
       }
@@ -218,34 +219,45 @@ Test(invariant, order) {
   free(in[0]), free(in[1]);
 }
 
-/* Ranks with neighbouring parts of k make subtrees. */
-static void parts(const char *what) {
+/* Ranks with neighbouring parts of k make subtrees: of products, and (`w` NULL) of sums over k. */
+static void parts_of(const char *what, Rows r, size_t k, size_t most) {
   enum { M = 9 };
-  for (int half = 0; half < 2; half++) {
-    Rows r = {.op = ZG_OP_DOT, .in = {"tk", "kn"}, .out = {"tn"}, .ax = "k", .out_elem = ZK_F32};
-    size_t bytes = half ? 2 : 4;
-    r.elem = half ? ZK_BF16 : ZK_F32;
-    r.size['t'] = M, r.size['k'] = 640, r.size['n'] = N;
-    char *x = operand(&r, 0), *w = operand(&r, 1);
-    float whole[M * N], part[8][M * N];
-    run(&r, (void *[]){x, w}, (void *[]){whole}, 0, M, 2);
-    for (int n = 2; n <= 8; n *= 2) {
-      size_t k = 640 / (size_t)n;
-      Rows own = r;
-      own.size['k'] = (int64_t)k, own.parts = n;
-      char *mine = malloc(M * k * bytes);
-      for (size_t i = 0; i < (size_t)n; i++) {
-        for (size_t t = 0; t < M; t++) memcpy(mine + t * k * bytes, x + (t * 640 + i * k) * bytes, k * bytes);
-        run(&own, (void *[]){mine, w + i * k * N * bytes}, (void *[]){part[i]}, 0, M, 2);
-      }
-      free(mine);
-      for (int step = 1; step < n; step *= 2)
-        for (int i = 0; i < n; i += 2 * step)
-          for (int j = 0; j < M * N; j++) part[i][j] += part[i + step][j];
-      cr_assert(!memcmp(part[0], whole, sizeof whole), "%s, %d parts, %s", what, n, half ? "bf16" : "f32");
+  size_t bytes = r.elem == ZK_BF16 ? 2 : 4, columns = r.in[1] ? N : 1;
+  r.size['t'] = M, r.size['k'] = (int64_t)k, r.size['n'] = N;
+  char *x = operand(&r, 0), *w = r.in[1] ? operand(&r, 1) : NULL;
+  float whole[M * N], part[8][M * N];
+  run(&r, (void *[]){x, w}, (void *[]){whole}, 0, M, 2);
+  for (size_t n = 2; n <= most; n *= 2) {
+    size_t each = k / n;
+    Rows own = r;
+    own.size['k'] = (int64_t)each, own.parts = (int64_t)n;
+    char *mine = malloc(M * each * bytes);
+    for (size_t i = 0; i < n; i++) {
+      for (size_t t = 0; t < M; t++)
+        memcpy(mine + t * each * bytes, x + (t * k + i * each) * bytes, each * bytes);
+      run(&own, (void *[]){mine, w ? w + i * each * N * bytes : NULL}, (void *[]){part[i]}, 0, M, 2);
     }
-    free(x), free(w);
+    free(mine);
+    for (size_t step = 1; step < n; step *= 2)
+      for (size_t i = 0; i < n; i += 2 * step)
+        for (size_t j = 0; j < M * columns; j++) part[i][j] += part[i + step][j];
+    cr_assert(!memcmp(part[0], whole, M * columns * sizeof *whole), "%s, %zu parts of %zu, %s", what, n, k,
+              r.elem == ZK_BF16 ? "bf16" : "f32");
   }
+  free(x), free(w);
+}
+
+static void parts(const char *what) {
+  static const size_t sizes[] = {640, 24, 8, 1000, 4104};
+  for (int half = 0; half < 2; half++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      Rows r = {.op = ZG_OP_DOT, .in = {"tk", "kn"}, .out = {"tn"}, .ax = "k", .out_elem = ZK_F32};
+      r.elem = half ? ZK_BF16 : ZK_F32;
+      parts_of(what, r, sizes[i], 8);
+      parts_of(what, r, sizes[i] / 8 * 4 + 4, 4);
+      r.op = ZG_OP_SUM, r.in[1] = NULL, r.out[0] = "t";
+      parts_of(what, r, sizes[i], 8);
+    }
 }
 Test(invariant, parts) { each_set(parts); }
 

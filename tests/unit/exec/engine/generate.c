@@ -81,7 +81,7 @@ static void take_rows(const Texts *t, const ZxGenPart *part, const float *logits
   int sample = sample_of(part->sequence);
   for (uint32_t r = 0; r < part->nrows; r++) {
     uint32_t at = part->from + part->n - part->nrows + r, of = part->row + r;
-    if (at < LENGTH) memcpy(row(t, sample, at), logits + of * t->words, t->words * sizeof(float));
+    if (logits && at < LENGTH) memcpy(row(t, sample, at), logits + of * t->words, t->words * sizeof(float));
     if (!part->chooses || r + 1 + part->ndrafts < part->nrows) continue;
     chosen[of] = at + 1 < LENGTH ? id_at(t, sample, at + 1) : 0;
     if (!zx_goes_on(part, of, chosen[of])) return;
@@ -96,7 +96,8 @@ static void write_all(Player *p) {
   how.prefixes &= t->prefixes;
   how.drafts *= t->drafts;
   ZxScheduler *s = zx_scheduler_new(&how, &p->err);
-  ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &p->err) : NULL;
+  ZxReplica replica = zx_replica_of(p->c, p->job->p);
+  ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &replica, &p->err) : NULL;
   p->ok = x && zx_engine_init(p->e, &p->err);
   const ZxGenStep *step;
   int next = 0;
@@ -105,6 +106,7 @@ static void write_all(Player *p) {
     uint32_t chosen[LENGTH * SAMPLES] = {0};
     const float *logits = zx_stepper_play(x, s, step, &p->err);
     p->ok = logits != NULL;
+    if (replica.rank != replica.root) logits = NULL; /* what it has another rank has, too, or nobody */
     for (uint32_t i = 0; p->ok && i < step->nparts; i++) take_rows(t, &step->part[i], logits, chosen);
     zx_step_done(s, chosen);
     while (zx_next_ended(s)) {}
@@ -112,7 +114,7 @@ static void write_all(Player *p) {
     cr_expect(zx_scheduler_check(s, &p->err), "%s", p->err.text);
   }
   if (x) cr_expect(zx_stepper_used(x) == p->planned, "%lu bytes used of %lu", zx_stepper_used(x), p->planned);
-  ZxCounts c = s ? zx_scheduler_counts(s) : (ZxCounts){0};
+  ZxCounts c = s && !p->rank ? zx_scheduler_counts(s) : (ZxCounts){0};
   t->preempted += c.preempted, t->cached += c.cached_tokens;
   t->right += c.right_drafts, t->wrong += c.drafts - c.right_drafts;
   zx_scheduler_free(s);
@@ -314,5 +316,49 @@ Test(generate, preempted_sequences_have_the_same_bits) {
     cr_expect(same(&all, &half), "%s: other bits, off by %g", stream_models[i].name, differ(&half, &all));
     free(all.x), free(half.x);
     model_close(&m);
+  }
+}
+
+/* ---- on several ranks ---- */
+/* Layouts: half of the heads, features and words; also the stages; stages alone; experts. */
+static const char *const layouts[] = {
+    "mesh tensor = 2 split head?, kv?, ffn?, sffn?, vocab over tensor pad vocab to 8",
+    "mesh pipe = 2, tensor = 2 split head?, kv?, ffn?, vocab over tensor pad vocab to 8 stages over pipe by "
+    "cost",
+    "mesh pipe = 2 stages over pipe by cost",
+    "mesh tensor = 4 split expert?, head?, vocab over tensor pad vocab to 8",
+    "mesh tensor = 2, ep = 2 split kv?, ffn?, vocab over tensor split batch, expert? over ep pad vocab to 8",
+};
+
+/* Says whether the model can be cut into two stages: between iterations of its repeats. */
+static bool has_stages(const ZgGraph *g) {
+  uint32_t iterations = 0;
+  for (uint32_t i = 0; i < g->nsegments; i++) iterations += g->segments[i].repeat ? g->segments[i].trip : 0;
+  return iterations > 1;
+}
+
+static void play_layout(const StreamModel *s, bool half, const char *layout) {
+  static const ZpGenerating steps = {.step = 33, .page = 8};
+  Model m = {0};
+  char body[300];
+  m.g = stream_model(&m.c, s);
+  const char *precision = half ? " precision compute bf16" : "";
+  snprintf(body, sizeof body, "%s%s", layout, precision);
+  if (has_stages(m.g) || !strstr(layout, "stages")) {
+    Texts one = play(&m, precision, &steps, 1), t = play(&m, body, &steps, 1);
+    cr_expect(same(&one, &t), "%s, `%s`: other bits than one rank's, off by %g", s->name, body,
+              differ(&t, &one));
+    free(one.x), free(t.x);
+  }
+  model_close(&m);
+}
+
+Test(generate, ranks_have_the_bits_of_one) {
+  for (int i = 0; i < stream_model_count; i++) {
+    const StreamModel *s = &stream_models[i];
+    if (s->refused || !s->options || !strcmp(s->name, "t5")) continue;
+    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++)
+      for (int half = 0; half < 2; half++)
+        if (breadth_tries((size_t)i + 3 * k + (size_t)half, 5)) play_layout(s, half, layouts[k]);
   }
 }

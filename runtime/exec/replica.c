@@ -1,0 +1,75 @@
+/* Who plays the same steps, and what they tell each other. */
+#include "runtime/exec/replica.h"
+
+#include <string.h>
+
+/* ---- who it is ------------------------------------------------------------------------------------------- */
+/* Returns the dims that split nothing that a step has: samples alone. */
+static ZpDims replica_dims(const ZpMesh *m) {
+  ZpDims dims = 0;
+  for (int d = 0; d < m->ndims; d++)
+    if (d != m->pipe && m->dim[d].size > 1 && !m->dim[d].naxes) dims |= 1u << d;
+  return dims;
+}
+
+/* Returns the dims that split the words of logits. */
+static ZpDims words_dims(const ZpPlan *p) {
+  const ZgStream *along = &p->stream->along;
+  uint16_t words = p->stream->model->inputs[along->tokens].type.of;
+  ZpDims dims = 0;
+  for (int d = 0; d < p->layout.mesh.ndims; d++)
+    if (d != p->layout.mesh.pipe && zp_dim_splits(&p->layout.mesh.dim[d], words)) dims |= 1u << d;
+  return dims;
+}
+
+ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p) {
+  const ZpMesh *m = &p->layout.mesh;
+  int rank = c->t->rank(c);
+  ZpDims whole = (1u << m->ndims) - 1, apart = replica_dims(m), same = whole & ~apart, words = words_dims(p);
+  uint32_t last = p->programs.vstages[p->programs.nvstages - 1].stage;
+  ZxReplica r = {.c = c, .staged = p->programs.nstages > 1, .root = -1};
+  r.size = (int)zp_group_size(m, same), r.rank = (int)zp_group_index(m, rank, same);
+  r.count = (int)zp_group_size(m, apart), r.index = (int)zp_group_index(m, rank, apart);
+  r.parts = (int)zp_group_size(m, words), r.part = (int)zp_group_index(m, rank, words);
+  r.last = !r.staged || zp_coord(m, rank, m->pipe) == last;
+  for (int i = r.size; i-- > 0;)
+    if (!r.staged || zp_coord(m, zp_group_member(m, rank, same, i), m->pipe) == last) r.root = i;
+  r.all = c->t->split(c, (int)zp_group_color(m, rank, same));
+  r.words = c->t->split(c, (int)zp_group_color(m, rank, words));
+  return r;
+}
+
+/* ---- what they tell each other --------------------------------------------------------------------------- */
+void zx_replica_tell(const ZxReplica *r, void *p, size_t bytes, int from) {
+  if (r->size > 1) r->c->t->wait(r->c, r->c->t->broadcast(r->c, r->all, p, bytes, from));
+}
+
+bool zx_replica_choice(const ZxReplica *r, bool ok, ZxChoice *choice, ZbErr *err) {
+  struct {
+    ZxChoice choice;
+    ZbErr err;
+    bool ok;
+  } said;
+  memset(&said, 0, sizeof said);
+  if (r->last) {
+    said.ok = ok;
+    if (ok) said.choice = *choice;
+    else said.err = *err;
+  }
+  if (r->staged) zx_replica_tell(r, &said, sizeof said, r->root);
+  *choice = said.choice;
+  if (!said.ok) *err = said.err;
+  return said.ok;
+}
+
+void zx_replica_gather(const ZxReplica *r, const float *own, uint32_t rows, uint32_t own_words, float *room,
+                       float *all, uint32_t words) {
+  size_t each = (size_t)rows * own_words;
+  r->c->t->wait(r->c, r->c->t->all_gather(r->c, r->words, own, each * sizeof *own, room));
+  for (uint32_t i = 0; i < rows; i++)
+    for (uint32_t k = 0; k < (uint32_t)r->parts; k++) {
+      uint64_t first = (uint64_t)k * own_words, n = first >= words ? 0 : words - first;
+      if (n > own_words) n = own_words;
+      memcpy(all + (size_t)i * words + first, room + k * each + (size_t)i * own_words, n * sizeof *all);
+    }
+}
