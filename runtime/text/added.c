@@ -1,4 +1,5 @@
 /* Added tokens: cut out of a text whole, before the model sees it. */
+#define _GNU_SOURCE
 #include "runtime/text/json.h"
 
 /* ---- reading ---- */
@@ -60,11 +61,41 @@ bool zt_sought_init(ZtTokenizer *t, bool normalized, ZbErr *err) {
 }
 
 /* ---- looking ---- */
+/* What the spans that have a byte of [begin, end) are of; 0: none has. */
+static uint8_t given(const ZtAllowed *may, size_t begin, size_t end) {
+  size_t lo = 0, hi = may->nspans;
+  uint8_t of = 0;
+  begin += may->base;
+  end += may->base;
+  while (lo < hi) { /* the first that ends behind `begin` */
+    size_t mid = (lo + hi) / 2;
+    if (may->span[mid].end > begin) hi = mid;
+    else lo = mid + 1;
+  }
+  for (; lo < may->nspans && may->span[lo].begin < end; lo++) of |= may->span[lo].of;
+  return of;
+}
+
+/* Says if a token that is not special is one of the author's markers: <tool_call>, [INST]. */
+static bool marker(const ZtMarked *m, const ZtAdded *a) {
+  char last = a->s[a->n - 1];
+  return ((*a->s == '<' && last == '>') || (*a->s == '[' && last == ']')) &&
+         memmem(m->written, m->nwritten, a->s, a->n);
+}
+
+static bool allowed(const ZtAllowed *may, const ZtAdded *a, size_t begin) {
+  uint8_t of = may->marked ? given(may, begin, begin + a->matched_n) : 0;
+  return !of || (!a->special && !(of & ZT_SPAN_OTHERS && marker(may->marked, a)));
+}
+
 /* The longest that begins at s[at]; NULL: none. */
-static const ZtAdded *longest(const ZtTokenizer *t, const ZtSought *in, const char *s, size_t n, size_t at) {
+static const ZtAdded *longest(const ZtTokenizer *t, const ZtSought *in, const ZtAllowed *may, const char *s,
+                              size_t n, size_t at) {
   uint32_t node = 0, best = ZT_NONE;
-  for (size_t i = at; i < n && (node = zt_trie_step(&in->trie, node, (uint8_t)s[i])); i++)
-    if (in->trie.value[node] != ZT_NONE) best = in->trie.value[node];
+  for (size_t i = at; i < n && (node = zt_trie_step(&in->trie, node, (uint8_t)s[i])); i++) {
+    uint32_t k = in->trie.value[node];
+    if (k != ZT_NONE && allowed(may, &t->added[k], at)) best = k;
+  }
   return best == ZT_NONE ? NULL : &t->added[best];
 }
 
@@ -73,18 +104,18 @@ static bool is(ZtSet set, const char *s, size_t at) {
   return zt_in(set, zt_char(s + at, &bytes));
 }
 
-const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, bool special, const char *s, size_t n,
-                             size_t done, size_t *from, size_t *begin, size_t *end) {
+const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, const ZtAllowed *may, const char *s,
+                             size_t n, size_t done, size_t *from, size_t *begin, size_t *end) {
   if (!in->count) return NULL;
   for (size_t i = *from; i < n;) {
-    const ZtAdded *a = in->first[(uint8_t)s[i]] ? longest(t, in, s, n, i) : NULL;
+    const ZtAdded *a = in->first[(uint8_t)s[i]] ? longest(t, in, may, s, n, i) : NULL;
     if (!a) {
       i++;
       continue;
     }
     size_t b = i, e = i + a->matched_n;
     i = e;
-    if (a->special && !special) continue;
+    if (a->special && !may->special) continue;
     if (a->single_word &&
         ((b && is(ZT_SET_word, s, zt_char_before(s, b))) || (e < n && is(ZT_SET_word, s, e))))
       continue;                        /* and what it covers is text, with all shorter ones inside */

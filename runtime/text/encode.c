@@ -29,6 +29,8 @@ void zt_coder_free(ZtCoder *c) {
   free(c->symbol);
   free(c->heap);
   free(c->step);
+  free(c->span);
+  zb_text_free(&c->whole);
   free(c);
 }
 
@@ -99,41 +101,56 @@ bool zt_grow(ZtCoder *c, size_t n) {
 }
 
 /* ---- the text ---- */
-/* A piece between added tokens of the raw text. */
-static bool piece(ZtCoder *c, const char *s, size_t n, bool first) {
-  size_t done = 0, from = 0, begin, end;
+static ZtAllowed allowed(const ZtCoder *c) {
+  ZtAllowed may = {.special = !(c->flags & ZT_SPECIAL_AS_TEXT), .marked = c->marked};
+  if (c->marked) may.span = c->marked->span;
+  if (c->marked) may.nspans = c->marked->nspans;
+  return may;
+}
+
+/* A piece between added tokens of the raw text, which it is in from byte `at` on. */
+static bool piece(ZtCoder *c, const char *s, size_t n, size_t at) {
+  size_t done = 0, from = 0, begin, end, raw = n;
   const ZtAdded *a;
-  if (!zt_normalize(c, s, n, &s, &n)) return false;
-  while ((a = zt_added_next(c->t, &c->t->normal, !(c->flags & ZT_SPECIAL_AS_TEXT), s, n, done, &from, &begin,
-                            &end))) {
-    if (begin > done && !zt_pretokenize(c, 0, s + done, begin - done, first && !done)) return false;
+  const char *given = s;
+  ZtAllowed may = allowed(c);
+  may.base = at;
+  if (!zt_normalize(c, s, n, &s, &n) || !zt_marks_follow(c, given, raw, &s, &n, &may)) return false;
+  while ((a = zt_added_next(c->t, &c->t->normal, &may, s, n, done, &from, &begin, &end))) {
+    if (begin > done && !zt_pretokenize(c, 0, s + done, begin - done, !at && !done)) return false;
     zt_push(c->out, a->id);
     done = end;
   }
-  return done >= n || zt_pretokenize(c, 0, s + done, n - done, first && !done);
+  return done >= n || zt_pretokenize(c, 0, s + done, n - done, !at && !done);
 }
 
 static bool body(ZtCoder *c, const char *s, size_t n) {
   size_t done = 0, from = 0, begin, end;
   const ZtAdded *a;
-  while ((a = zt_added_next(c->t, &c->t->raw, !(c->flags & ZT_SPECIAL_AS_TEXT), s, n, done, &from, &begin,
-                            &end))) {
-    if (begin > done && !piece(c, s + done, begin - done, !done)) return false;
+  ZtAllowed may = allowed(c);
+  while ((a = zt_added_next(c->t, &c->t->raw, &may, s, n, done, &from, &begin, &end))) {
+    if (begin > done && !piece(c, s + done, begin - done, done)) return false;
     zt_push(c->out, a->id);
     done = end;
   }
-  return done >= n || piece(c, s + done, n - done, !done);
+  return done >= n || piece(c, s + done, n - done, done);
 }
 
-bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *out, ZbErr *err) {
-  const ZtTokenizer *t = c->t;
+static bool begin(ZtCoder *c, size_t n, unsigned flags, const ZtMarked *marked, ZtIds *out, ZbErr *err) {
   if (n > ZT_TEXT_LIMIT)
     return zb_fail(err, "cut it into documents", "a text of %zu bytes; a tokenizer takes at most %d at once",
                    n, ZT_TEXT_LIMIT);
   c->out = out;
   c->err = err;
   c->flags = flags;
+  c->marked = marked;
   zt_grow_from(c, n);
+  return true;
+}
+
+bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *out, ZbErr *err) {
+  const ZtTokenizer *t = c->t;
+  if (!begin(c, n, flags, NULL, out, err)) return false;
   if (zt_utf8_valid(text, n) < n) {
     c->repaired.len = 0;
     zt_utf8_repair(text, n, &c->repaired);
@@ -144,4 +161,13 @@ bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *ou
   if (!body(c, text, n)) return false;
   for (uint32_t i = 0; flags & ZT_AROUND && i < t->nafter; i++) zt_push(out, t->after[i]);
   return true;
+}
+
+bool zt_encode_marked(ZtCoder *c, const char *text, size_t n, const ZtMarked *marked, ZtIds *out,
+                      ZbErr *err) {
+  if (!begin(c, n, 0, marked, out, err)) return false;
+  if (zt_utf8_valid(text, n) < n) return zb_fail(err, NULL, "a text with marks that is not UTF-8");
+  bool ok = body(c, text, n);
+  c->marked = NULL;
+  return ok;
 }

@@ -9,6 +9,7 @@ libtext_a_SOURCES = \
   runtime/text/json.c \
   runtime/text/json.h \
   runtime/text/load.c \
+  runtime/text/marked.c \
   runtime/text/model.c \
   runtime/text/nf.c \
   runtime/text/normalize.c \
@@ -18,6 +19,21 @@ libtext_a_SOURCES = \
   runtime/text/regex.c \
   runtime/text/room.h \
   runtime/text/strings.c \
+  runtime/text/template/eval.c \
+  runtime/text/template/expr.c \
+  runtime/text/template/filters.c \
+  runtime/text/template/inside.h \
+  runtime/text/template/json.c \
+  runtime/text/template/lex.c \
+  runtime/text/template/messages.c \
+  runtime/text/template/methods.c \
+  runtime/text/template/parse.c \
+  runtime/text/template/run.c \
+  runtime/text/template/strings.c \
+  runtime/text/template/template.c \
+  runtime/text/template/template.h \
+  runtime/text/template/tests.c \
+  runtime/text/template/value.c \
   runtime/text/text.h \
   runtime/text/train.c \
   runtime/text/unicode.c \

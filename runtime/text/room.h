@@ -317,13 +317,27 @@ struct ZtCoder {
   ZtStep *step;
   size_t step_cap;
   ZtDecoding decoding;
+  const ZtMarked *marked; /* while a marked text is encoded */
+  ZtSpan *span;           /* of a normalized piece of it */
+  size_t span_cap;
+  ZbText whole; /* that piece */
 };
 
+/* Which added tokens are looked for. */
+typedef struct {
+  bool special;
+  const ZtMarked *marked; /* NULL: all are found everywhere */
+  const ZtSpan *span;     /* then: parts of the text where not all are, */
+  size_t nspans, base;    /* whose places count from so many bytes before it */
+} ZtAllowed;
 /* added.c: looks for the next added token in s[from..n); sets where it begins and ends. Anything before is
  * text. NULL: none follows. */
-const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, bool special, const char *s, size_t n,
-                             size_t done, size_t *from, size_t *begin, size_t *end);
+const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, const ZtAllowed *may, const char *s,
+                             size_t n, size_t done, size_t *from, size_t *begin, size_t *end);
 bool zt_sought_init(ZtTokenizer *t, bool normalized, ZbErr *err);
+/* marked.c: has the spans of raw[0..nraw), which is may->base bytes on in the text, follow what normalizers have
+ * made of it, s[0..n), which may move. */
+bool zt_marks_follow(ZtCoder *c, const char *raw, size_t nraw, const char **s, size_t *n, ZtAllowed *may);
 /* encode.c: begins with a text of n bytes, which may grow within limits and take its time. */
 void zt_grow_from(ZtCoder *c, size_t n);
 /* Whether it may grow by n bytes; false with a message. zt_grow also counts them. */

@@ -79,6 +79,22 @@ enum {
  * limit, or that grows beyond its own; a regular expression of the file that gives up on it, or is too
  * slow. All else takes n log n. */
 bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *out, ZbErr *err);
+/* A part of a text that somebody else than its author wrote, as a chat has messages in it. */
+enum { ZT_SPAN_OTHERS = 1, ZT_SPAN_ASSISTANT = 2 };
+typedef struct {
+  size_t begin, end;
+  uint8_t of; /* ZT_SPAN_OTHERS, ZT_SPAN_ASSISTANT */
+} ZtSpan;
+typedef struct {
+  const ZtSpan *span; /* one behind the other */
+  size_t nspans;
+  const char *written; /* by the author: tokens <like this> or [LIKE THIS] that are in it are its markers */
+  size_t nwritten;
+} ZtMarked;
+/* Appends the ids of a text, encoded as one, so that they are those of zt_encode for all that is not a
+ * marker; but no special token has a byte of a span, and none of the author's markers one of others'.
+ * Adds nothing around it. Errors: those of zt_encode; bytes that are no UTF-8. */
+bool zt_encode_marked(ZtCoder *c, const char *text, size_t n, const ZtMarked *marked, ZtIds *out, ZbErr *err);
 /* How many bytes of text[0..n) come before the first that is no UTF-8; n: it is valid. */
 size_t zt_utf8_valid(const char *text, size_t n);
 

@@ -13,6 +13,7 @@ tests_unit_test_text_SOURCES = \
   tests/unit/text/plain.c \
   tests/unit/text/plain.h \
   tests/unit/text/regex.c \
+  tests/unit/text/template.c \
   tests/unit/text/train.c \
   tests/unit/text/variants.c
 tests_unit_test_text_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
