@@ -72,6 +72,15 @@ static void add_peaks(ZbText *t, const ZkRates *sheet, const ZxKernelRates *k) {
               giga(k->f32), giga(k->bf16));
 }
 
+/* Many rows are measured where nothing better is known of them: not in tiles. */
+static void add_weights(ZbText *t, const double *w, const char *elem, bool host) {
+  zb_text_add(t, "  device weights1%s %.4g GB/s", elem, giga(w[0]));
+  if (host)
+    zb_text_add(t, ", weights8%s %.4g GB/s, weights16%s %.4g GB/s, weights128%s %.4g GB/s", elem, giga(w[1]),
+                elem, giga(w[2]), elem, giga(w[3]));
+  zb_text_add(t, " # products of so many rows in steps of generation\n");
+}
+
 static void describe(const ZxMeasure *m, int threads, const Memory *memory, const ZxKernelRates *k,
                      double upload, const ZxLinks *links, ZbText *t) {
   int ranks = m->c->t->size(m->c);
@@ -87,12 +96,7 @@ static void describe(const ZxMeasure *m, int threads, const Memory *memory, cons
   zb_text_add(t, "  device attention %.3g, attention_grad %.3g # causal, of two lengths\n", k->attention,
               k->attention_grad);
   zb_text_add(t, "  device stream %.4g GB/s # sums of two tensors that no cache holds\n", giga(k->stream));
-  zb_text_add(
-      t, "  device weights %.4g GB/s, weights_bf16 %.4g GB/s # of one row, as steps of generation have it\n",
-      giga(k->weights[0]), giga(k->weights[1]));
-  if (m->d->host)
-    zb_text_add(t, "  device steps %.3g, steps_bf16 %.3g # of a part of a prompt\n", k->steps[0],
-                k->steps[1]);
+  for (int e = 0; e < 2; e++) add_weights(t, k->weights[e], e ? "_bf16" : "", m->d->host);
   zb_text_add(t, "  device launch %.4g us # a sum of two tensors of 64 elements\n", micro(k->launch));
   if (ranks > 1) zb_text_add(t, "  device steal %.3g # products during an all-reduce\n", links->steal);
   if (!m->d->host && memory->host > 0)

@@ -57,11 +57,12 @@ void zx_fit_row(ZxFit *f, double x, double y, double t);
 void zx_fit(const ZxFit *f, double *a, double *b);
 
 /* ---- kernels.c ----------------------------------------------------------------------------------------- */
+enum { ZX_STEP_ROWS = 4 }; /* 1, 8, 16 and 128 rows */
 /* Constants of the device, as lang/cluster.def has them. */
 typedef struct {
   double f32, bf16, products, tile_fill, attention, attention_grad, stream, launch;
-  double weights[2], steps[2]; /* in f32, in bf16 */
-  uint32_t product;            /* a trial to compute while exchanges go on */
+  double weights[2][ZX_STEP_ROWS]; /* in f32, in bf16 */
+  uint32_t product;                /* a trial to compute while exchanges go on */
 } ZxKernelRates;
 /* Collective. Opens the trials, too. */
 bool zx_measure_kernels(const ZxMeasure *m, ZxTrials *t, ZxKernelRates *out);

@@ -72,25 +72,21 @@ static ZkCall pass(int64_t n) {
 static const Shape shape[] = {
     {512, 1024, 1024}, {512, 256, 256}, {512, 1024, 256}, {512, 256, 1024}, {128, 128, 128}};
 static const int64_t length[] = {128, 512};
-/* Of steps of generation: one row, and a part of a prompt. */
-static const Shape step_shape[] = {{1, 4096, 1024}, {256, 1024, 1024}};
-enum { ONE_ROW, MANY_ROWS, STEP_SHAPES };
+/* Rows of steps of generation: a text, some, a part of a prompt. */
+static const int64_t step_rows[ZX_STEP_ROWS] = {1, 8, 16, 128};
 enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, TINY = 64, FAR = 4 << 20, MOST_SCALE = 8 };
 #define SHOWS 5e-4 /* seconds that the largest product in bf16 should take */
 
 typedef struct {
   ZkElem used; /* what attention is mostly in: on a host f32 */
-  uint32_t product[2][SHAPES][USES], step[2][STEP_SHAPES], attend[2][LENGTHS], far, tiny;
+  uint32_t product[2][SHAPES][USES], step[2][ZX_STEP_ROWS], attend[2][LENGTHS], far, tiny;
 } Asked;
 
 static Shape scaled(int i, int scale) {
   return (Shape){shape[i].m * scale, shape[i].n * scale, shape[i].k * scale};
 }
 
-/* One row stays one. */
-static Shape step_of(int i, int scale) {
-  return (Shape){i ? step_shape[i].m * scale : 1, step_shape[i].n * scale, step_shape[i].k * (i ? scale : 1)};
-}
+static Shape step_of(int i, int scale) { return (Shape){step_rows[i], (int64_t)2048 * scale, 1024}; }
 
 /* The largest one in bf16 is there. */
 static Asked ask(ZxTrials *t) {
@@ -103,7 +99,7 @@ static Asked ask(ZxTrials *t) {
         x.product[e][i][use] = e && !i && !use ? 0 : zx_trial_add(t, &c);
       }
   for (int e = 0; e < 2; e++)
-    for (int i = 0; i < STEP_SHAPES; i++) {
+    for (int i = 0; i < ZX_STEP_ROWS; i++) {
       Shape s = step_of(i, t->scale);
       ZkCall c = product(FORWARD, e ? ZK_BF16 : ZK_F32, &s);
       c.invariant = true;
@@ -165,17 +161,13 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
 
 /* Steps have products of their own, whose bits do not depend on how many rows there are. */
 static void fit_steps(const ZxTrials *t, const Asked *asked, ZxKernelRates *out) {
-  for (int e = 0; e < 2; e++) {
-    double is[STEP_SHAPES];
-    for (int i = 0; i < STEP_SHAPES; i++) {
-      double all = t->trial[asked->step[e][i]].seconds;
-      is[i] = fmax(all / 10, all - out->launch);
+  for (int e = 0; e < 2; e++)
+    for (int i = 0; i < ZX_STEP_ROWS; i++) {
+      Shape s = step_of(i, t->scale);
+      double all = t->trial[asked->step[e][i]].seconds, size = e ? 2 : 4,
+             others = size * (double)(s.m * (s.k + s.n)) / out->stream;
+      out->weights[e][i] = size * (double)(s.n * s.k) / fmax(all / 10, all - others - out->launch);
     }
-    Shape one = step_of(ONE_ROW, t->scale), many = step_of(MANY_ROWS, t->scale);
-    out->weights[e] = (double)(one.n * one.k) * (e ? 2 : 4) / is[ONE_ROW];
-    out->steps[e] =
-        2 * (double)many.m * (double)many.n * (double)many.k / is[MANY_ROWS] / (e ? out->bf16 : out->f32);
-  }
 }
 
 /* Backward is three kernels, and makes five products where its FLOPs count four. */

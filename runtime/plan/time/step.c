@@ -64,19 +64,36 @@ static bool has_axis(const ZkView *v, uint16_t axis) {
 }
 
 /* ---- products ------------------------------------------------------------------------------------------ */
-static double either(double x, double otherwise) { return x > 0 ? x : otherwise; }
+/* Returns the seconds in which rows go through weights, by measured rates of some numbers of rows, between which and
+ * behind which they grow evenly: few rows take as long as weights are read, many as long as they are multiplied. */
+static double as_measured(const double rate[4], double rows, double bytes) {
+  static const double at[4] = {1, 8, 16, 128};
+  int i = 0;
+  while (i < 2 && rows > at[i + 1]) i++;
+  double from = bytes / rate[i], to = bytes / rate[i + 1];
+  return fmax(bytes / rate[0], from + (to - from) * (rows - at[i]) / (at[i + 1] - at[i]));
+}
 
-double zp_step_product_seconds(const ZlCluster *c, const ZpStepProduct *p) {
-  bool half = p->elem == ZK_BF16;
-  double at = either(half ? c->weights_bf16 : 0, either(c->weights, c->stream)), fill;
-  double part = either(half ? c->steps_bf16 : 0, either(c->steps, c->products));
-  double read = p->weights / at + p->others / c->stream, rate = part * zp_peaks(c, p->elem).flops;
-  double flops = INFINITY; /* in tiles, of parts of the depth: a product of few rows has few tiles */
+/* Returns the seconds of reading weights or of multiplying, whichever takes longer: in tiles, of parts of the depth,
+ * since a product of few rows has few tiles. */
+static double as_bound(const ZlCluster *c, const ZpStepProduct *p, double bandwidth) {
+  double rate = c->products * zp_peaks(c, p->elem).flops, flops = INFINITY, fill;
   for (double parts = 1; parts <= 16; parts *= 2) {
     double all = zp_product_flops(c->sms, p->rows, p->columns, p->depth / parts, p->batch * parts, &fill);
-    flops = fmin(flops, all + (c->sms > 0 ? c->tile_fill * fill : 0));
+    flops = fmin(flops, all + c->tile_fill * fill);
+    if (!(c->sms > 0)) break;
   }
-  return fmax(read, flops / rate) + c->launch;
+  return fmax(p->weights / bandwidth, flops / rate);
+}
+
+double zp_step_product_seconds(const ZlCluster *c, const ZpStepProduct *p) {
+  const double f32[4] = {c->weights1, c->weights8, c->weights16, c->weights128},
+               bf16[4] = {c->weights1_bf16, c->weights8_bf16, c->weights16_bf16, c->weights128_bf16};
+  const double *rate = p->elem == ZK_BF16 ? bf16 : f32;
+  bool measured = rate[0] > 0 && rate[1] > 0 && rate[2] > 0 && rate[3] > 0;
+  double weights =
+      measured ? as_measured(rate, p->rows, p->weights) : as_bound(c, p, rate[0] > 0 ? rate[0] : c->stream);
+  return weights + p->others / c->stream + c->launch;
 }
 
 static double dot(const Cost *x, const ZpNode *n) {

@@ -22,9 +22,9 @@ void world_forget(void) {
   turn = true;
 }
 
-/* Of 11 barriers behind two; no loop of calibrate has a multiple of 11. */
+/* Of 13 barriers behind two; no loop of calibrate has a multiple of 13. */
 double world_noise(void) {
-  uint64_t k = machine.barriers % 11;
+  uint64_t k = machine.barriers % 13;
   return machine.noisy && (k == 3 || k == 7) ? 4 : 1;
 }
 
@@ -227,10 +227,14 @@ void machine_start(bool host, int me, int n, const int *node) {
                                  .attention = .6,
                                  .attention_grad = .7,
                                  .stream = 11e9,
-                                 .weights = 9e9,
-                                 .weights_bf16 = 8e9,
-                                 .steps = .6,
-                                 .steps_bf16 = .5,
+                                 .weights1 = 9e9,
+                                 .weights8 = 7e9,
+                                 .weights16 = 4e9,
+                                 .weights128 = .8e9,
+                                 .weights1_bf16 = 8e9,
+                                 .weights8_bf16 = 5e9,
+                                 .weights16_bf16 = 3e9,
+                                 .weights128_bf16 = 1e9,
                                  .launch = 2e-6,
                                  .steal = .4},
                          gpu = {.flops_f32 = 60e12,
@@ -243,8 +247,8 @@ void machine_start(bool host, int me, int n, const int *node) {
                                 .attention = .33,
                                 .attention_grad = .8,
                                 .stream = 2.9e12,
-                                .weights = 2.5e12,
-                                .weights_bf16 = 2.2e12,
+                                .weights1 = 2.5e12,
+                                .weights1_bf16 = 2.2e12,
                                 .launch = 2e-6,
                                 .steal = .18,
                                 .host_link = 50e9};
