@@ -4,13 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-/* "pipe 8, data 24, tensor 8", "data 8, context 16 (ring)" */
+/* "pipe 8 (interleaved), data 24, tensor 8", "data 8, context 16 (ring)" */
 void add_mesh(const ZlRecipe *r, ZbText *out) {
   for (uint32_t i = 0; i < r->nmesh; i++) {
     zb_text_add(out, "%s%s %lld", i ? ", " : "", r->mesh[i].name.s, (long long)r->mesh[i].size);
     for (uint32_t k = 0; k < r->nattention; k++)
       if (r->attention[k].dim.s && !strcmp(r->attention[k].dim.s, r->mesh[i].name.s))
         zb_text_add(out, " (%s)", zl_attention_ways[r->attention[k].way]);
+    if (r->schedule.s && r->stages.dim.s && !strcmp(r->stages.dim.s, r->mesh[i].name.s))
+      zb_text_add(out, " (%s)", r->schedule.s);
   }
   if (!r->nmesh) zb_text_add(out, "one rank");
 }
@@ -158,6 +160,7 @@ static void put_found(ZbJson *j, const ZpFound *f) {
   zb_json_int(j, "zero", !r->nshards ? 0 : what & ZL_SHARD_PARAMS ? 3 : what & ZL_SHARD_GRADS ? 2 : 1);
   zb_json_bool(j, "keep", r->nshards && r->shards[0].keep);
   put_names(j, r);
+  zb_json_string(j, "schedule", zl_schedule(r->schedule));
   zb_json_list(j, "stages");
   for (uint32_t i = 0; i < r->stages.n; i++) zb_json_int(j, NULL, r->stages.counts[i]);
   zb_json_end(j);

@@ -89,23 +89,47 @@ static bool whole(const Space *x, ZpFound *f, bool simulate) {
 }
 
 /* Returns whether stages hold as many micro-batches of the whole step as of one with so few. */
-static bool holds_no_more(const Space *x, int64_t stages, int64_t few, int64_t all) {
-  const ZpRings *some = rehearsal(x, stages, few, true)->rings,
-                *whole = rehearsal(x, stages, all, true)->rings;
-  return !memcmp(some, whole, (size_t)stages * sizeof *some);
+static bool holds_no_more(const ZpFound *f, int64_t pipe, int64_t few) {
+  ZbArena *a = zb_arena_new();
+  const char *schedule = zl_schedule(pipe > 1 ? f->recipe->schedule : (ZlName){0});
+  ZpRehearsal some = zp_rehearse(a, schedule, (uint32_t)pipe, (uint32_t)few, true),
+              all = zp_rehearse(a, schedule, (uint32_t)pipe, (uint32_t)f->nmicro, true);
+  bool same = !memcmp(some.rings, all.rings, all.nrings * sizeof *all.rings);
+  zb_arena_free(a);
+  return same;
 }
 
-/* NULL: it cannot be planned after all. */
-static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simulate) {
+static uint32_t vstages_of(const ZlRecipe *r) { return zl_schedule_info(zl_schedule(r->schedule))->vstages; }
+
+/* Plans a recipe of a candidate; NULL: it cannot be planned after all. */
+static ZpFound *find(const Space *x, const Candidate *c, const ZlRecipe *r, bool simulate) {
   ZpFound *f = ZB_NEW(x->a, ZpFound);
-  f->recipe = space_recipe(x, c, stages_of(x, all, c), x->a);
-  f->closed = c->seconds;
-  f->estimate = c->bytes;
-  f->nmicro = nmicro_of(x, c);
-  int64_t few = c->size[DIM_PIPE] + 4, more = few + 8;
-  if (simulate && f->nmicro > 2 * more && holds_no_more(x, c->size[DIM_PIPE], few, f->nmicro))
-    return extend(x, f, few, more) ? f : NULL;
+  int64_t pipe = c->size[DIM_PIPE], few = pipe + 4, more = few + 8;
+  *f = (ZpFound){.recipe = r, .closed = c->seconds, .estimate = c->bytes, .nmicro = nmicro_of(x, c)};
+  bool turns = vstages_of(r) > 1; /* of as many micro-batches as there are ranks */
+  if (turns) few = 2 * pipe, more = 3 * pipe;
+  bool extends = f->nmicro > 2 * more && (!turns || f->nmicro % pipe == 0);
+  if (simulate && extends && holds_no_more(f, pipe, few)) return extend(x, f, few, more) ? f : NULL;
   return whole(x, f, simulate) ? f : NULL;
+}
+
+static const ZlRecipe *recipe_of(const Space *x, Layouts *all, const Candidate *c) {
+  return space_recipe(x, c, stages_of(x, all, c), x->a);
+}
+
+/* Returns the recipe of a candidate with several parts of the model on each rank of its pipeline: formulas weigh 1f1b.
+ * NULL: it has no pipeline, its schedule or its stages are given, layers are too few, or the schedule has no such parts. */
+static const ZlRecipe *in_parts(const Space *x, Layouts *all, const Candidate *c, const char *schedule) {
+  uint32_t parts = zl_schedule_info(schedule)->vstages;
+  int64_t pipe = c->size[DIM_PIPE], n = parts * pipe;
+  if (parts < 2 || pipe < 2 || n > x->items || !x->free_stages || x->base->schedule.s) return NULL;
+  ZlRecipe *r = ZB_NEW(x->a, ZlRecipe);
+  const int64_t *items = layout_stages(x, layout_of(all, c), n)->items;
+  *r = *space_recipe(x, c, NULL, x->a);
+  r->schedule = (ZlName){schedule, r->span};
+  r->stages.by_cost = false;
+  for (int64_t i = 0; i < n; i++) ZB_PUSH(x->a, r->stages.counts, r->stages.n, items[i]);
+  return r;
 }
 
 /* ---- the best ------------------------------------------------------------------------------------------- */
@@ -117,14 +141,19 @@ static int by_seconds(const void *a, const void *b) {
 /* So many of the best by the formula are simulated, or twice as many as are listed: it errs. */
 enum { SIMULATED = 20 };
 
+static void add_found(const Space *x, const Candidate *c, const ZlRecipe *r, ZpSearch *s) {
+  const ZpFound *f = r ? find(x, c, r, true) : NULL;
+  s->simulated += r != NULL;
+  if (f && f->bytes <= x->limit) ZB_PUSH(x->a, s->best, s->nbest, *f);
+}
+
 static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t keep, ZpSearch *s) {
-  s->best = ZB_NEWN(x->a, ZpFound, w->nbest + 1);
   for (uint32_t i = 0; i < w->nbest; i++) {
-    const ZpFound *f = find(x, all, &w->best[i], true);
-    s->simulated++;
-    if (f && f->bytes <= x->limit) s->best[s->nbest++] = *f;
+    const Candidate *c = &w->best[i];
+    add_found(x, c, recipe_of(x, all, c), s);
+    for (uint32_t k = 0; zl_schedules[k]; k++) add_found(x, c, in_parts(x, all, c, zl_schedules[k]), s);
   }
-  qsort(s->best, s->nbest, sizeof *s->best, by_seconds);
+  if (s->nbest) qsort(s->best, s->nbest, sizeof *s->best, by_seconds);
   if (s->nbest > keep) s->nbest = keep;
   if (s->nbest && !whole(x, &s->best[0], true)) ZB_BUG("the best recipe cannot be planned");
 }
@@ -133,7 +162,7 @@ static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t k
 static const char *why_unplanned(const Space *x, Layouts *all, const Candidate *c) {
   ZbArena *a = zb_arena_new();
   ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
-  const ZpPlan *p = zp_plan_unproved(a, x->g, space_recipe(x, c, stages_of(x, all, c), a), d, x->plan);
+  const ZpPlan *p = zp_plan_unproved(a, x->g, recipe_of(x, all, c), d, x->plan);
   const char *why = p || !zl_first_error(d) ? NULL : zb_strdup(x->a, zl_first_error(d));
   zb_arena_free(a);
   return why;
@@ -163,7 +192,7 @@ ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const Zp
                   .fit = w.fit};
   find_best(&x, all, &w, o->keep, s);
   if (s->nbest) return s;
-  if (w.nearest.size[0]) s->nearest = find(&x, all, &w.nearest, false);
+  if (w.nearest.size[0]) s->nearest = find(&x, &w.nearest, recipe_of(&x, all, &w.nearest), false);
   if (!s->nearest) s->refused = w.nearest.size[0] ? why_unplanned(&x, all, &w.nearest) : w.refused;
   return s;
 }

@@ -41,6 +41,7 @@ static const Asked cases[] = {
     {"stages", LLAMA, 4, 0, 0, 1000,
      "mesh pipe = ? bind batch = 32, seq = 256 stages over pipe = ? schedule gpipe recompute ? limit memory "
      "200 MB\n" KEPT},
+    {"parts", LLAMA, 2, 0, 0, 1000, "mesh pipe = ? bind batch = 4, seq = 256 stages over pipe = ? " KEPT},
     {"axes", GPT2, 4, 0, 0, 1000,
      "mesh data = 2, tensor = ? bind batch = 8, seq = 64 split batch over data split ? over tensor else ? "
      "shard ? over data\n"
