@@ -10,6 +10,7 @@ nobase_dist_doc_DATA += \
   docs/developers/adding-an-operation.md \
   docs/developers/build.md \
   docs/developers/rooms.md \
+  docs/gallery.md \
   docs/guides/clusters.md \
   docs/guides/data.md \
   docs/guides/evaluation.md \
@@ -23,6 +24,13 @@ nobase_dist_doc_DATA += \
   docs/images/losses.svg \
   docs/images/timeline.svg \
   docs/reference/README.md \
+  docs/reference/zc.md \
+  docs/reference/zckpt.md \
+  docs/reference/zdata.md \
+  docs/reference/zkeep.md \
+  docs/reference/zlog.md \
+  docs/reference/zplan.md \
+  docs/reference/zrun.md \
   docs/status.md \
   docs/tutorials/1-train-and-generate.md \
   docs/tutorials/2-two-layouts-one-loss.md \

@@ -27,6 +27,7 @@ examples_files = \
   examples/opt.zug \
   examples/phi.zug \
   examples/phi3.zug \
+  examples/published.zug \
   examples/qwen2.zug \
   examples/qwen3.zug \
   examples/qwen3moe.zug \

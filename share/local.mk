@@ -47,4 +47,14 @@ relocatable: all
 # The pictures of the documents, anew: look at them, in light and in dark, before committing.
 docs-images: zc zplan zdata zrun zlog
 	PATH='$(abs_builddir)':"$$PATH" ZUG_SRC='$(abs_top_srcdir)' $(SHELL) $(srcdir)/docs/images/draw.sh
-.PHONY: docs-images
+
+# The pages of docs/ that say what programs say: a page for each program, as its man page; and the gallery, with the comments of
+# examples/published.zug.
+docs-reference: $(bin_PROGRAMS)
+	for p in $(bin_PROGRAMS); do ./$$p --man-page | $(AWK) -f $(srcdir)/docs/reference/page.awk >page.tmp && \
+	  mv page.tmp $(srcdir)/docs/reference/$$p.md || exit 1; done
+docs-gallery: zc zplan
+	PATH='$(abs_builddir)':"$$PATH" ZUG_SRC='$(abs_top_srcdir)' $(SHELL) $(srcdir)/docs/gallery.sh measure
+	PATH='$(abs_builddir)':"$$PATH" ZUG_SRC='$(abs_top_srcdir)' $(SHELL) $(srcdir)/docs/gallery.sh page >page.tmp && \
+	  mv page.tmp $(srcdir)/docs/gallery.md
+.PHONY: docs-images docs-reference docs-gallery

@@ -162,8 +162,8 @@ static const ZbNote codes[] = {
 };
 static const ZbNote examples[] = {
   {"zplan show gpt2.zsg --recipe recipes.zug:demo", "mesh, stages, memory and schedule of a run"},
-  {"zplan sim llama.zsg --recipe recipes.zug:llama8b --cluster clusters.zug:h100", "the time of a step, and where it goes"},
-  {"zplan report llama.zsg --recipe recipes.zug:llama8b --cluster clusters.zug:h100 -o timeline.svg", "its timeline as a picture"},
+  {"zplan sim llama.zsg --recipe published.zug:llama8b --cluster clusters.zug:h100", "the time of a step, and where it goes"},
+  {"zplan report llama.zsg --recipe published.zug:llama8b --cluster clusters.zug:h100 -o timeline.svg", "its timeline as a picture"},
   {"zplan search llama.zsg --cluster clusters.zug:h100 --batch 1024 --seq 8192 -o best.zug", "find the fastest recipe"},
   {"zplan search llama.zsg --generate --cluster clusters.zug:h100 --ranks 8 --length 4096 --latency 50ms -o best.zug",
    "find how 8 devices write most tokens a second"},

@@ -20,6 +20,12 @@ for p in $programs; do
   done
 done
 
+# ---- the pages of the reference are these man pages ----
+for p in $programs; do
+  awk -f "$ZUG_SRC/docs/reference/page.awk" $p.1 >$p.md
+  diff -u "$ZUG_SRC/docs/reference/$p.md" $p.md || fail "docs/reference/$p.md is not what $p says now: make docs-reference"
+done
+
 # ---- who takes what the programs say themselves: one that does not know an option says so before anything else ----
 sort -u ./*.offered >all.txt
 [ "$(wc -l <all.txt)" -gt 60 ] || fail "only $(wc -l <all.txt) options"

@@ -17,6 +17,7 @@ scenario_tests += \
   tests/scenarios/fmt.sh \
   tests/scenarios/format.sh \
   tests/scenarios/freeze.sh \
+  tests/scenarios/gallery.sh \
   tests/scenarios/generate.sh \
   tests/scenarios/generate_hf.sh \
   tests/scenarios/generate_ranks.sh \

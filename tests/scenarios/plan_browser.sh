@@ -22,7 +22,7 @@ python3 "$ZUG_SRC/tests/scenarios/png.py" dark.png 5 dark || fail "the page is n
 
 # ---- sixteen stages and two hundred collectives ----
 ok zc "$ZUG_SRC/examples/llama3.zug" -o 405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
-ok zplan report 405b.zsg --recipe "$recipes:llama405b" --cluster "$clusters:h100" -o large.html
+ok zplan report 405b.zsg --recipe "$ZUG_SRC/examples/published.zug:llama405b" --cluster "$clusters:h100" -o large.html
 measure='<script>
 const wrong = [], all = [];
 for (const svg of document.querySelectorAll("svg")) {

@@ -3,6 +3,7 @@
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 need_mpi
 recipes=$ZUG_SRC/examples/recipes.zug
+published=$ZUG_SRC/examples/published.zug
 
 # ---- a table to classify: three clusters of points, the labels in words ----
 awk 'BEGIN {
@@ -45,11 +46,10 @@ train() {
 }
 
 at_night && most=8 || most=2 # ranks of a recipe that is played, too
-planned='llama8b|llama8b_long|llama70b|llama405b|llama_gqa' # for other sizes: below
 n=0
 for recipe in $(of_model MLP); do train mlp "$recipes:$recipe" points.bin 2 && n=$((n + 1)); done
 for recipe in $(of_model GPT2); do train gpt2 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done
-for recipe in $(of_model Llama3 | grep -Ev "^($planned)$"); do train llama3 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done
+for recipe in $(of_model Llama3 | grep -vx llama_gqa); do train llama3 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done
 [ $n -ge 30 ] || fail "only $n recipes were found"
 
 # ---- models of full size: compiled and planned at once, not run ----
@@ -62,16 +62,16 @@ at_once() {
   [ $ms -lt 5000 ] || fail "$ms ms for: $*"
 }
 at_once zc "$ZUG_SRC/examples/llama3.zug" -o 8b.zsg
-at_once zplan show 8b.zsg --recipe "$recipes:llama8b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
+at_once zplan show 8b.zsg --recipe "$published:llama8b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '256 ranks'
-at_once zplan show 8b.zsg --recipe "$recipes:llama8b_long" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
+at_once zplan show 8b.zsg --recipe "$published:llama8b_long" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '256 ranks'
 at_once zplan explain 8b.zsg --recipe "$recipes:llama_gqa"
 says 'tensor.grp'
 at_once zc "$ZUG_SRC/examples/llama3.zug" -o 405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
-at_once zplan show 405b.zsg --recipe "$recipes:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
+at_once zplan show 405b.zsg --recipe "$published:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '16,?384 ranks'
-at_once zplan sim 405b.zsg --recipe "$recipes:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
+at_once zplan sim 405b.zsg --recipe "$published:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says 'MFU'
 at_once zc "$ZUG_SRC/examples/gpt2.zug" -o 124m.zsg
 at_once zplan show 124m.zsg --recipe "$recipes:train3d"
