@@ -64,6 +64,7 @@ libexec_a_SOURCES = \
   runtime/exec/stop.h \
   runtime/exec/run/agree.c \
   runtime/exec/run/generate.c \
+  runtime/exec/run/layout.c \
   runtime/exec/run/inputs.c \
   runtime/exec/run/machine.c \
   runtime/exec/run/model.c \

@@ -92,7 +92,8 @@ static const ZbCommand commands[] = {
 static const ZbOption options[] = {
   {"recipe", 0, ZB_TEXT, FIELD(recipe), "FILE:NAME", .commands = ALL, .needed = BOTH,
    .help = "how to spread the model over the ranks, and how to train it; of FILE:A,B,C the first recipe for "
-           "the number of ranks that were started. generate and serve make one of their own without"},
+           "the number of ranks that were started. Without it serve takes one rank, and generate finds what "
+           "is soonest on its ranks"},
   {"data", 0, ZB_TEXT, FIELD(data), "FILE.bin", .commands = BOTH, .shown = BOTH, .same = ZB_SAME_PRESENCE,
    .help = "a token or record file made by zdata, or a folder of them; or several, mixed by weights: "
            "A.bin:0.7,B.bin:0.3"},
@@ -102,6 +103,12 @@ static const ZbOption options[] = {
    .help = "tensors of --init, a file or a folder of shards, are named as `weights MAP for` the model says"},
   {"eval-batches", 0, ZB_WHOLE, FIELD(eval_batches), "K", .least = 1, .commands = BOTH, .same = ZB_SAME_VALUE,
    .help = "evaluate on the first K batches (default: all whole batches)"},
+  {"recipe-out", 0, ZB_TEXT, FIELD(recipe_out), "FILE", .commands = GENERATE, .same = ZB_SAME_VALUE,
+   .help = "without --recipe: write the recipe that was found for these ranks here, with reasons"},
+  {"cluster", 0, ZB_TEXT, FIELD(cluster), "FILE:NAME", .commands = GENERATE, .same = ZB_SAME_VALUE,
+   .show = show_cluster,
+   .help = "without --recipe: find one by the constants of this cluster, which zrun calibrate measured (default: what "
+           "is assumed of CPUs)"},
   {"cluster", 0, ZB_TEXT, FIELD(cluster), "FILE:NAME", .commands = BOTH, .same = ZB_SAME_VALUE,
    .show = show_cluster,
    .help = "check the plan against the memory of a cluster, and predict the step's time by its constants; "

@@ -44,6 +44,7 @@ typedef struct {
   ZbTexts prompt, prompt_file, end, bias;
   const char *prompts, *tokenizer;
   int64_t length, sequences, drafts;
+  const char *recipe_out;
   enum { ZX_AS_WEIGHTS, ZX_IN_F32, ZX_IN_BF16 } precision;
   ZxQuery query;
   /* serve: where it listens and who may ask, and bounds. */

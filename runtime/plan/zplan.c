@@ -310,7 +310,7 @@ static bool writing_of(const Options *o, const ZpPlan *p, ZpWriting *w, ZbErr *e
     return zb_fail(err, "give a shorter --prompt, or a longer --length",
                    "a prompt of %lld tokens leaves nothing to write in %lld", (long long)prompt,
                    (long long)g->length);
-  *w = (ZpWriting){g->sequences, prompt, g->length - prompt};
+  *w = (ZpWriting){g->sequences * g->replicas, prompt, g->length - prompt};
   return true;
 }
 
@@ -443,12 +443,8 @@ static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, 
   return r && !zl_errors(d) ? zp_search(a, g, r, &so, po, d) : NULL;
 }
 
-static bool is_ours(const uint8_t *head, size_t n) {
-  return n == 16 && (!memcmp(head, "# The fastest of", 16) || !memcmp(head, "# The best of ", 14));
-}
-
 static bool write_text(ZbArena *a, const char *path, const ZbText *raw, ZbErr *err) {
-  static const ZbKind kind = {"a recipe of zplan search", is_ours};
+  static const ZbKind kind = {"a recipe of zplan search", zp_is_searched};
   ZbText text = {0};
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);

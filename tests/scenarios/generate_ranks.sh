@@ -74,7 +74,6 @@ grep -q 'proved' out.txt || { cat out.txt; fail "it is not proved"; }
 # ---- what is wrong ----
 g="zrun generate gpt2.zsg --init w.safetensors --threads 1"
 mistake 'a step of generation has few tokens' $(on 2) $g --recipe r.zug:seq2 --prompt a
-mistake 'no recipe says what each of them does' $(on 2) $g --prompt a
 mistake 'is for 2 ranks' $g --recipe r.zug:t2 --prompt a
 mistake 'independent replicas' $(on 2) $g --recipe r.zug:d2 --prompt a
 mistake 'gone' $(on 2) $g --recipe r.zug:t2 --prompt-file gone

@@ -20,6 +20,7 @@ scenario_tests += \
   tests/scenarios/gallery.sh \
   tests/scenarios/generate.sh \
   tests/scenarios/generate_hf.sh \
+  tests/scenarios/generate_layout.sh \
   tests/scenarios/generate_ranks.sh \
   tests/scenarios/hang.sh \
   tests/scenarios/hf.sh \

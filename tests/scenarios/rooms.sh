@@ -70,7 +70,7 @@ wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runt
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
-wall $exec 'base/.*|graph/(graph|attend|stream)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/text\.h|kernels/(kernels|devices|elem)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
+wall $exec 'base/.*|graph/(graph|attend|stream)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/text\.h|kernels/(kernels|devices|elem)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
@@ -114,7 +114,7 @@ floors hub shards.c box.c map.c config.c export.c zckpt_export.c
 floors generate pages.c sample.c draft.c scheduler.c
 floors answer query.c folder.c shipped.c words.c answers.c results.c
 floors serve connection.c job.c request.c endpoints.c metrics.c reply.c loop.c http.c
-floors run agree.c machine.c inputs.c model.c start.c train.c generate.c serve.c
+floors run agree.c machine.c inputs.c layout.c model.c start.c train.c generate.c serve.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"

@@ -34,7 +34,7 @@ const ZlCluster *zx_run_auto_cluster(ZxRun *r) {
     zb_text_free(&t);
     if (!r->o.quiet) {
       zm_show(m, &t);
-      fputs(t.s, stdout);
+      fputs(t.s, r->o.command == ZX_GENERATE ? stderr : stdout); /* whose output are texts */
       zb_text_free(&t);
     }
   }

@@ -296,7 +296,9 @@ static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, con
     r->generating.sequences = r->o.sequences;
     return true;
   }
-  return make_recipe(r, along, choose_sequences(r, need, length, bf16 ? ZK_BF16 : ZK_F32), length, bf16);
+  int64_t sequences = choose_sequences(r, need, length, bf16 ? ZK_BF16 : ZK_F32);
+  if (r->c->t->size(r->c) > 1 || r->o.recipe_out) return zx_run_choose_layout(r, sequences, length, bf16);
+  return make_recipe(r, along, sequences, length, bf16);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------------------- */
@@ -319,11 +321,6 @@ bool zx_run_read_model(ZxRun *r) {
   if (r->c->t->size(r->c) > 1 && r->o.command != ZX_GENERATE) {
     zb_fail(&err, "start it without mpirun", "zrun serve is for one rank yet, and mpirun started %d",
             r->c->t->size(r->c));
-    return zx_run_refuse(r, &err);
-  }
-  if (r->c->t->size(r->c) > 1 && !r->o.recipe) {
-    zb_fail(&err, "give one with --recipe FILE:NAME, or start it without mpirun",
-            "mpirun started %d ranks, and no recipe says what each of them does", r->c->t->size(r->c));
     return zx_run_refuse(r, &err);
   }
   return (is_folder(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&

@@ -4,6 +4,7 @@
  * agree.c    how mistakes are said, and who goes on
  * inputs.c   files, recipe and plan; whether all ranks were given the same
  * model.c    the same of a run that generates: model, tokenizer, prompts, and the sizes of a step
+ * layout.c   the layout of such a run, where none was given
  * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
  * train.c    the steps, with evaluations, stops and what is written between them
  * generate.c answers to prompts, in place of steps
@@ -133,6 +134,11 @@ const ZlCluster *zx_run_auto_cluster(ZxRun *r);
 void zx_run_bind(ZxRun *r);
 /* Collective: says once where ranks have more threads than CPUs. */
 void zx_run_note_threads(ZxComm *c, int threads);
+
+/* ---- layout.c ------------------------------------------------------------------------------------------ */
+/* Collective. Finds how so many sequences of such a length are written soonest by these ranks, and makes the recipe of
+ * it, which --recipe-out keeps. */
+bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16);
 
 /* ---- model.c ------------------------------------------------------------------------------------------- */
 /* Does what zx_run_read does, for a run that generates: reads or compiles the model, opens its tokenizer, reads and

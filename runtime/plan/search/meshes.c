@@ -1,8 +1,7 @@
 /* Recipes that generate. There are few of them: a mesh says all, so each is planned, by its exact ledger, and
  * timed step by step.
  *
- * Ranks of `data` are replicas, engines of their own, each with its share of the sequences. So a mesh is
- * planned with one of them, and what that writes counts as often.
+ * Ranks of `data` are replicas, engines of their own, each with its share of the sequences (bind/steps.c).
  *
  * A step of more sequences takes longer, and writes more. So where a latency is asked for, the most sequences
  * are sought that fit and that keep it. */
@@ -58,6 +57,8 @@ static const ZlRecipe *open_recipe(const Steps *s, int64_t sequences, ZlDiags *d
   return p && !zl_errors(d) ? zl_recipe_open(p, d, NULL) : NULL;
 }
 
+static int64_t ceil_of(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
 /* ---- a plan --------------------------------------------------------------------------------------------- */
 static const ZlRecipe *recipe_of(const Steps *s, const Candidate *c, int64_t sequences, const int64_t *stages,
                                  ZbArena *a) {
@@ -74,18 +75,15 @@ static const ZlRecipe *recipe_of(const Steps *s, const Candidate *c, int64_t seq
   return r;
 }
 
-/* Returns the plan of one replica of a mesh, with so many sequences; NULL with *why. */
-static const ZpPlan *plan_of(const Steps *s, const Candidate *mesh, int64_t sequences, const int64_t *stages,
+/* Returns the plan of a mesh, with so many sequences of each replica; NULL with *why. */
+static const ZpPlan *plan_of(const Steps *s, const Candidate *c, int64_t each, const int64_t *stages,
                              bool local, ZbArena *a, const char **why) {
-  Candidate c = *mesh;
-  c.size[DIM_DATA] = 1;
-  sequences = (int64_t)zb_round_up((uint64_t)sequences, (uint64_t)c.size[DIM_EP]); /* each rank has as many */
-  ZpGenerating g = {.step = s->o->step > sequences ? s->o->step : sequences, .page = s->o->page};
+  ZpGenerating g = {.step = s->o->step > each ? s->o->step : each, .page = s->o->page};
   ZpOptions o = *s->plan;
   o.cluster = NULL;
   o.generates = &g;
   ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
-  const ZlRecipe *r = recipe_of(s, &c, sequences, stages, a);
+  const ZlRecipe *r = recipe_of(s, c, each * c->size[DIM_DATA], stages, a);
   const ZpPlan *p = (local ? zp_plan_local : zp_plan_unproved)(a, s->x.g, r, d, &o);
   if (!p && why) *why = zb_strdup(s->x.a, zl_first_error(d) ? zl_first_error(d) : "it cannot be planned");
   return p;
@@ -152,7 +150,7 @@ static int64_t most_in_time(const Steps *s, const Candidate *c, const int64_t *s
   int64_t least = 0;
   while (p && least < most) {
     int64_t n = least + (most - least + 1) / 2;
-    if (predict(s, p, n, a, &t) && t.between <= s->o->latency) least = n;
+    if (predict(s, p, n * c->size[DIM_DATA], a, &t) && t.between <= s->o->latency) least = n;
     else most = n - 1;
   }
   zb_arena_free(a);
@@ -170,14 +168,7 @@ static const char *too_large(const Steps *s, const ZpFoundSteps *f) {
   return why;
 }
 
-/* Counts what all replicas do together. */
-static void multiply(ZpFoundSteps *f, int64_t sequences) {
-  double busy = (double)(f->replicas < sequences ? f->replicas : sequences);
-  f->time.written *= busy;
-  f->time.mixed *= busy;
-}
-
-/* Plans one replica with so many sequences, and takes its bytes and times. */
+/* Plans a mesh with so many sequences of each replica, and takes its bytes and times. */
 static void take(const Steps *s, const Candidate *c, const int64_t *stages, int64_t each, ZpFoundSteps *f) {
   ZbArena *a = zb_arena_new();
   const ZpPlan *p = plan_of(s, c, each, stages, false, a, &f->refused);
@@ -186,41 +177,43 @@ static void take(const Steps *s, const Candidate *c, const int64_t *stages, int6
     f->bytes = st->ledger.total[ZP_DEVICE];
     f->stage = (uint32_t)(st - p->programs.stages);
     f->ledger = st->ledger;
-    if (!predict(s, p, each, a, &f->time)) f->refused = "it cannot be timed";
+    if (!predict(s, p, f->sequences, a, &f->time)) f->refused = "it cannot be timed";
     else if (f->bytes > s->x.limit) f->refused = too_large(s, f);
   }
   zb_arena_free(a);
 }
 
+/* Chooses how many sequences a mesh writes where that is not asked for, and says if not even one is written in time. */
+static void choose_sequences(const Steps *s, const Candidate *c, const int64_t *stages, ZpFoundSteps *f) {
+  int64_t fit = most_that_fit(s, c, stages, f), each = fit ? most_in_time(s, c, stages, fit) : 0;
+  f->sequences = (each ? each : 1) * f->replicas;
+}
+
+static const char *too_slow(const Steps *s, const ZpFoundSteps *f) {
+  char is[24], most[24];
+  return zb_printf(s->x.a, "%s from a token to the next, more than %s%s",
+                   zb_seconds_text(is, f->time.between), zb_seconds_text(most, s->o->latency),
+                   f->sequences <= f->replicas ? ", even of one text" : "");
+}
+
 static void look_at(Steps *s, const Candidate *c) {
   const ZpStepsAsked *o = s->o;
-  ZpFoundSteps f = {.replicas = c->size[DIM_DATA]};
-  int64_t each = (o->sequences + f.replicas - 1) / f.replicas, all = o->sequences;
-  const int64_t *stages = cut(s, c, each ? each : 8, &f.refused);
-  if (!f.refused && !all) {
-    int64_t fit = most_that_fit(s, c, stages, &f);
-    each = fit ? most_in_time(s, c, stages, fit) : 1;
-    if (fit && !each) {
-      each = 1;
-      take(s, c, stages, each, &f);
-      char is[24], most[24];
-      if (!f.refused)
-        f.refused = zb_printf(s->x.a, "%s from a token to the next, more than %s, even of one text",
-                              zb_seconds_text(is, f.time.between), zb_seconds_text(most, o->latency));
-    }
-    all = each * f.replicas;
-  }
-  if (!f.refused) take(s, c, stages, each, &f);
-  char is[24], most[24];
-  if (!f.refused && o->latency > 0 && f.time.between > o->latency)
-    f.refused = zb_printf(s->x.a, "%s from a token to the next, more than %s",
-                          zb_seconds_text(is, f.time.between), zb_seconds_text(most, o->latency));
-  f.sequences = all;
-  f.recipe = recipe_of(s, c, all, stages, s->x.a);
-  multiply(&f, all);
   ZpStepsSearch *to = s->to;
+  ZpFoundSteps f = {.replicas = c->size[DIM_DATA], .sequences = o->sequences};
+  const int64_t *stages = cut(s, c, o->sequences ? ceil_of(o->sequences, f.replicas) : 8, &f.refused);
+  if (!f.refused && !f.sequences) choose_sequences(s, c, stages, &f);
+  if (!f.refused) take(s, c, stages, ceil_of(f.sequences, f.replicas), &f);
+  if (!f.refused && o->latency > 0 && f.time.between > o->latency) f.refused = too_slow(s, &f);
+  f.recipe = recipe_of(s, c, f.sequences ? f.sequences : 1, stages, s->x.a);
   if (f.refused) ZB_PUSH(s->x.a, to->lost, to->nlost, f);
   else ZB_PUSH(s->x.a, to->best, to->nbest, f);
+}
+
+/* Returns why so many ranks have no mesh at all. */
+static const char *no_mesh(const Space *x) {
+  const char *why = space_indivisible(x, x->ranks);
+  return zb_printf(x->a, "%lld ranks of pipe are more than the model's %u layers%s%s", (long long)x->ranks,
+                   x->items, why ? ", and " : "", why ? why : "");
 }
 
 static void look_at_all(Steps *s) {
@@ -237,9 +230,11 @@ static void look_at_all(Steps *s) {
           continue;
         if (size[e] > 1 && (!x->name[DIM_EP] || !space_divides_over(x, DIM_EP, size[e]))) continue;
         c.size[DIM_DATA] = ranks / size[e] / size[p];
+        if (s->o->one && c.size[DIM_DATA] > 1) continue;
         s->to->meshes++;
         look_at(s, &c);
       }
+  if (!s->to->meshes) s->to->none = no_mesh(x);
 }
 
 /* ---- the best ------------------------------------------------------------------------------------------- */

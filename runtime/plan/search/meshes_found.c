@@ -1,6 +1,8 @@
 /* Recipes that generate, for people and for programs. */
 #include "runtime/plan/search/internal.h"
 
+#include <string.h>
+
 static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 /* "8 texts at once, prompts of 1024 tokens and answers of 1024" */
@@ -57,8 +59,9 @@ void zp_show_steps_search(const ZpStepsSearch *s, ZbText *out) {
               (long long)s->ranks, plural(s->ranks), s->asked.cluster->name, zb_bytes(limit, s->limit),
               zb_bytes(memory, s->asked.cluster->device_memory), s->asked.bf16 ? "bf16" : "f32");
   add_asked(s, out);
-  zb_text_add(out, "\n%u mesh%s planned and timed, %u of them will do\n", s->meshes,
-              s->meshes == 1 ? " was" : "es were", s->nbest);
+  zb_text_add(out, "\n%u mesh%s planned and timed, %u will do\n", s->meshes, s->meshes == 1 ? "" : "es",
+              s->nbest);
+  if (s->none) zb_text_add(out, "%s\n", s->none);
   if (shown)
     zb_text_add(out, "\n  %-32s %6s %9s %9s %9s %9s %9s  %s\n", "mesh", "texts", "memory", "first", "between",
                 "answer", "tokens/s", "because");
@@ -109,6 +112,7 @@ void zp_show_steps_search_json(const ZpStepsSearch *s, ZbText *out) {
   zb_json_list(j, "lost");
   for (uint32_t i = 0; i < s->nlost; i++) put_found(j, s, &s->lost[i]);
   zb_json_end(j);
+  if (s->none) zb_json_string(j, "refused", s->none);
   zb_json_end(j);
   zb_text_add(out, "\n");
 }
@@ -137,6 +141,10 @@ static void add_reasons(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *o
     zb_text_add(out, ".\n");
   }
   zb_text_add(out, "\n");
+}
+
+bool zp_is_searched(const uint8_t *head, size_t n) {
+  return n == 16 && (!memcmp(head, "# The fastest of", 16) || !memcmp(head, "# The best of ", 14));
 }
 
 void zp_steps_recipes(const ZpStepsSearch *s, uint32_t n, ZbText *out) {

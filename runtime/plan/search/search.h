@@ -84,6 +84,7 @@ typedef struct {
   int64_t prompt, answer; /* tokens of each */
   double latency;         /* seconds; 0: not asked */
   int64_t step, page;     /* as in ZpGenerating */
+  bool one;               /* engine plays all: there are no replicas */
   bool bf16;              /* what is computed in; else f32 */
 } ZpStepsAsked;
 /* A recipe that was planned and timed. */
@@ -104,7 +105,8 @@ typedef struct {
   uint64_t limit;
   ZpFoundSteps *best, *lost; /* best first; those that are refused */
   uint32_t nbest, nlost;
-  uint32_t meshes; /* that were looked at */
+  uint32_t meshes;  /* that were looked at */
+  const char *none; /* why there is none, if there is none */
 } ZpStepsSearch;
 /* Returns NULL, with reports, if the model cannot be generated with, or the cluster lacks constants. */
 ZpStepsSearch *zp_search_steps(ZbArena *a, const ZgGraph *g, const ZpStepsAsked *o, const ZpOptions *plan,
@@ -113,6 +115,9 @@ void zp_show_steps_search(const ZpStepsSearch *s, ZbText *out);
 void zp_show_steps_search_json(const ZpStepsSearch *s, ZbText *out); /* output/JSON.md */
 /* As zp_search_recipes. */
 void zp_steps_recipes(const ZpStepsSearch *s, uint32_t n, ZbText *out);
+
+/* Returns whether a file begins as one that a search wrote, of 16 bytes. */
+bool zp_is_searched(const uint8_t *head, size_t n);
 
 /* ---- found.c ------------------------------------------------------------------------------------------- */
 void zp_show_search(const ZpSearch *s, ZbText *out);

@@ -98,6 +98,9 @@ static double moving(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *
   if (zp_is_halo(n)) /* first the kernel, of what stays on the rank */
     return call_seconds(x, n) + zp_transfer_seconds(x->c, (double)zp_halo_bytes(n), *at);
   int op = n->call.op;
+  if (x->load && op == ZG_OP_COMBINE) op = ZG_OP_ALL_GATHER; /* rows of all experts come to all ranks */
+  if (x->load && (op == ZG_OP_DISPATCH || op == ZG_OP_ROUND))
+    return call_seconds(x, n); /* all have the tokens */
   double bytes = bytes_of(x, s, n);
   if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL, bytes /= times(x, n);
   if (op == ZG_OP_ROUND) op = ZG_OP_ALL_GATHER;

@@ -19,16 +19,33 @@ typedef struct {
   ZlDiags *d;
   const ZpWriting *w;
   int64_t tokens, sequences; /* most of a step; of a wave */
-  int64_t waves;
+  int64_t waves, replicas;
 } Predict;
 
 /* ---- one step ------------------------------------------------------------------------------------------ */
-/* Tokens are chosen where the last stage is, and every rank goes on with them: some bytes for each go to all. */
+/* Returns the place of the ranks that share the words of logits. */
+static ZpPlace words_of(const Predict *x) {
+  const ZpMesh *m = &x->p->layout.mesh;
+  uint16_t words = x->p->stream->model->inputs[x->p->stream->along.tokens].type.of;
+  int64_t stride = 1, n = 1, first = 1;
+  for (int d = m->ndims; d-- > 0; stride *= m->dim[d].size) {
+    if (d == m->pipe || m->dim[d].size < 2 || !zp_dim_splits(&m->dim[d], words)) continue;
+    if (n == 1) first = stride;
+    n *= m->dim[d].size;
+  }
+  return zp_place_of_dim(x->c, n, first);
+}
+
+/* Returns the seconds of choosing tokens: ranks that share the words bring logits together, as f32, each looks at all
+ * of them, the last stage says what was chosen, and the first rank with which decisions a step begins. */
 static double choice(const Predict *x, const ZpStepLoad *l) {
-  int64_t n = x->p->layout.mesh.nranks;
-  ZpPlace at = zp_place_of_dim(x->c, n, 1);
-  return zp_collective_seconds(x->c, ZG_OP_ALL_GATHER, 64. * (double)(l->writes.tokens + l->reads.sequences),
-                               &at);
+  const ZpStream *s = x->p->stream;
+  ZpPlace words = words_of(x), all = zp_place_of_dim(x->c, x->p->layout.mesh.nranks / x->replicas, 1);
+  double rows = (double)(l->writes.sequences + l->reads.sequences), said = 64;
+  double logits = rows * (double)x->p->layout.axis_size[s->model->inputs[s->along.tokens].type.of] * 4;
+  double tell = zp_collective_seconds(x->c, ZG_OP_ALL_GATHER, said * (double)all.n, &all);
+  return zp_collective_seconds(x->c, ZG_OP_ALL_GATHER, logits, &words) + 2 * logits / x->c->stream +
+         (x->p->programs.nstages > 1 ? 2 : 1) * tell;
 }
 
 typedef struct {
@@ -85,13 +102,18 @@ static ZpStepTokens reading(const Predict *x, int64_t n) {
 /* Returns the time until a wave's next step. */
 static double turn(const Predict *x, const Step *s) { return fmax(s->all, (double)x->waves * s->slowest); }
 
+/* Returns how many replicas have sequences. */
+static double busy(const Predict *x) {
+  return (double)(x->replicas < x->w->sequences ? x->replicas : x->w->sequences);
+}
+
 static bool write_tokens(const Predict *x, ZpGenerationTime *t) {
   ZpStepLoad l = {.writes = writing(x, x->sequences)};
   Step s;
   if (!step(x, &l, &s)) return false;
   t->step = s.all;
   t->between = turn(x, &s);
-  t->written = (double)x->w->sequences / t->between;
+  t->written = (double)x->sequences * (double)x->waves * busy(x) / t->between;
   memcpy(t->part, s.part, sizeof t->part);
   int64_t room = x->tokens - x->sequences;
   t->beside = t->between;
@@ -118,7 +140,7 @@ static bool mix(const Predict *x, ZpGenerationTime *t) {
   ZpStepLoad l = {.writes = writing(x, n), .reads = reading(x, read)};
   Step s;
   if (!step(x, &l, &s)) return false;
-  t->mixed = (double)(n * x->waves) / (fmax(1, steps) * turn(x, &s));
+  t->mixed = (double)(n * x->waves) * busy(x) / (fmax(1, steps) * turn(x, &s));
   if (t->mixed > t->written) t->mixed = t->written;
   return true;
 }
@@ -128,8 +150,10 @@ ZpGenerationTime *zp_predict(ZbArena *a, const ZpPlan *p, const ZlCluster *c, co
   ZbArena *scratch = zb_arena_new();
   Predict x = {.a = scratch, .p = p, .c = c, .d = d, .w = w};
   ZpGenerationTime t = {.waves = 1};
-  x.waves = p->programs.nstages < w->sequences ? p->programs.nstages : w->sequences;
-  x.sequences = (w->sequences + x.waves - 1) / x.waves;
+  x.replicas = p->generating.replicas;
+  int64_t each = (w->sequences + x.replicas - 1) / x.replicas;
+  x.waves = p->programs.nstages < each ? p->programs.nstages : each;
+  x.sequences = (each + x.waves - 1) / x.waves;
   x.tokens = p->layout.axis_size[p->stream->axis.token];
   t.waves = x.waves;
   bool ok = read_prompt(&x, &t) && write_tokens(&x, &t) && mix(&x, &t);

@@ -219,8 +219,8 @@ static double moved(const Cost *x, const ZkCall *k) {
   return bytes;
 }
 
-/* Logits go to whoever chooses tokens, who looks at each once. */
-static double output(const Cost *x, const ZkCall *k) { return 3 * bytes_of(x, &k->in[0]) / x->c->stream; }
+/* Logits leave the device. */
+static double output(const Cost *x, const ZkCall *k) { return 2 * bytes_of(x, &k->in[0]) / x->c->stream; }
 
 double zp_step_call_seconds(const Cost *x, const ZpNode *n) {
   const ZkCall *k = &n->call;

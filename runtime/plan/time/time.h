@@ -122,7 +122,7 @@ double zp_step_pass_seconds(const ZpPlan *p, const ZlCluster *c, const ZpStepLoa
 /* ---- predict.c ----------------------------------------------------------------------------------------- */
 /* The task of a plan that generates. */
 typedef struct {
-  int64_t sequences;      /* written at once; at most the plan's */
+  int64_t sequences;      /* written at once, by all replicas; at most the plan's */
   int64_t prompt, answer; /* tokens of each: together at most the plan's length */
 } ZpWriting;
 /* Times in seconds. Waves are steps under way at once: a pipeline has as many as stages, each with its share of the
@@ -134,7 +134,7 @@ typedef struct {
   double between; /* two tokens of a sequence, while all sequences write */
   double beside;  /* the same, while a step has as many tokens of prompts as fit in it */
   double answer;  /* of a whole answer: the first token, and the others while all sequences write */
-  double written; /* tokens written a second by all sequences, */
+  double written; /* tokens written a second by all sequences of all replicas, */
   double mixed;   /* and where each sequence that ends is followed by another, whose prompt is read beside */
   double step;    /* of a wave through all stages, of which `between` is made */
   double part[ZP_T_PARTS]; /* of that step, in the mean of the stages */
