@@ -92,11 +92,13 @@ libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errn
 
 # For GPUs: kernels/cuda/local.mk says how they are compiled.
 cuda_kernels = kernels/cuda/attend.cu \
+  kernels/cuda/attend_pages.cu \
   kernels/cuda/attend_mma.cu \
   kernels/cuda/pointwise.cu \
   kernels/cuda/conv.cu \
   kernels/cuda/cumsum.cu \
   kernels/cuda/dot.cu \
+  kernels/cuda/dot_few.cu \
   kernels/cuda/experts.cu \
   kernels/cuda/flat.cu \
   kernels/cuda/linear_attend.cu \
@@ -105,7 +107,9 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/norm.cu \
   kernels/cuda/random.cu \
   kernels/cuda/reduce.cu \
+  kernels/cuda/resume_linear.cu \
   kernels/cuda/rope.cu \
+  kernels/cuda/steps.cu \
   kernels/cuda/grouped.cu \
   kernels/cuda/topk.cu \
   kernels/cuda/scan.cu \

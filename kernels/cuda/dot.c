@@ -7,7 +7,8 @@
  * An axis of N that numbers products of one A (kernels.h: batched calls) is none that N could go along with
  * the others: it counts as batch, and A lacks it. So with M and B.
  *
- * M = N = 1 is a reduction and has kernels of its own. Other products go to cuBLASLt where it is there; else,
+ * M = N = 1 is a reduction and has kernels of its own; so have products of few rows in steps of generation
+ * (dot_few.cu). Other products go to cuBLASLt where it is there; else,
  * and where it knows nothing, to ours. All add in f32; operands in f32 are multiplied as they are, but where ZkEnv
  * says tf32: then cuBLASLt may round them to 11 bits. */
 #include "kernels/cuda/dot.h"
@@ -96,6 +97,10 @@ static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.co
 
 /* What comes in one call with a product is done in one where cuBLASLt can, else after it. */
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
+  if (zk_dot_is_few(c)) {
+    zk_dot_few(env, c);
+    return;
+  }
   if (zk_dot_more(c)) {
     if (!zk_dot_lt(env, c)) zk_cuda_run_unfused(env, c);
     return;
@@ -108,6 +113,10 @@ void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
 }
 
 void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
+  if (zk_dot_is_few(c)) {
+    zk_dot_few_prepare(env, c);
+    return;
+  }
   if (zk_dot_more(c)) {
     if (!zk_dot_lt_prepare(env->device, c)) zk_cuda_prepare_unfused(env, c);
     return;
@@ -120,6 +129,7 @@ void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
 bool zk_cuda_dot_fallback(const ZkEnv *env, const ZkCall *c, ZkFallback *how) {
   bool more = zk_dot_more(c);
   ZkUnfused u;
+  if (zk_dot_is_few(c)) return false;
   zk_unfuse(c, &u);
   ZkDot d = zk_dot_of(&u.call[0]);
   if (empty(&d) || d.k.count == 0 || d.m.count * d.n.count == 1) return false;

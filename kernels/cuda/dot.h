@@ -43,6 +43,14 @@ size_t zk_dot_inner_scratch(const ZkDot *d);
 void zk_dot_inner(ZkCuda *cu, const ZkCall *call, const ZkDot *d);
 /* Any product, in f32 arithmetic, without scratch. */
 void zk_dot_tiles(ZkCuda *cu, const ZkCall *call, const ZkDot *d);
+/* ---- dot_few.cu ---- */
+/* Says whether a call of a step of generation is a product of few rows, with or without something behind it, by weights
+ * that can be read 16 bytes an access: those that are, are left to no library. */
+bool zk_dot_is_few(const ZkCall *call);
+void zk_dot_few(const ZkEnv *env, const ZkCall *call);
+void zk_dot_few_prepare(const ZkEnv *env, const ZkCall *call);
+
+/* ---- dot.cu, again ---- */
 /* For dot_lt.c: n elements that look random, from -1 to 1; *flag = 1 if n bytes differ. */
 void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed);
 void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag);

@@ -81,7 +81,7 @@ bool zkc_wide(const ZkView *v, const ZkcNest *nest, int k, int64_t n, int64_t st
 /* All that a call's shapes and attributes are, in bytes: what is not used is zero. */
 typedef struct {
   uint16_t op;
-  uint8_t nin, nout, nax, accumulate, repeatable;
+  uint8_t nin, nout, nax, accumulate, repeatable, invariant;
   uint16_t ax[9];
   double num[2];
   int64_t opt[2];
@@ -124,7 +124,7 @@ static void key_view(Key *k, int i, const ZkView *v) {
 static void key_of(Key *k, const ZkCall *c) {
   memset(k, 0, sizeof *k);
   k->op = c->op, k->nin = c->nin, k->nout = c->nout, k->nax = c->nax, k->accumulate = c->accumulate;
-  k->repeatable = c->repeatable, k->room = c->room;
+  k->repeatable = c->repeatable, k->invariant = c->invariant, k->room = c->room;
   memcpy(k->ax, c->ax, c->nax * sizeof *k->ax);
   memcpy(k->num, c->num, sizeof k->num);
   memcpy(k->opt, c->opt, sizeof k->opt);

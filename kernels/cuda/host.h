@@ -27,6 +27,10 @@ typedef size_t ZkCudaScratch(const ZkCall *call);
 #include "kernels/kernels.def"
 ZkKernel zk_cuda_copy, zk_cuda_pointwise, zk_cuda_xent_max_sums, zk_cuda_xent_sums_grad, zk_cuda_grouped_dot,
     zk_cuda_grouped_outer, zk_cuda_slots, zk_cuda_round;
+/* Of steps of generation. */
+ZkKernel zk_cuda_put_pages, zk_cuda_attend_pages, zk_cuda_resume_scan, zk_cuda_resume_linear, zk_cuda_recent,
+    zk_cuda_rope_at, zk_cuda_rows;
+ZkCudaScratch zk_cuda_attend_pages_scratch;
 ZkKernel zk_cuda_pointwise_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
 ZkKernel zk_cuda_run_unfused, zk_cuda_prepare_unfused; /* of fused calls, one by one (kernels.h: zk_unfuse) */
 bool zk_cuda_dot_supports(const ZkCall *call);

@@ -1,4 +1,4 @@
-/* rope and rotate: rotary position embedding. A block takes one point that has a position and some of the
+/* rope, rope_at and rotate: rotary position embedding. A block takes one point that has a position and some of the
  * rows (batch, heads) there: it computes the position's sines and cosines once, in f64 (at position 4000 a
  * f32 angle is off by 2e-4), and rotates all its rows. */
 #include "kernels/cuda/common.cuh"
@@ -15,6 +15,7 @@ typedef struct {
   ZkcUnits pairs;                             /* eights of pairs, or pairs, of one row */
   ZkcUnits stay;                              /* features of one row that do not turn */
   const float *at, *speed;                    /* of rotate, [point] and [pair]; NULL: rope's */
+  const int *given;                           /* of rope_at, [point] */
   long long positions, hx, hy, speeds, start; /* speeds: the stride of `speed` */
   int half, width, chunks;                    /* chunks: of the rows */
   int beside;                                 /* pairs are neighbours */
@@ -47,7 +48,7 @@ template <int E> static __global__ void __launch_bounds__(THREADS) rope(const __
     for (int i = threadIdx.x; i < p.half; i += THREADS) {
       double s, c;
       double angle = p.at ? (double)p.at[point[2]] * (double)p.speed[i * p.speeds]
-                          : (double)(p.start + at) * exp2(i * p.octaves);
+                          : (double)(p.given ? p.given[point[2]] : p.start + at) * exp2(i * p.octaves);
       sine_cosine(angle * (1 / M_PI), &s, &c);
       cosine[i] = (float)(p.scale * c);
       sine[i] = (float)(p.sign * p.scale * s);
@@ -102,7 +103,7 @@ static bool on_lines(const ZkView *v, const ZkcNest &points, int view) {
 /* Along axis h; the `nat` axes `at` of x have positions. */
 static void run(const ZkEnv *env, const ZkCall *c, Rope p, uint16_t h, const uint16_t *at, int nat) {
   ZkCuda *cu = zk_cu(env);
-  const ZkView *x = &c->in[0], *y = &c->out[0], *views[] = {x, y, p.at ? &c->in[1] : y};
+  const ZkView *x = &c->in[0], *y = &c->out[0], *views[] = {x, y, p.at || p.given ? &c->in[1] : y};
   uint16_t own[ZK_MAX_AXES + 1] = {h};
   for (int i = 0; i < nat; i++) own[i + 1] = at[i];
   int64_t n = zkc_size(x, h);
@@ -136,6 +137,16 @@ extern "C" void zk_cuda_rope(const ZkEnv *env, const ZkCall *c) {
   p.start = zkc_start(&c->in[0], s);
   p.octaves = p.half ? -log2(c->num[0]) / p.half : 0, p.sign = c->opt[0] == 1 ? -1 : 1, p.scale = 1;
   run(env, c, p, h, &s, 1);
+}
+
+extern "C" void zk_cuda_rope_at(const ZkEnv *env, const ZkCall *c) {
+  uint16_t h = c->ax[1];
+  int64_t n = zkc_size(&c->in[0], h);
+  Rope p = {};
+  ZB_ASSERT(n % 2 == 0 && c->in[1].elem == ZK_I32);
+  p.half = (int)(n / 2), p.given = (const int *)c->in[1].data;
+  p.octaves = p.half ? -log2(c->num[0]) / p.half : 0, p.sign = c->opt[0] == 1 ? -1 : 1, p.scale = 1;
+  run(env, c, p, h, c->ax, 1);
 }
 
 extern "C" void zk_cuda_rotate(const ZkEnv *env, const ZkCall *c) {

@@ -16,6 +16,14 @@ static ZkKernel *const kernels[ZG_OP_COUNT] = {
     [ZG_OP_XENT_MAX_SUMS] = zk_cuda_xent_max_sums,
     [ZG_OP_XENT_SUMS_GRAD] = zk_cuda_xent_sums_grad,
     [ZG_OP_NORMALIZE_GRAD_SUMS] = zk_cuda_norm_fused,
+    [ZG_OP_PUT_PAGES] = zk_cuda_put_pages,
+    [ZG_OP_ATTEND_PAGES] = zk_cuda_attend_pages,
+    [ZG_OP_ATTEND_OWN] = zk_cuda_attend_pages,
+    [ZG_OP_RESUME_SCAN] = zk_cuda_resume_scan,
+    [ZG_OP_RESUME_LINEAR] = zk_cuda_resume_linear,
+    [ZG_OP_RECENT] = zk_cuda_recent,
+    [ZG_OP_ROPE_AT] = zk_cuda_rope_at,
+    [ZG_OP_ROWS] = zk_cuda_rows,
 };
 
 /* Of the others: none. */
@@ -32,6 +40,8 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_LINEAR_ATTEND] = zk_cuda_linear_attend_scratch,
     [ZG_OP_LINEAR_ATTEND_GRAD] = zk_cuda_linear_attend_scratch,
     [ZG_OP_LOOKUP_GRAD] = zk_cuda_lookup_grad_scratch,
+    [ZG_OP_ATTEND_PAGES] = zk_cuda_attend_pages_scratch,
+    [ZG_OP_ATTEND_OWN] = zk_cuda_attend_pages_scratch,
 };
 
 /* Others need no preparation. */

@@ -26,6 +26,14 @@ typedef struct {
   int64_t per_token;
 } Play;
 
+/* Memory that kernels see: exactly as much as is there, for AddressSanitizer, if it is the host's own. */
+static void *room_new(size_t bytes) { return backend.get ? memory_new(bytes) : malloc(bytes); }
+static void room_free(void *p) {
+  if (!p) return;
+  if (backend.get) memory_free(p);
+  else free(p);
+}
+
 static int64_t draw(Play *p, int64_t n) {
   return (int64_t)(zb_random_unit(p->way->cut, 77, (uint64_t)p->draws++) * (double)n);
 }
@@ -132,11 +140,10 @@ static void prepare(Play *p, bool first) {
     const StepTensor *t = &p->c->tensor[i];
     ZkElem elem = elem_of(p, t->kind);
     bool old = is_kept(t->kind) && !first;
-    if (!old) free(p->view[i].data), free(p->wide[i].data);
+    if (!old) room_free(p->view[i].data), free(p->wide[i].data);
     int64_t n = count(p, t->axes);
     if (!old) {
-      p->view[i].data = malloc((size_t)(n + 1) * 8); /* exactly as much as is there, for AddressSanitizer */
-      p->view[i].data = realloc(p->view[i].data, (size_t)n * zk_plain_bytes(elem) + 1);
+      p->view[i].data = room_new((size_t)n * zk_plain_bytes(elem) + 1);
       p->wide[i].data = malloc((size_t)(n + 1) * 8);
     }
     lay_out(p, i, &p->view[i], elem, p->way->shuffle);
@@ -249,7 +256,7 @@ void step_play(const char *what, const StepCase *c, const StepWay *way, double *
     results[s] = calloc((size_t)counts[s] + 1, sizeof(double));
   }
   for (bool first = true; fill(p); first = false) play_step(p, first);
-  for (int i = 0; i < STEP_TENSORS; i++) free(p->view[i].data), free(p->wide[i].data);
+  for (int i = 0; i < STEP_TENSORS; i++) room_free(p->view[i].data), free(p->wide[i].data);
   free(p);
 }
 
@@ -266,6 +273,8 @@ void step_check(const char *what, const StepCase *c) {
     double *want[STEP_SEQUENCES];
     int64_t n[STEP_SEQUENCES];
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+      /* The emulator takes its time: at a push one way of tokens in company, another one of each type. */
+      if (backend.odd && !at_night() && k && k != (half ? 3 : 1)) continue;
       double *got[STEP_SEQUENCES];
       char where[128];
       snprintf(where, sizeof where, "%s, %s, way %zu", what, half ? "bf16" : "f32", k);

@@ -22,6 +22,10 @@ gpu_cases = tests/unit/kernels/conform.h \
   tests/unit/kernels/norm.c \
   tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \
+  tests/unit/kernels/step.h \
+  tests/unit/kernels/step.c \
+  tests/unit/kernels/steps.c \
+  tests/unit/kernels/cuda/dot_few.c \
   tests/unit/kernels/cuda/flat.c \
   tests/unit/kernels/cuda/fused.h \
   tests/unit/kernels/cuda/fused.c \
