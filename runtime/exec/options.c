@@ -333,12 +333,6 @@ const ZbProgram zx_program = {
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
 static bool find_device(ZxOptions *o, ZbErr *err) {
-  if (o->command == ZX_GENERATE || o->command == ZX_SERVE) {
-    if (strcmp(o->device_name, "auto") && strcmp(o->device_name, "cpu"))
-      return zb_fail(err, "leave it out: it computes on the CPU", "zrun %s cannot use --device %s yet",
-                     commands[o->command].name, zb_show(o->device_name));
-    o->device_name = "cpu";
-  }
   o->device = (o->dry_run ? zx_device_to_plan : zx_device)(o->device_name, &o->device_note);
   if (o->device) return true;
   if (*o->device_note.text) return zb_fail(err, o->device_note.help, "--device: %s", o->device_note.text);

@@ -85,7 +85,7 @@ mistake 'has 100 tokens; .* at most 64' $g --prompt "$(head -c 100 text)"
 mistake 'needs --prompt' $g
 mistake 'without weights' zrun generate gpt2.zsg --prompt a
 mistake '65.*64 positions' $g --prompt a --length 65
-mistake '--device cuda' $g --prompt a --device cuda
+CUDA_VISIBLE_DEVICES= mistake '--device' $g --prompt a --device cuda
 mistake 'not a result' $g --prompts in.jsonl -o text
 refuses 'No space left' $g --prompts in.jsonl -o /dev/full
 cp w.safetensors cut.safetensors && truncate -s -100 cut.safetensors

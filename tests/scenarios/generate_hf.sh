@@ -4,32 +4,12 @@
 # Tolerance: two orders of adding f32 differ by less than 1e-5 in log-probabilities down to -10; 5.0e-6 was the most.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 need_mpi
-hf=$ZUG_SRC/tests/data/hf
+. "$ZUG_SRC/tests/scenarios/generate_lib.sh"
 
 # write MODEL OPTION...: in.jsonl to out.jsonl
 write() {
   rm -f out.jsonl
   ok timeout -k 5 60 zrun generate "$@" --prompts in.jsonl -o out.jsonl --precision f32 --quiet
-}
-# Numbers after "logprob" of each token, of all lines of out.jsonl.
-logs() { tr '{' '\n' <out.jsonl | sed -n 's/.*"logprob":\([^,]*\),"top_logprobs".*/\1/p' | grep -v null; }
-
-family() { # FOLDER [MODEL OPTION...]
-  folder=$1
-  shift
-  [ $# -gt 0 ] || set -- "$hf/$folder"
-  while read -r prompt answer rest; do
-    echo "{\"tokens\": [$prompt], \"max_tokens\": $(echo "$answer" | tr ',' '\n' | wc -l), \"ignore_eos\": true, \"echo\": true, \"logprobs\": 0}"
-  done <"$hf/$folder/greedy" >in.jsonl
-  write "$@"
-  sed 's/.*"tokens":\[\([0-9,]*\)\].*/\1/' out.jsonl >ids
-  sed 's/ /,/; s/ .*//' "$hf/$folder/greedy" >wanted
-  diff wanted ids || fail "$folder writes other ids than transformers"
-  logs >has
-  sed 's/.* //' "$hf/$folder/greedy" | tr ',' '\n' | paste - has |
-    awk -v family="$folder" '{ d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; n++; if ($2 !~ /^-/) bad = 1 }
-      END { printf "%s: %d log-probabilities, at most %.1e apart\n", family, n, most; exit bad || n < 62 || most > 1e-5 }' ||
-    fail "$folder: log-probabilities differ from those of transformers"
 }
 for folder in gpt2 llama llama_tied qwen2 qwen3 gemma2 small/mistral small/mixtral small/gemma3 small/deepseek small/mamba2 \
   small/phi3 small/qwen3moe small/gptoss small/olmo2 small/granite small/glm4 small/smollm3 small/starcoder2 small/neox \

@@ -19,6 +19,7 @@ scenario_tests += \
   tests/scenarios/freeze.sh \
   tests/scenarios/gallery.sh \
   tests/scenarios/generate.sh \
+  tests/scenarios/generate_cuda.sh \
   tests/scenarios/generate_hf.sh \
   tests/scenarios/generate_layout.sh \
   tests/scenarios/generate_ranks.sh \

@@ -39,6 +39,7 @@ static bool cuda_available(ZbErr *err) {
 
 static void cuda_close(ZkEnv *env);
 static void cuda_drop_graph(ZkEnv *env);
+static void cuda_graph(ZkEnv *env, uint32_t n);
 
 /* Streams of communication come first where both have work: others wait for what they bring. */
 static bool make_streams(ZxCuda *d, ZbErr *err) {
@@ -101,7 +102,7 @@ static void cuda_close(ZkEnv *env) {
       cudaStreamSynchronize(d->stream[q]);
       cudaStreamDestroy(d->stream[q]);
     }
-  cuda_drop_graph(env);
+  for (uint32_t i = 0; i < ZX_GRAPHS; i++) cuda_graph(env, i), cuda_drop_graph(env);
   for (uint32_t i = 0; i < d->nevents; i++) cudaEventDestroy(d->event[i]);
   for (int q = 0; q < ZP_QUEUES; q++)
     if (d->fork[q]) cudaEventDestroy(d->fork[q]);
@@ -406,7 +407,7 @@ static bool cuda_end_capture(ZkEnv *env, ZbErr *err) {
   cudaError_t status =
       cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &graph); /* also where it is of no use any more */
   ok = ok && check(status, "cudaStreamEndCapture", err) && fits(d, env, graph, err) &&
-       check(cudaGraphInstantiateWithFlags(&d->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
+       check(cudaGraphInstantiateWithFlags(&d->graph[d->at], graph, cudaGraphInstantiateFlagUseNodePriority),
              "cudaGraphInstantiate", err);
   if (graph) cudaGraphDestroy(graph);
   cudaGetLastError();
@@ -416,13 +417,18 @@ static bool cuda_end_capture(ZkEnv *env, ZbErr *err) {
 
 static void cuda_replay(const ZkEnv *env) {
   ZxCuda *d = zx_cuda(env);
-  note(d, cudaGraphLaunch(d->graph, zx_cuda_stream(env)), "starting a captured step", 0);
+  note(d, cudaGraphLaunch(d->graph[d->at], zx_cuda_stream(env)), "starting a captured step", 0);
 }
 
 static void cuda_drop_graph(ZkEnv *env) {
   ZxCuda *d = zx_cuda(env);
-  if (d->graph) cudaGraphExecDestroy(d->graph);
-  d->graph = NULL;
+  if (d->graph[d->at]) cudaGraphExecDestroy(d->graph[d->at]);
+  d->graph[d->at] = NULL;
+}
+
+static void cuda_graph(ZkEnv *env, uint32_t n) {
+  ZB_ASSERT(n < ZX_GRAPHS);
+  zx_cuda(env)->at = n;
 }
 
 static uint64_t cuda_graph_nodes(const ZkEnv *env) { return zx_cuda(env)->nodes; }
@@ -488,6 +494,7 @@ const ZxDeviceTable zx_device_cuda = {
     .end_capture = cuda_end_capture,
     .replay = cuda_replay,
     .drop_graph = cuda_drop_graph,
+    .graph = cuda_graph,
     .graph_nodes = cuda_graph_nodes,
     .memory = cuda_memory,
     .comm = cuda_comm,

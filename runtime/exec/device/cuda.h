@@ -15,9 +15,10 @@ typedef struct {
   cudaStream_t stream[ZP_QUEUES];
   cudaEvent_t *event;
   uint32_t nevents;
-  cudaEvent_t fork[ZP_QUEUES]; /* how streams come into a captured step, and out of it */
-  cudaGraphExec_t graph;       /* a captured step */
-  uint64_t nodes;              /* of the last that was captured */
+  cudaEvent_t fork[ZP_QUEUES];      /* how streams come into a captured step, and out of it */
+  cudaGraphExec_t graph[ZX_GRAPHS]; /* captured steps */
+  uint32_t at;                      /* the one in use */
+  uint64_t nodes;                   /* of the last that was captured */
   char text[512];
   bool failed;
   char failure[512]; /* the first call that failed, and why */

@@ -15,6 +15,8 @@
 #include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
 
+enum { ZX_GRAPHS = 16 }; /* captured steps that a device keeps */
+
 /* What an update has to do with the step's scalars: gradients, whose squared norm is `squares`, are scaled to
  * a norm of at most `most` (0: not); `lost` becomes 1 if a parameter or a state is not finite afterwards.
  * There is no update, and parameters and states keep every bit, unless all of `nsums` sums are finite, no
@@ -143,6 +145,9 @@ typedef struct {
   bool (*end_capture)(ZkEnv *env, ZbErr *err);
   void (*replay)(const ZkEnv *env);
   void (*drop_graph)(ZkEnv *env);
+  /* May be NULL: a device that keeps one. Makes graph n, below ZX_GRAPHS, the one that the three above are of; at
+   * first it is 0. */
+  void (*graph)(ZkEnv *env, uint32_t n);
   /* May be NULL. Nodes of what was captured last, also if that cannot be done: all that libraries launch,
    * too. */
   uint64_t (*graph_nodes)(const ZkEnv *env);

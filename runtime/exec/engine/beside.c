@@ -48,7 +48,7 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   x->c = e->c;
   x->in_order = e->in_order;
   share_groups(x, e);
-  x->capture = ZX_CAPTURE_NEVER;
+  for (uint32_t i = 0; i < ZX_CLASSES; i++) x->capture[i] = ZX_CAPTURE_NEVER;
   x->no_capture_reason = "it is an evaluation";
   return x;
 }

@@ -8,7 +8,10 @@
  * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkStepState,
  * which copies from pinned memory bring. The copies are captured; the host fills the memory before. Where the
  * host takes part in a step itself (ranks that exchange through it, calls that are timed one by one) there is
- * nothing to capture. */
+ * nothing to capture.
+ *
+ * Steps of generation differ in their sizes, too: each class of sizes (tokens.c) is captured for itself, at its second
+ * use. */
 #include "runtime/exec/engine/internal.h"
 
 #include <inttypes.h>
@@ -55,7 +58,7 @@ static void capture(ZxEngine *e) {
   e->capturing = false;
   if (ok) ok = e->dev->end_capture(e->env, &why);
   int64_t first = zx_lowest(e->world, ok ? -1 : e->rank); /* that could not */
-  e->capture = first < 0 ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
+  e->capture[e->class] = first < 0 ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
   if (first < 0 || e->failed) return;
   if (ok) e->dev->drop_graph(e->env);
   if (first == e->rank) {
@@ -74,12 +77,15 @@ static void say_late(const ZxEngine *e) {
 }
 
 void zx_step(ZxEngine *e) {
+  ZxCapture *now = &e->capture[e->class];
   put_now(e);
-  if (e->capture == ZX_CAPTURE_NEXT) capture(e);
+  if (e->dev->graph) e->dev->graph(e->env, e->class);
+  if (*now == ZX_CAPTURE_NEXT) capture(e);
   if (e->failed) return;
-  if (e->capture == ZX_CAPTURED) replay(e);
+  if (*now == ZX_CAPTURED) replay(e);
   else queue(e);
-  if (e->capture == ZX_CAPTURE_LATER) e->capture = ZX_CAPTURE_NEXT;
+  if (*now == ZX_CAPTURE_LATER) *now = ZX_CAPTURE_NEXT;
+  zx_bring_logits(e);
   zx_end_step(e);
   say_late(e);
 }
@@ -105,12 +111,13 @@ static int64_t most_nodes(const ZxEngine *e) { return zk_debug(&e->env->debug, Z
 
 void zx_open_capture(ZxEngine *e) {
   const ZxCommTable *t = e->c->t;
-  e->capture = ZX_CAPTURE_NEVER;
+  for (uint32_t i = 0; i < ZX_CLASSES; i++) e->capture[i] = ZX_CAPTURE_NEVER;
   e->no_capture_reason = NULL;
   if (!e->dev->capture) e->no_capture_reason = "this device cannot do otherwise";
   else if (e->o.times) e->no_capture_reason = "every call is timed";
   else if (e->rows) e->no_capture_reason = "hosts must know how many rows experts have";
-  else if (e->p->asked.outputs) e->no_capture_reason = "outputs are taken out of it";
+  else if (e->sizes && !e->dev->graph) e->no_capture_reason = "this device keeps one captured step";
+  else if (e->p->asked.outputs && !e->sizes) e->no_capture_reason = "outputs are taken out of it";
   else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
   if (!e->no_capture_reason && zp_input_bytes(e->p, e->st) && e->st->prog.npinned < e->p->asked.nmicro)
@@ -118,6 +125,15 @@ void zx_open_capture(ZxEngine *e) {
   if (!e->no_capture_reason && zx_step_calls(e) > (double)most_nodes(e))
     e->no_capture_reason = zb_printf(
         e->a, "its graph would have more than %" PRId64 " nodes (--debug graph-nodes)", most_nodes(e));
-  if (zx_agree(e->world, !e->no_capture_reason)) e->capture = ZX_CAPTURE_LATER;
-  else if (!e->no_capture_reason) e->no_capture_reason = "another rank must";
+  bool all = zx_agree(e->world, !e->no_capture_reason);
+  if (!all && !e->no_capture_reason) e->no_capture_reason = "another rank must";
+  for (uint32_t i = 0; all && i < (e->sizes ? ZX_CLASSES - 1 : 1); i++) e->capture[i] = ZX_CAPTURE_LATER;
+}
+
+void zx_close_capture(ZxEngine *e) {
+  for (uint32_t i = 0; i < ZX_CLASSES; i++) {
+    if (e->capture[i] != ZX_CAPTURED) continue;
+    if (e->dev->graph) e->dev->graph(e->env, i);
+    e->dev->drop_graph(e->env);
+  }
 }

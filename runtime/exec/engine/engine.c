@@ -125,7 +125,7 @@ static void close_engine(ZxEngine *e) {
   if (e->beside) return;
   zx_watch_where(NULL, NULL);
   e->env->step_state = NULL;
-  if (e->capture == ZX_CAPTURED) e->dev->drop_graph(e->env);
+  zx_close_capture(e);
   if (e->c && e->c != e->world) e->c->t->free(e->c);
   if (e->host) e->dev->unpin(e->env, e->host);
   if (e->output_room) e->dev->unpin(e->env, e->output_room);

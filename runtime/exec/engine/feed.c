@@ -274,19 +274,22 @@ bool zx_bad_input(ZxEngine *e, ZxBadInput *out) {
   return true;
 }
 
+static bool fill(ZxEngine *e, char *to, uint32_t mb) {
+  return e->sizes ? zx_feed_tokens(e, to) : feed(e, to, mb);
+}
+
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
   uint64_t bytes = input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
   if (end > e->high) e->high = end;
   uint32_t n = e->st->prog.npinned;
-  if (e->sizes) return zx_feed_tokens(e, inputs);
-  if (!n) return feed(e, inputs, mb); /* into the arena */
+  if (!n) return fill(e, inputs, mb); /* into the arena */
   char *block = zx_buf_at(e, &e->pinned_inputs[mb % n]);
   ZxWait w = {0};
   while (mb && mb % n == 0 && !e->dev->reached(e->env, e->pinned_event)) /* blocks are free again */
     if (zx_poll(e)) zx_moved(e, &w);
     else zx_relax(e, &w, ZX_FOR_DEVICE);
   zx_moved(e, &w);
-  if (!e->capturing && !feed(e, block, mb)) return false;
+  if (!e->capturing && !fill(e, block, mb)) return false;
   e->dev->upload(e->env, inputs, block, bytes);
   if (!e->capturing) e->dev->record(e->env, e->pinned_event);
   return true;
@@ -294,6 +297,6 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
 
 bool zx_feed_all(ZxEngine *e) {
   for (uint32_t mb = 0; mb < e->st->prog.npinned; mb++)
-    if (!feed(e, zx_buf_at(e, &e->pinned_inputs[mb]), mb)) return false;
+    if (!fill(e, zx_buf_at(e, &e->pinned_inputs[mb]), mb)) return false;
   return true;
 }

@@ -1,10 +1,16 @@
 /* A step of generation, and what is done to caches between steps. */
-#include <string.h>
-
 #include "runtime/exec/engine/internal.h"
 
+/* Collective, where sizes are new. */
+static bool begin(ZxEngine *e, const ZxTokens *now, ZbErr *err) {
+  if (!zx_begin_tokens(e, now)) return true;
+  if (!zx_agree(e->world, zx_prepare_calls(e, err))) return false;
+  zx_settle(e);
+  return true;
+}
+
 bool zx_engine_tokens(ZxEngine *e, const ZxTokens *now, ZxLogits *out, ZxStep *step, ZbErr *err) {
-  zx_begin_tokens(e, now);
+  if (!begin(e, now, err)) return false;
   if (!zx_engine_step(e, e->step + 1, step, err)) return false;
   *out = zx_logits(e);
   return true;
@@ -27,8 +33,8 @@ void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to
       const ZpValue *x = cache_of(&e->p->programs.segments[segment], c);
       uint64_t bytes = x ? x->bytes / (uint64_t)x->size[0] : 0;
       if (x)
-        memcpy(zx_caches(e, i) + x->at.offset + to * bytes, zx_caches(e, i) + x->at.offset + from * bytes,
-               bytes);
+        e->dev->copy(e->env, zx_caches(e, i) + x->at.offset + to * bytes,
+                     zx_caches(e, i) + x->at.offset + from * bytes, bytes);
     }
   }
 }

@@ -87,12 +87,15 @@ typedef struct {
 /* Whether steps are captured: no; once one was played; in this step; they are. */
 typedef enum { ZX_CAPTURE_NEVER, ZX_CAPTURE_LATER, ZX_CAPTURE_NEXT, ZX_CAPTURED } ZxCapture;
 
+/* Classes of steps by their sizes: each is captured for itself, but for the last one. Training has one. (tokens.c) */
+enum { ZX_CLASSES = ZX_GRAPHS };
+
 /* This rank's part of an output of the model, after a forward. */
 typedef struct {
   uint32_t output; /* of the graph */
   const ZpValue *value;
   uint32_t mb;
-  const void *data; /* on the host, until the next one */
+  const void *data; /* on the host, until the next one; of a plan that generates, where the device has it */
 } ZxOutput;
 
 /* A collective of a node that is under way. */
@@ -170,7 +173,8 @@ struct ZxEngine {
   ZxStep out;
   ZbErr *err;
   bool failed;
-  ZxCapture capture;
+  ZxCapture capture[ZX_CLASSES];
+  uint32_t class;                /* of this step */
   const char *no_capture_reason; /* of ZX_CAPTURE_NEVER */
   bool capturing;                /* what is queued is not done now */
 
@@ -226,6 +230,7 @@ struct ZxEngine {
 
 /* ---- capture.c ---- */
 void zx_open_capture(ZxEngine *e); /* collective */
+void zx_close_capture(ZxEngine *e);
 void zx_step(ZxEngine *e);
 /* Collective: the step just made once more, queued anew, while e->look keeps it from updating anything. */
 void zx_step_again(ZxEngine *e);
@@ -338,10 +343,13 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h);
 
 /* ---- tokens.c ---- */
 void zx_open_sizes(ZxEngine *e); /* at set-up, of a plan that generates */
-/* A step begins: its calls get their sizes. */
-void zx_begin_tokens(ZxEngine *e, const ZxTokens *now);
+/* A step begins: its calls get their sizes. Returns whether they are to be prepared, since they have not had them
+ * before. */
+bool zx_begin_tokens(ZxEngine *e, const ZxTokens *now);
 bool zx_feed_tokens(ZxEngine *e, char *inputs);
-ZxLogits zx_logits(const ZxEngine *e); /* of that step */
+int zx_captured_tokens(void);          /* most of a step that is captured */
+void zx_bring_logits(ZxEngine *e);     /* to the host, behind all that the step has queued */
+ZxLogits zx_logits(const ZxEngine *e); /* of that step, when it is done */
 /* Bytes of a transfer between stages: of a carried tuple, those of the step's tokens. */
 uint64_t zx_carried_bytes(const ZxEngine *e, const ZpInstr *in);
 

@@ -40,12 +40,12 @@ static void take_scalar(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   }
 }
 
-/* To the host, if it is not there, for whoever takes it. */
+/* To the host, if it is not there, for whoever takes it; of generation when the step is queued (zx_bring_logits). */
 static void take_output(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, uint32_t mb) {
   const ZpValue *v = &s->values[n->in[0]];
   ZxOutput x = {n->sink, v, mb, c->in[0].data};
   if (!e->take_output || e->failed) return;
-  if (!e->dev->host) {
+  if (!e->dev->host && !e->sizes) {
     e->dev->download(e->env, e->output_room, c->in[0].data, v->bytes);
     if (!zx_finish(e, e->err)) e->failed = true;
     x.data = e->output_room;

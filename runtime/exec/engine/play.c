@@ -116,5 +116,5 @@ void zx_end_step(ZxEngine *e) {
   if (e->failed) let_end(e);
   else if (!zx_finish(e, e->err)) e->failed = true;
   e->times[ZG_OP_COUNT + 1] += zb_now() - from;
-  if (!e->failed) read_sums(e);
+  if (!e->failed && !e->sizes) read_sums(e); /* a step of generation has no losses */
 }

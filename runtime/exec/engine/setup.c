@@ -40,8 +40,9 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
                  "`shard params, grads, states`, or more pipeline ranks"},
                 {b[ZP_L_ACTIVATIONS], fewer},
                 {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
+                {b[ZP_L_CACHE], "fewer `--sequences`, or a smaller `--length`"},
                 {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "`prefetch 0`, or more tensor ranks"}};
-  by_size(r, 4);
+  by_size(r, (int)(sizeof r / sizeof *r));
   for (int i = 0; i < 3 && r[i].bytes > e->st->ledger.total[ZP_DEVICE] / 20; i++)
     zb_text_add(&t, "%s%s (for %s)", i ? "; " : "", r[i].what, zb_bytes(x, r[i].bytes));
   snprintf(err->help, sizeof err->help, "%s", t.len ? t.s : "");
@@ -161,6 +162,9 @@ void zx_engine_tell(const ZxEngine *e, const ZlCluster *c, ZbText *out) {
     zb_text_add(out, "each step is queued anew: %s", e->no_capture_reason);
     zx_say_queued(e, out);
     zb_text_put(out, "\n", 1);
+  } else if (e->sizes) {
+    zb_text_add(out, "steps of up to %d tokens are captured, each size at its second use\n",
+                zx_captured_tokens());
   } else zb_text_add(out, "steps are captured: the third and all that follow are played from the second\n");
   if (!e->dev->memory) return;
   const uint64_t *at = e->device_memory_use.at;

@@ -33,7 +33,7 @@ static void add_flights(const ZxEngine *e, ZbText *out) {
 static void add_device(const ZxEngine *e, ZbText *out) {
   ZbText t = {0};
   zb_text_add(out, "the device");
-  if (e->capture != ZX_CAPTURED && e->step)
+  if (e->capture[e->class] != ZX_CAPTURED && e->step)
     for (uint32_t i = 0; i < e->st->prog.ninstrs; i++) {
       if (e->done[i] && e->dev->reached(e->env, i)) continue;
       zb_text_add(out, ", which has not done %s", instr_text(e, i, &t));

@@ -8,8 +8,11 @@
 struct ZxSizes {
   int64_t **tokens, **rows; /* where calls have the number of tokens of a step, and of its rows */
   uint32_t ntokens, nrows;
-  const ZxTokens *now; /* the step that is played */
-  ZxLogits logits;
+  const ZxTokens *now;            /* the step that is played */
+  int64_t token_count, row_count; /* those that are played: a class has more, which are nobody's */
+  bool *prepared;                 /* by class: calls of its sizes; NULL: nothing is prepared */
+  const ZpValue *output;          /* logits, and where they lie in the arena; NULL: another rank has them */
+  const void *logits;
 };
 
 /* ---- sizes of calls ------------------------------------------------------------------------------------ */
@@ -22,31 +25,83 @@ static void find_sizes(ZxEngine *e, ZkView *v) {
   }
 }
 
-void zx_begin_tokens(ZxEngine *e, const ZxTokens *now) {
-  ZxSizes *s = e->sizes;
-  s->now = now;
-  s->logits = (ZxLogits){0};
-  for (uint32_t i = 0; i < s->ntokens; i++) *s->tokens[i] = now->tokens;
-  for (uint32_t i = 0; i < s->nrows; i++) *s->rows[i] = now->rows;
+/* ---- classes ---------------------------------------------------------------------------------------------
+ * What a device has captured has sizes that do not change, and what it prepares for a call is for its sizes. So
+ * there are few: a power of two up to FINE tokens, then a multiple of FINE. Tokens behind those that there are belong
+ * to nobody, and so do rows. Large steps take long enough to be queued anew. */
+enum { FINE = 64, FINE_CLASSES = 7 };
+
+/* Returns the number of the class of so many tokens, and how many it has. */
+static uint32_t class_of(int64_t tokens, int64_t *has) {
+  uint32_t c = 0;
+  for (*has = 1; *has < tokens && *has < FINE; *has *= 2) c++;
+  if (tokens <= FINE) return c;
+  *has = (tokens + FINE - 1) / FINE * FINE;
+  return FINE_CLASSES - 1 + (uint32_t)(*has / FINE - 1);
 }
 
-/* Returns how many of an axis the step has: tokens, or rows of logits; 0: it is another axis. */
+int zx_captured_tokens(void) { return FINE * (ZX_CLASSES - FINE_CLASSES); }
+
+/* Returns how many of an axis are played: tokens, or rows of logits; 0: it is another axis. */
 static int64_t rows_now(const ZxEngine *e, uint16_t axis) {
   const ZpStreamAxes *x = &e->p->stream->axis;
-  return axis == x->token ? e->sizes->now->tokens : axis == x->row ? e->sizes->now->rows : 0;
+  return axis == x->token ? e->sizes->token_count : axis == x->row ? e->sizes->row_count : 0;
 }
 
-ZxLogits zx_logits(const ZxEngine *e) { return e->sizes->logits; }
+static int64_t planned(const ZxEngine *e, uint16_t axis) { return e->p->layout.axis_size[axis]; }
 
+/* Chooses the sizes of a step. */
+static uint32_t choose(const ZxEngine *e, const ZxTokens *now) {
+  ZxSizes *s = e->sizes;
+  const ZpStreamAxes *x = &e->p->stream->axis;
+  s->token_count = now->tokens, s->row_count = now->rows;
+  if (!s->prepared) return 0;
+  uint32_t class = class_of(now->tokens, &s->token_count);
+  if (s->token_count > planned(e, x->token)) s->token_count = planned(e, x->token);
+  s->row_count = s->token_count < planned(e, x->row) ? s->token_count : planned(e, x->row);
+  if (s->row_count < now->rows) s->row_count = now->rows;
+  return class;
+}
+
+bool zx_begin_tokens(ZxEngine *e, const ZxTokens *now) {
+  ZxSizes *s = e->sizes;
+  uint32_t class = choose(e, now);
+  s->now = now;
+  e->class = class < ZX_CLASSES ? class : ZX_CLASSES - 1;
+  for (uint32_t i = 0; i < s->ntokens; i++) *s->tokens[i] = s->token_count;
+  for (uint32_t i = 0; i < s->nrows; i++) *s->rows[i] = s->row_count;
+  if (!s->prepared || s->prepared[class]) return false;
+  return s->prepared[class] = true;
+}
+
+/* ---- logits -------------------------------------------------------------------------------------------- */
 static bool take_logits(ZxEngine *e, const ZxOutput *x) {
-  e->sizes->logits = (ZxLogits){x->data, (ZkElem)x->value->elem};
+  e->sizes->output = x->value;
+  e->sizes->logits = x->data;
   return true;
+}
+
+void zx_bring_logits(ZxEngine *e) {
+  const ZxSizes *s = e->sizes;
+  if (!s || !s->output || e->dev->host || e->failed) return;
+  uint64_t row = s->output->bytes / (uint64_t)s->output->size[0];
+  e->dev->download(e->env, e->output_room, s->logits, row * (uint64_t)s->now->rows);
+}
+
+ZxLogits zx_logits(const ZxEngine *e) {
+  const ZxSizes *s = e->sizes;
+  if (!s->output) return (ZxLogits){0};
+  return (ZxLogits){e->dev->host ? s->logits : e->output_room, (ZkElem)s->output->elem};
 }
 
 void zx_open_sizes(ZxEngine *e) {
   if (!e->p->stream) return;
   e->sizes = ZB_NEW(e->a, ZxSizes);
   e->take_output = take_logits;
+  if (!e->dev->host) {
+    int64_t has;
+    e->sizes->prepared = ZB_NEWN(e->a, bool, class_of(planned(e, e->p->stream->axis.token), &has) + 1);
+  }
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
     ZkCall *call = e->calls[i].of[ZP_FWD];
     for (uint32_t k = 0; call && k < e->p->programs.segments[i].list[ZP_FWD].n; k++) {
@@ -72,14 +127,18 @@ uint64_t zx_carried_bytes(const ZxEngine *e, const ZpInstr *in) {
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
 bool zx_feed_tokens(ZxEngine *e, char *inputs) {
+  const ZpStreamAxes *x = &e->p->stream->axis;
   const ZxTokens *now = e->sizes->now;
   for (uint32_t i = 0; i < e->p->programs.ninputs; i++) {
     const ZpInputUse *u = &e->p->programs.inputs[i];
     const ZpValue *v = &e->p->programs.segments[u->value_segment].values[u->value];
     uint16_t first = v->type.naxes ? v->axis[0] : ZP_NO_AXIS;
-    int64_t n = rows_now(e, first), whole = n ? v->size[0] : 1;
-    if (!n) n = 1;
-    memcpy(inputs + u->at, now->input[u->input], v->bytes / (uint64_t)whole * (uint64_t)n);
+    bool nobody = u->input == e->p->stream->sequence || first == x->row; /* ids below 0 */
+    int64_t played = rows_now(e, first), n = first == x->token ? now->tokens : now->rows;
+    uint64_t each = played ? v->bytes / (uint64_t)v->size[0] : v->bytes;
+    if (!played) n = played = 1;
+    memcpy(inputs + u->at, now->input[u->input], each * (uint64_t)n);
+    memset(inputs + u->at + each * (uint64_t)n, nobody ? 0xff : 0, each * (uint64_t)(played - n));
   }
   return true;
 }

@@ -303,10 +303,24 @@ static bool generate_lines(ZxRun *r, ZxAnswering *how) {
 
 static void introduce(const ZxRun *r, const ZxScheduling *s) {
   char text[24];
+  ZbText t = {0};
   if (r->rank) return;
   fprintf(stderr, "model %s, %.4g M parameters; up to %u text%s of %u tokens at once; %s\n", r->graph->model,
           r->plan->notes.params / 1e6, s->slots, s->slots == 1 ? "" : "s", s->length,
           zb_bytes(text, zx_engine_bytes(r->engine)));
+  zx_engine_tell(r->engine, r->cluster, &t);
+  zx_engine_fallbacks(r->engine, r->cluster, &t);
+  if (!r->o.device->host) fprintf(stderr, "%s\n%s", r->o.device->describe(&r->env), t.s ? t.s : "");
+  zb_text_free(&t);
+}
+
+/* Ends the job if a step did not use what was planned for it. */
+static void tell_used(const ZxRun *r, const ZxStepper *x) {
+  char text[24];
+  uint64_t planned = zx_engine_bytes(r->engine), used = zx_stepper_used(x);
+  if (!used) return; /* there was no step */
+  if (used != planned) ZB_BUG("%" PRIu64 " bytes were planned and %" PRIu64 " used", planned, used);
+  if (!r->o.quiet && !r->rank) fprintf(stderr, "planned == used: %s\n", zb_bytes(text, used));
 }
 
 /* Plays steps with the other ranks of a replica. */
@@ -364,6 +378,7 @@ bool zx_run_generate(ZxRun *r) {
   if (!zx_run_answering(r, &how) || !take_results_over(r)) return false;
   zx_watch_phase(NULL);
   bool ok = p->query ? generate_texts(r, &how) : generate_lines(r, &how);
+  if (ok) tell_used(r, ((Player *)how.player)->stepper);
   if (ok && r->stopping && !r->rank)
     fprintf(stderr, "stopped by %s; code %d: the same command may be given again\n", zx_stop_why(r->stopping),
             ZX_EXIT_AGAIN);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STEP_TOKENS = 256, PAGE = 32, SEQUENCES = 8, SERVED_LENGTH = 1 << 15 };
+enum { STEP_TOKENS = 256, DEVICE_STEP_TOKENS = 1024, PAGE = 32, SEQUENCES = 8, SERVED_LENGTH = 1 << 15 };
 
 /* ---- the model --------------------------------------------------------------------------------------------- */
 static bool is_folder(const char *path) {
@@ -244,6 +244,9 @@ static bool read_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, Need 
   return true;
 }
 
+/* Returns how many tokens a step has at most: of a GPU enough for prompts at its full speed. */
+static int64_t step_tokens(const ZxRun *r) { return r->o.device->host ? STEP_TOKENS : DEVICE_STEP_TOKENS; }
+
 /* Returns bytes of caches and of parameters. */
 static uint64_t cache_bytes(const ZpStream *s, int64_t sequences, int64_t length, ZkElem real) {
   uint64_t sequence =
@@ -255,8 +258,8 @@ static uint64_t cache_bytes(const ZpStream *s, int64_t sequences, int64_t length
   return sequence * (uint64_t)sequences;
 }
 
-/* Chooses how many sequences are written at once: as many as there are, if their caches take at most a quarter of
- * the machine's memory. */
+/* Chooses how many sequences are written at once: as many as there are, on CPUs if their caches take at most a quarter
+ * of the machine's memory. (What a GPU has is known when it is opened, which is after the plan.) */
 static int64_t choose_sequences(ZxRun *r, const Need *need, int64_t length, ZkElem real) {
   ZpStream s;
   bool serves = r->o.command == ZX_SERVE;
@@ -264,6 +267,7 @@ static int64_t choose_sequences(ZxRun *r, const Need *need, int64_t length, ZkEl
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
   uint64_t memory = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
   if (r->o.sequences) return r->o.sequences;
+  if (!r->o.device->host) memory = UINT64_MAX;
   if (n < 1) n = r->o.dry_run ? SEQUENCES : 1;
   if (!zp_stream(r->graph, r->a, NULL, NULL, &s, NULL)) return n;
   while (n > 1 && cache_bytes(&s, n, length, real) > memory / 4) n--;
@@ -290,7 +294,7 @@ static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, con
   if (r->o.command == ZX_SERVE) length = need->most < SERVED_LENGTH ? need->most : SERVED_LENGTH;
   if (r->o.length || r->graph->axes[along->time].size) length = need->most;
   if (r->o.dry_run && !need->length) length = need->most < 4096 ? need->most : 4096;
-  r->generating = (ZpGenerating){.step = STEP_TOKENS, .page = PAGE};
+  r->generating = (ZpGenerating){.step = step_tokens(r), .page = PAGE};
   if (r->recipe) {
     r->generating.length = r->o.length;
     r->generating.sequences = r->o.sequences;

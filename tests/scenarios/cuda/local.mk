@@ -14,7 +14,7 @@ tests_scenarios_cuda_zrun_emu_SOURCES = runtime/exec/zrun.c tests/scenarios/cuda
   kernels/cuda/dot_lt.c kernels/cuda/dot_trial.c tests/unit/kernels/cuda/fake_lt.h tests/unit/kernels/cuda/fake_lt.c
 tests_scenarios_cuda_zrun_emu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_scenarios_cuda_zrun_emu_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=zk_cuda_kernel,--wrap=zk_cuda_scratch,--wrap=zk_cuda_prepare,--wrap=zk_cuda_memo,--wrap=zk_cuda_new,--wrap=zk_cuda_fallback
-tests_scenarios_cuda_zrun_emu_LDADD = libexec.a libexec_cuda.a libexec.a libcompiler.a libtext.a $(PCRE2_LIBS) libkernels_emu.a libkernels.a libplan.a libresidues.a liblang.a $(libs_machine) $(CJSON_LIBS) $(BLAS_LIBS) $(MPI_LIBS) \
+tests_scenarios_cuda_zrun_emu_LDADD = libexec.a libexec_cuda.a libexec.a libcompiler.a libtext.a $(PCRE2_LIBS) $(MICROHTTPD_LIBS) libkernels_emu.a libkernels.a libplan.a libresidues.a liblang.a $(libs_machine) $(CJSON_LIBS) $(BLAS_LIBS) $(MPI_LIBS) \
   -lpthread -ldl $(libs_graph) -lstdc++
 
 # What nvcc and NVRTC made of the kernels: machine_code.sh reads it.

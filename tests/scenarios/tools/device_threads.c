@@ -44,8 +44,9 @@ typedef struct {
   Event *event;
   bool quit, no_wait, capturing;
   int current;
-  Work *noted, **noted_tail; /* a captured step */
-  size_t asked;              /* for its memory */
+  Work *noted[ZX_GRAPHS], **noted_tail; /* captured steps */
+  uint32_t graph;                       /* the one in use */
+  size_t asked;                         /* for its memory */
 } Device;
 
 static Device *device(const ZkEnv *env) { return env->device; }
@@ -230,18 +231,23 @@ static bool reached(const ZkEnv *env, uint32_t event) {
 static bool capture(ZkEnv *env, ZbErr *err) {
   (void)err;
   Device *d = device(env);
-  ZB_ASSERT(!d->capturing && !d->noted && d->current == ZP_Q_COMPUTE);
-  d->noted_tail = &d->noted;
+  ZB_ASSERT(!d->capturing && !d->noted[d->graph] && d->current == ZP_Q_COMPUTE);
+  d->noted_tail = &d->noted[d->graph];
   return d->capturing = true;
 }
 
 static void forget(ZkEnv *env) {
   Device *d = device(env);
-  for (Work *w = d->noted, *next; w; w = next) {
+  for (Work *w = d->noted[d->graph], *next; w; w = next) {
     next = w->next;
     free(w);
   }
-  d->noted = NULL;
+  d->noted[d->graph] = NULL;
+}
+
+static void use_graph(ZkEnv *env, uint32_t n) {
+  ZB_ASSERT(n < ZX_GRAPHS && !device(env)->capturing);
+  device(env)->graph = n;
 }
 
 /* ZUG_TEST_NO_CAPTURE=1: it cannot be done, as is known at the end. */
@@ -256,8 +262,8 @@ static bool captured(ZkEnv *env, ZbErr *err) {
 static void replay(const ZkEnv *env) {
   Device *d = device(env);
   int current = d->current;
-  ZB_ASSERT(current == ZP_Q_COMPUTE && d->noted);
-  for (const Work *w = d->noted; w; w = w->next) {
+  ZB_ASSERT(current == ZP_Q_COMPUTE && d->noted[d->graph]);
+  for (const Work *w = d->noted[d->graph]; w; w = w->next) {
     d->current = w->stream;
     const Mark *mark = (const void *)&w->args;
     if (w->fn == do_record) record(env, mark->event);
@@ -427,6 +433,7 @@ static const ZxDeviceTable threads = {
     .end_capture = captured,
     .replay = replay,
     .drop_graph = forget,
+    .graph = use_graph,
 };
 
 const ZxDeviceTable *const zx_devices[] = {&threads, NULL};

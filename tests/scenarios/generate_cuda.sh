@@ -1,0 +1,21 @@
+# zrun generate on a GPU that is a thread (tests/scenarios/cuda/gpu.h), all kernels emulated: the ids that transformers writes, and its
+# log-probabilities, as generate_hf.sh has them of CPUs. At night of all families, and in bf16.
+#
+# Tolerance: as there; orders of adding f32 are others, and exponentials are a rounding or two off.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+need_emulated_gpu
+. "$ZUG_SRC/tests/scenarios/generate_lib.sh"
+
+# write MODEL OPTION...: in.jsonl to out.jsonl
+write() {
+  rm -f out.jsonl
+  ok timeout -k 5 200 $emu generate "$@" --prompts in.jsonl -o out.jsonl --precision f32 --device cuda
+  says '^planned == used: '
+  grep -q '^steps of up to [0-9]* tokens are captured' out.txt && return
+  says 'each step is queued anew: hosts must know how many rows experts have'
+}
+for folder in gpt2 small/mamba2 $(at_night && echo llama llama_tied qwen2 qwen3 gemma2 small/mistral small/mixtral small/gemma3 small/deepseek \
+  small/phi3 small/qwen3moe small/gptoss small/olmo2 small/granite small/glm4 small/smollm3 small/starcoder2 small/neox \
+  small/falcon small/falcon40 small/opt small/phi small/cohere); do
+  family $folder
+done
