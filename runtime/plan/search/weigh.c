@@ -254,11 +254,12 @@ static void add_families(Walk *k, Candidate c, Families *all) {
   const Space *x = k->x;
   int64_t each = x->batch ? x->batch / space_samples(&c) : 1;
   int64_t given = x->batch && x->base->micro ? x->base->micro : each;
-  int64_t last = x->free_micro ? 64 : given;
+  int64_t last = x->free_micro ? each : given;
   if (each % given)
     k->w->refused = zb_printf(x->a, "%lld samples of a rank are no multiple of a micro-batch of %lld",
                               (long long)each, (long long)given);
-  for (c.micro = x->free_micro ? 1 : given; c.micro <= last && c.micro <= each; c.micro++) {
+  /* All sizes up to 64 samples; of larger ones, from which small models gain, the powers of two. */
+  for (c.micro = x->free_micro ? 1 : given; c.micro <= last; c.micro += c.micro < 64 ? 1 : c.micro) {
     if (each % c.micro || each / c.micro > 65535) continue;
     Family f = {.c = c};
     if (bound(k, &f)) ZB_PUSH(x->a, all->at, all->n, f);

@@ -34,6 +34,7 @@ static const Asked cases[] = {
     {"experts", MIXTRAL, 8, 32, 64, 1000, NULL},
     {"a long sequence", LLAMA, 16, 4, 32768, 1000, NULL},
     {"all of the cluster", "mlp", NULL, 0, 128, 0, 1000, NULL},
+    {"many samples", "mlp", NULL, 1, 1024, 0, 1000, NULL},
     {"some is given", LLAMA, 16, 0, 0, 1000,
      "mesh pipe = ?, data = ?, tensor = 2 bind batch = 32, seq = 256 split batch over data\n"
      "split kv, ffn, vocab over tensor else seq stages over pipe by cost shard states over data recompute "
