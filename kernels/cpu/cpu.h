@@ -83,10 +83,13 @@ typedef enum { ZK_X86_V3, ZK_X86_V4 } ZkX86;
 bool zk_cpu_has(ZkX86 level);
 
 /* ---- pool.c ---------------------------------------------------------------------------------- */
-/* fn over [0, n) in pieces of at least `grain`, handed out dynamically; `part` numbers the thread. What is
- * computed for an index must not depend on the pieces. */
+/* fn over [0, n) in pieces of at least `grain`; `part` numbers the thread. A thread begins with a share of
+ * its own, piece by piece, and then takes the last of others'. What is computed for an index must not depend
+ * on the pieces. */
 typedef void ZkForFn(void *arg, int64_t from, int64_t to, int part);
 void zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg);
+/* Returns where the share of a thread begins, which ends where the next one's does; of part `threads`: n. */
+int64_t zk_for_share(const ZkEnv *env, int64_t n, int64_t grain, int part);
 static inline int zk_threads(const ZkEnv *env) { return env->pool ? zk_pool_threads(env->pool) : 1; }
 
 /* ---- run.c: passes over contiguous f32 runs, vectorised -------------------------------------- */

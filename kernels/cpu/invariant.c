@@ -8,11 +8,12 @@
  *   along    few rows; weights that lie along k are read where they lie and transposed in registers
  *   block    weights are packed into panels, some of k at a time, and all rows of the part go by
  *
- * Where there are too few parts for the threads, few rows have a task for each chunk, whose sums lie in
- * scratch until all are there.
+ * Where there are too few parts for the threads, few rows have tasks of some chunks each, whose sums lie in
+ * scratch until all are there: neighbouring chunks, so that each thread reads one run of memory.
  *
  * Example: x[1, 1024] . w[1024, 4096] in f32 on two threads: one part of 4,096 columns, hence eight tasks of
- * one chunk, each 128 rows of w of 16 KB. x[128, 1024] . w: 32 parts of 128 rows and 128 columns. */
+ * one chunk, each 128 rows of w of 16 KB; with w[1024, 1024] two tasks of four. x[128, 1024] . w: 32 parts of
+ * 128 rows and 128 columns. */
 #include "kernels/cpu/invariant.h"
 
 #define ROWS 192                        /* most of a part, */
@@ -21,6 +22,8 @@
 #define A_PIECE (PIECE + ZK_PANEL)      /* between its rows: not all in one set of the nearest cache */
 #define LEVEL ((int64_t)ROWS * COLUMNS) /* sums of a part, at most */
 #define TASKS 3                         /* for a thread, at least */
+#define EVEN (2 << 20)                  /* bytes of weights of a task: no thread waits for it for long */
+#define LONG 4096                       /* bytes of a row of weights that is read at a time, if it can be */
 
 _Static_assert(ZK_FPANEL == ZK_PANEL, "panels of f32 and of bf16 have as many columns");
 
@@ -68,6 +71,8 @@ typedef enum {
   ALONG   /* or along k */
 } Way;
 
+static int64_t weight_bytes(const ZkBgemm *g) { return (int64_t)zk_plain_bytes((ZkElem)g->v[ZK_GB].elem); }
+
 /* Returns how m rows are computed. AMX reads tiles only. */
 static Way way_of(const ZkBgemm *g, int64_t m) {
   ZkElem w = (ZkElem)g->v[ZK_GB].elem;
@@ -75,13 +80,14 @@ static Way way_of(const ZkBgemm *g, int64_t m) {
   if (m > ZK_FEW || (w != ZK_F32 && w != ZK_BF16)) return BLOCK;
   if (half && zk_bgemm_path() != &zk_bgemm_avx512) return BLOCK;
   bool along = runs(&g->k, ZK_GB) && g->n.nloops <= 1 && (half || zk_few_columns_here());
-  if (runs(&g->n, ZK_GB) && !(along && g->N < 16)) return ACROSS;
+  if (runs(&g->n, ZK_GB) && g->k.nloops <= 1 && !(along && g->N < 16)) return ACROSS;
   return along ? ALONG : BLOCK;
 }
 
 #define MOST_COLUMNS 4096
-#define ALONG_COLUMNS 16
+#define ALONG_COLUMNS 128
 #define FEW_SUMS (2 * MOST_COLUMNS) /* most of a part of few rows */
+_Static_assert(ZK_SUM_CHUNKS *ZK_FEW *ALONG_COLUMNS <= COLUMNS * PIECE, "sums of chunks lie where b does");
 _Static_assert(FEW_SUMS >= ZK_FEW * 512 && FEW_SUMS <= LEVEL, "few rows have room");
 
 static int64_t columns_of(const ZkBgemm *g, int64_t m) {
@@ -98,6 +104,8 @@ typedef struct {
   int chunks, span;                   /* span: chunks of a task */
   int64_t first;                      /* row of the views that is row 0 */
   int64_t rows, cols, mtiles, ntiles; /* rows, cols: of a part */
+  const ZkEnv *env;
+  int64_t tasks, grain; /* of the parallel loop */
   float *partial;
   char *scratch;
   size_t own;
@@ -110,9 +118,12 @@ typedef struct {
   int chunks;
   bool half;
   Way way;
-  const float *partial; /* sums of chunks that are there already, [chunk][rows of the product][its columns] */
+  const float *partial; /* sums of `span` chunks each that are there already, */
+  int64_t apart;        /* so far apart */
+  int span;
   float *level[ZK_SUM_LEVELS];
-  char *b, *a;                          /* packed */
+  int64_t until, cold; /* across: until where weights are asked for; the first that were not */
+  char *b, *a;         /* packed */
   int64_t row[ROWS], col[MOST_COLUMNS]; /* offsets in a, in b */
 } Part;
 
@@ -187,53 +198,57 @@ typedef struct {
   uint16_t h[ZK_FEW][PIECE] __attribute__((aligned(64)));
 } FewX;
 
-/* Brings k = [k0, k0 + n) of all rows, unless they lie as they are read. Returns where, and how far apart
- * rows lie, in words. */
-static const void *few_x(const Part *p, FewX *to, int64_t k0, int64_t n, int64_t *apart) {
+/* Returns elements k0 .. k0 + *n of all rows, as many of them as can be had at once, and how far apart rows
+ * lie, in words. */
+static const void *few_x(const Part *p, FewX *to, int64_t k0, int64_t *n, int64_t *apart) {
   const ZkBgemm *g = p->g;
   const ZkView *a = &g->v[ZK_GA];
   int64_t at[PIECE], row = row_stride(g), first = p->off[ZK_GA] + p->row[0] + k0;
   if (g->m.nloops <= 1 && runs(&g->k, ZK_GA)) {
     if (a->elem == ZK_F32 && !p->half) return *apart = row, (const float *)a->data + first;
-    bool whole = n % ZK_KUNIT == 0 && row % 2 == 0 && ((uintptr_t)a->data + 2 * (uintptr_t)first) % 4 == 0;
+    bool whole = *n % ZK_KUNIT == 0 && row % 2 == 0 && ((uintptr_t)a->data + 2 * (uintptr_t)first) % 4 == 0;
     if (p->half && whole) return *apart = row / 2, (const uint16_t *)a->data + first;
   }
-  locate(at, NULL, &g->k, ZK_GA, 0, k0, n);
+  *n = zk_min(*n, PIECE);
+  locate(at, NULL, &g->k, ZK_GA, 0, k0, *n);
   for (int64_t i = 0; i < p->m; i++)
-    if (p->half) copy_row(p, i, at, n, to->h[i]);
-    else load_row(p, i, at, n, to->x[i]);
+    if (p->half) copy_row(p, i, at, *n, to->h[i]);
+    else load_row(p, i, at, *n, to->x[i]);
   *apart = p->half ? PIECE / 2 : PIECE;
   return p->half ? (const void *)to->h : to->x;
 }
 
 static void sum_across(const Part *p, int64_t k0, int64_t k1, float *sums) {
   const ZkBgemm *g = p->g;
+  int64_t apart = g->k.nloops ? g->k.loop[0].s[ZK_GB] : 0;
   FewX own;
-  int64_t at[PIECE + ZK_FEW_NEXT];
-  ZkFewRows f = {.at = at, .sum = sums, .ldsum = p->ld, .m = p->m, .n = p->n};
-  f.w = zk_at(&g->v[ZK_GB], p->off[ZK_GB] + p->col[0]);
-  for (int64_t k = k0; k < k1; k += PIECE, f.add = true) {
-    f.k = zk_min(PIECE, k1 - k), f.next = zk_min(ZK_FEW_NEXT, g->K - k - f.k);
-    locate(at, NULL, &g->k, ZK_GB, 0, k, f.k + f.next);
-    f.x = few_x(p, &own, k, f.k, &f.ldx);
+  ZkFewRows f = {.ldw = apart, .sum = sums, .ldsum = p->ld, .m = p->m, .n = p->n, .cold = k0 == p->cold};
+  for (int64_t k = k0; k < k1; k += f.k, f.add = true, f.cold = false) {
+    f.k = k1 - k;
+    f.x = few_x(p, &own, k, &f.k, &f.ldx);
+    f.w = zk_at(&g->v[ZK_GB], p->off[ZK_GB] + p->col[0] + k * apart), f.next = zk_max(0, p->until - k - f.k);
     if (p->half) zk_few_rows_pairs(&f);
     else zk_few_rows(&f, (ZkElem)g->v[ZK_GB].elem);
   }
 }
 
-static void sum_along(const Part *p, int64_t k0, int64_t k1, float *sums) {
+/* Sums all chunks, which lie `apart` in the sums then: columns are gone through from end to end. */
+static void sum_along(const Part *p, float *sums, int64_t apart) {
   const ZkBgemm *g = p->g;
   FewX own;
-  ZkFewColumns f = {.ldw = g->n.nloops ? g->n.loop[0].s[ZK_GB] : 0, .ldsum = p->ld, .m = p->m};
-  f.next = ALONG_COLUMNS;
-  for (int64_t k = k0; k < k1; k += PIECE, f.add = true) {
-    f.k = zk_min(PIECE, k1 - k), f.left = g->K - k;
-    f.x = few_x(p, &own, k, f.k, &f.ldx);
-    for (int64_t j = 0; j < p->n; j += 16) {
-      f.w = zk_at(&g->v[ZK_GB], p->off[ZK_GB] + p->col[j] + k);
-      f.sum = sums + j, f.n = zk_min(16, p->n - j);
-      if (p->half) zk_few_columns_pairs(&f);
-      else zk_few_columns(&f, (ZkElem)g->v[ZK_GB].elem);
+  ZkFewColumns f = {.ldw = g->n.nloops ? g->n.loop[0].s[ZK_GB] : 0, .ldsum = p->ld, .m = p->m, .whole = g->K};
+  for (int64_t j = 0; j < p->n; j += 16) {
+    f.n = zk_min(16, p->n - j), f.next = p->n0 + j + 32 <= g->N;
+    for (int c = 0; c < p->chunks; c++) {
+      int64_t end = zk_sum_chunk(g->K, c + 1, p->chunks);
+      f.sum = sums + c * apart + j, f.add = false;
+      for (int64_t k = zk_sum_chunk(g->K, c, p->chunks); k < end; k += f.k, f.add = true) {
+        f.k = end - k, f.from = k;
+        f.x = few_x(p, &own, k, &f.k, &f.ldx);
+        f.w = zk_at(&g->v[ZK_GB], p->off[ZK_GB] + p->col[j] + k);
+        if (p->half) zk_few_columns_pairs(&f);
+        else zk_few_columns(&f, (ZkElem)g->v[ZK_GB].elem);
+      }
     }
   }
 }
@@ -286,30 +301,30 @@ static void sum_half(const Part *p, int64_t k0, int64_t k1, float *sums) {
   zk_bgemm_path()->block(&x);
 }
 
-static void copy_partial(const Part *p, int c, float *sums) {
-  const ZkBgemm *g = p->g;
-  for (int64_t i = 0; i < p->m; i++)
-    memcpy(sums + i * p->ld, p->partial + ((c * g->M) + p->m0 + i) * g->N + p->n0,
-           (size_t)p->n * sizeof *sums);
-}
-
 /* ---- the tree ------------------------------------------------------------------------------------------ */
 
-/* Computes the sum of chunks [c, c + span) in `sums`. Returns false if they are empty. */
-static bool sum_tree(const Part *p, int c, int span, float *sums) {
-  if (span == 1) {
-    int64_t k0 = zk_sum_chunk(p->g->K, c, p->chunks), k1 = zk_sum_chunk(p->g->K, c + 1, p->chunks);
-    if (k0 == k1) return false;
-    if (p->partial) copy_partial(p, c, sums);
-    else if (p->way == BLOCK) (p->half ? sum_half : sum_block)(p, k0, k1, sums);
-    else (p->way == ACROSS ? sum_across : sum_along)(p, k0, k1, sums);
-    return true;
+ZK_SIMD static void add(float *sum, const float *x, const float *y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) sum[i] = x[i] + y[i];
+}
+
+/* Computes the sum of chunks [c, c + span). Returns where it is: in `to`, or where it lay already; NULL: they
+ * are empty. */
+static const float *sum_tree(Part *p, int c, int span, float *to) {
+  if (span == (p->partial ? p->span : 1)) {
+    int64_t k0 = zk_sum_chunk(p->g->K, c, p->chunks), k1 = zk_sum_chunk(p->g->K, c + span, p->chunks);
+    if (k0 == k1) return NULL;
+    if (p->partial) return p->partial + c / span * p->apart;
+    if (p->way == BLOCK) (p->half ? sum_half : sum_block)(p, k0, k1, to);
+    else sum_across(p, k0, k1, to);
+    return to;
   }
-  bool left = sum_tree(p, c, span / 2, sums);
-  float *other = left ? p->level[span == 8 ? 3 : span / 2] : sums;
-  bool right = sum_tree(p, c + span / 2, span / 2, other);
-  for (int64_t i = 0; left && right && i < p->m; i++) zk_run_add(sums + i * p->ld, other + i * p->ld, p->n);
-  return left || right;
+  const float *left = sum_tree(p, c, span / 2, to);
+  float *other = left == to ? p->level[span == 8 ? 3 : span / 2] : to;
+  const float *right = sum_tree(p, c + span / 2, span / 2, other);
+  if (!left || !right) return left ? left : right;
+  for (int64_t i = 0; i < p->m; i++) add(to + i * p->ld, left + i * p->ld, right + i * p->ld, p->n);
+  return to;
 }
 
 static void begin(Part *p, const Job *job, const int64_t *off, int thread) {
@@ -326,28 +341,48 @@ static void aim(Part *p, int64_t m0, int64_t m, int64_t n0, int64_t n) {
   p->m0 = m0, p->m = m, p->n0 = n0, p->n = n, p->ld = zk_up(n, ZK_PANEL);
   p->way = way_of(p->g, m);
   locate(p->row, NULL, &p->g->m, ZK_GA, 0, p->first + m0, m);
-  locate(p->col, NULL, &p->g->n, ZK_GB, 0, n0, n);
+  locate(p->col, NULL, &p->g->n, ZK_GB, 0, n0, p->way == ACROSS ? 1 : n);
+  p->until = p->g->K, p->cold = 0;
 }
 
 /* Stores the sums of a part. */
-static void store(Part *p) {
+static void store(Part *p, const float *sums) {
   const ZkBgemm *g = p->g;
+  bool side_by_side = runs(&g->n, ZK_GC);
   int64_t *col = p->col, base = p->off[ZK_GC];
   locate(p->row, NULL, &g->m, ZK_GC, 0, p->first + p->m0, p->m);
-  locate(col, NULL, &g->n, ZK_GC, 0, p->n0, p->n);
+  locate(col, NULL, &g->n, ZK_GC, 0, p->n0, side_by_side ? 1 : p->n);
   for (int64_t j = 0, len; j < p->n; j += len) {
-    for (len = 1; j + len < p->n && col[j + len] == col[j] + len;) len++;
+    for (len = side_by_side ? p->n : 1; j + len < p->n && col[j + len] == col[j] + len;) len++;
     for (int64_t i = 0; i < p->m; i++)
-      zk_store(&g->v[ZK_GC], base + p->row[i] + col[j], 1, len, p->level[0] + i * p->ld + j, g->add);
+      zk_store(&g->v[ZK_GC], base + p->row[i] + col[j], 1, len, sums + i * p->ld + j, g->add);
   }
 }
 
 static void compute(Part *p) {
-  if (!sum_tree(p, 0, p->chunks, p->level[0])) zk_run_fill(p->level[0], 0, p->m * p->ld);
-  store(p);
+  if (p->way == ALONG && !p->partial) {
+    p->apart = p->m * p->ld, p->span = 1;
+    sum_along(p, (float *)p->b, p->apart);
+    p->partial = (float *)p->b;
+  }
+  const float *sums = sum_tree(p, 0, p->chunks, p->level[0]);
+  if (!sums) zk_run_fill(p->level[0], 0, p->m * p->ld);
+  store(p, sums ? sums : p->level[0]);
 }
 
 /* ---- a product ----------------------------------------------------------------------------------------- */
+
+/* Says which weights are asked for: a thread reads neighbouring chunks one after the other until its share of
+ * the tasks ends. */
+static void look_ahead(Part *p, const Job *job, int64_t task, int part) {
+  int64_t each = job->chunks / job->span, i = task % each;
+  int64_t first = zk_for_share(job->env, job->tasks, job->grain, part);
+  int64_t end = zk_for_share(job->env, job->tasks, job->grain, part + 1);
+  bool own = task >= first && task < end;
+  int64_t last = own ? zk_min(end - task, each - i) : 1;
+  p->until = zk_sum_chunk(p->g->K, (int)(i + last) * job->span, job->chunks);
+  p->cold = own && task > first && i > 0 ? -1 : zk_sum_chunk(p->g->K, (int)i * job->span, job->chunks);
+}
 
 static void run_tasks(void *arg, int64_t from, int64_t to, int part) {
   const Job *job = arg;
@@ -358,7 +393,7 @@ static void run_tasks(void *arg, int64_t from, int64_t to, int part) {
     ZkWalk w;
     int64_t n = t / each % job->ntiles, m = t / each / job->ntiles % job->mtiles,
             b = t / each / job->ntiles / job->mtiles;
-    int c = (int)(t % each);
+    int i = (int)(t % each);
     zk_walk_seek(&g->batch, &w, b);
     begin(&p, job, w.off, part);
     aim(&p, m * job->rows, zk_min(job->rows, g->M - m * job->rows), n * job->cols,
@@ -367,25 +402,29 @@ static void run_tasks(void *arg, int64_t from, int64_t to, int part) {
       compute(&p);
       continue;
     }
-    float *to_partial = job->partial + ((b * job->chunks + c) * g->M + p.m0) * g->N + p.n0;
-    if (sum_tree(&p, c, 1, p.level[0]))
-      for (int64_t i = 0; i < p.m; i++)
-        memcpy(to_partial + i * g->N, p.level[0] + i * p.ld, (size_t)p.n * sizeof *to_partial);
+    look_ahead(&p, job, t, part);
+    float *to_partial = job->partial + ((b * each + i) * g->M + p.m0) * g->N + p.n0;
+    const float *sums = sum_tree(&p, i * job->span, job->span, p.level[0]);
+    for (int64_t r = 0; sums && r < p.m; r++)
+      memcpy(to_partial + r * g->N, sums + r * p.ld, (size_t)p.n * sizeof *to_partial);
   }
 }
 
-/* Adds the sums of chunks that lie in scratch. */
+/* Adds the sums of tasks that lie in scratch: of a row and TOGETHER columns. */
+#define TOGETHER 512
 static void run_combine(void *arg, int64_t from, int64_t to, int part) {
   const Job *job = arg;
   const ZkBgemm *g = job->g;
+  int64_t tiles = zk_ceil_div(g->N, TOGETHER);
   for (int64_t t = from; t < to; t++) {
     Part p;
     ZkWalk w;
-    int64_t n = t % job->ntiles * job->cols, b = t / job->ntiles;
+    int64_t n = t % tiles * TOGETHER, m = t / tiles % g->M, b = t / tiles / g->M;
     zk_walk_seek(&g->batch, &w, b);
     begin(&p, job, w.off, part);
-    aim(&p, 0, g->M, n, zk_min(job->cols, g->N - n));
-    p.partial = job->partial + b * job->chunks * g->M * g->N;
+    aim(&p, m, 1, n, zk_min(TOGETHER, g->N - n));
+    p.span = job->span, p.apart = g->M * g->N;
+    p.partial = job->partial + b * (job->chunks / job->span) * p.apart + m * g->N + n;
     compute(&p);
   }
 }
@@ -396,17 +435,32 @@ static void cut(Job *j, int64_t rows, int64_t cols) {
   j->mtiles = zk_ceil_div(j->g->M, rows), j->ntiles = zk_ceil_div(j->g->N, cols);
 }
 
+/* Cuts a product of few rows once more, if threads would have nothing to do, or one much more than others.
+ * Neighbouring chunks are one run of memory; columns are not. */
+static bool cut_few(Job *j, int threads) {
+  int64_t bytes = weight_bytes(j->g), tasks = parts_of(j) * (j->chunks / j->span);
+  int64_t task = j->cols * bytes * j->g->K / (j->chunks / j->span);
+  if (threads == 1 || tasks >= TASKS * threads) return false;
+  if (tasks >= threads && tasks % threads == 0 && task <= EVEN) return false;
+  if (j->span > 1) j->span /= 2;
+  else if (j->cols * bytes >= 2 * LONG || (tasks < threads && j->cols > 128)) cut(j, j->rows, j->cols / 2);
+  else return false;
+  return true;
+}
+
 /* Cuts the product so that all threads have something to do: that changes no bit. */
 static Job plan(const ZkBgemm *g, int chunks, int threads) {
   Job j = {.g = g, .chunks = chunks, .span = chunks};
   int64_t want = threads > 1 ? TASKS * threads : 1;
   cut(&j, zk_min(zk_max(g->M, 1), ROWS), columns_of(g, g->M));
   if (way_of(g, g->M) == ACROSS) {
-    if (parts_of(&j) < want) j.span = 1;
-    while (parts_of(&j) * (chunks / j.span) < want && j.cols > 128) cut(&j, j.rows, j.cols / 2);
+    while (cut_few(&j, threads)) continue;
     return j;
   }
-  if (way_of(g, g->M) == ALONG) return j;
+  if (way_of(g, g->M) == ALONG) {
+    while (parts_of(&j) < want && j.cols > 16) cut(&j, j.rows, j.cols / 2);
+    return j;
+  }
   while (parts_of(&j) < want && j.rows > 2 * ZK_FSTRIP) cut(&j, j.rows / 2, j.cols);
   while (parts_of(&j) < want && j.cols > ZK_PANEL) cut(&j, j.rows, j.cols / 2);
   return j;
@@ -426,8 +480,9 @@ void zk_invariant_rows(const ZkEnv *env, const ZkBgemm *all, int chunks, int64_t
   j.first = first, j.own = own_bytes(g.M, g.K, chunks);
   j.partial = scratch, j.scratch = (char *)scratch + partial_bytes(&g, threads);
   int64_t each = chunks / j.span, work = j.rows * j.cols * g.K / each;
-  zk_for(env, parts_of(&j) * each, zk_max(1, (1 << 15) / zk_max(work, 1)), run_tasks, &j);
-  if (each > 1) zk_for(env, parts_of(&j), zk_max(1, (1 << 12) / (j.rows * j.cols)), run_combine, &j);
+  j.env = env, j.tasks = parts_of(&j) * each, j.grain = zk_max(1, (1 << 15) / zk_max(work, 1));
+  zk_for(env, j.tasks, j.grain, run_tasks, &j);
+  if (each > 1) zk_for(env, g.nbatch * g.M * zk_ceil_div(g.N, TOGETHER), 2, run_combine, &j);
 }
 
 void zk_invariant(const ZkEnv *env, const ZkBgemm *g, int chunks, void *scratch) {

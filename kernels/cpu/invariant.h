@@ -51,35 +51,39 @@ void zk_invariant_rows(const ZkEnv *env, const ZkBgemm *g, int chunks, int64_t f
                        void *scratch);
 
 /* ---- few rows by weights that are read where they lie: invariant_rows.c -------------------------------- */
-#define ZK_FEW 8      /* most rows */
-#define ZK_FEW_NEXT 8 /* most rows of weights that are asked for ahead */
+#define ZK_FEW 8 /* most rows */
 
-/* sum[i, j] (+)= sum over p of x[i, p] w[p, j] in the order of p, for n columns that lie side by
- * side in w; row p of it lies at at[p] elements. at[k] .. at[k + next) are rows that come later.
- * Element (i, p) of x at x[i * ldx + p]; if `pairs` these are pairs of bf16. sum has room for
- * columns up to a multiple of ZK_PANEL. */
+/* sum[i, j] (+)= sum over p of x[i, p] w[p, j] in the order of p, for n columns that lie side by side in w,
+ * whose rows are ldw apart. Element (i, p) of x at x[i * ldx + p]; if `pairs` these are pairs of bf16. sum
+ * has room for columns up to a multiple of ZK_PANEL.
+ *
+ * Weights are asked for some rows before they are read; `next` rows come behind these k, and the first have
+ * not been asked for yet if `cold`. */
 typedef struct {
   const void *w, *x;
-  const int64_t *at;
   float *sum;
-  int64_t ldx, ldsum, m, n, k, next;
+  int64_t ldw, ldx, ldsum, m, n, k, next;
+  bool cold;
   bool add; /* to what is in sum; else to 0 */
 } ZkFewRows;
 void zk_few_rows(const ZkFewRows *x, ZkElem w);
 void zk_few_rows_pairs(const ZkFewRows *x); /* by vdpbf16ps: bf16, x in pairs */
 
-/* The same of columns that run along k: up to 16 of them, ldw apart, of which `left` elements from the first
- * on are there; `next` columns further are those of which the beginning is wanted next. Rows of x in bf16 have zeros
- * up to a multiple of 32 elements. Sums have room for 16 columns. */
+/* The same of columns that run along k: up to 16 of them, ldw apart. The sum is of elements from .. from + k
+ * of `whole`, of which w is the first. Rows of x in bf16 have zeros up to a multiple of 32 elements. Sums
+ * have room for 16 columns. If `next`, 16 more columns come behind these: they are asked for as these are
+ * read, by one call after the other. */
 typedef struct {
   const void *w, *x;
   float *sum;
-  int64_t ldw, ldx, ldsum, m, n, k, left, next;
+  int64_t ldw, ldx, ldsum, m, n, k, from, whole;
+  const char *ahead, *ahead_end; /* what is asked for next: the caller leaves it alone */
+  bool next;
   bool add;
 } ZkFewColumns;
 bool zk_few_columns_here(void); /* the set in use has it */
-void zk_few_columns(const ZkFewColumns *x, ZkElem w);
-void zk_few_columns_pairs(const ZkFewColumns *x);
+void zk_few_columns(ZkFewColumns *x, ZkElem w);
+void zk_few_columns_pairs(ZkFewColumns *x);
 
 /* For tests: by instruction set 0, 1, 2 as zk_fgemm_use. */
 bool zk_few_rows_use(int set);

@@ -4,17 +4,65 @@
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors wider than the machine's are not passed between files */
 
-#define DEEP 8 /* rows of weights that are read side by side */
-_Static_assert(DEEP <= ZK_FEW_NEXT, "so many offsets are known");
+#define DEEP 8                      /* rows of weights that are read side by side */
+enum { LINE = 64, FAR = 32 << 10 }; /* bytes: of a cache line; that are asked for behind those rows */
 
 typedef void FewFn(const ZkFewRows *x);
-typedef void AlongFn(const ZkFewColumns *x);
+typedef void AlongFn(ZkFewColumns *x);
 
-#define FAR 1024 /* bytes: so far ahead a column is asked for, at its end a later one */
+/* ---- asking ahead ----
+ * A core has only so many lines under way, and what it foresees by itself follows few streams: where several
+ * rows are read side by side it falls behind. So lines are asked for into the second cache in the order in
+ * which they lie, some rows before they are read. */
 
-/* Returns how many bytes behind element k of a column that is. */
-ZK_INLINE int64_t ahead_of(const ZkFewColumns *x, int64_t k, int64_t bytes) {
-  return FAR + (k + FAR / bytes < x->left ? 0 : (x->next * x->ldw - x->left) * bytes);
+/* What is asked for next, in a run of memory; `left` runs come behind it. NULL: there is no more. */
+typedef struct {
+  const char *at, *end;
+  int64_t left;
+} Ahead;
+
+ZK_INLINE void ask(Ahead *a, const int64_t lines) {
+#pragma GCC unroll 32
+  for (int64_t i = 0; i < lines; i++) __builtin_prefetch(a->at + LINE * i, 0, 2);
+  a->at += LINE * lines;
+}
+
+/* Goes on with the next run, `apart` from the one that has been asked for, as far behind its beginning as
+ * that one's end has been passed. */
+ZK_INLINE void next_run(Ahead *a, int64_t bytes, int64_t apart) {
+  while (a->at >= a->end && a->left-- > 0) a->at += apart - bytes, a->end += apart;
+  if (a->at >= a->end) a->at = NULL;
+}
+
+/* Returns how to ask for rows behind those that are read first; asks for these if they are cold. */
+ZK_INLINE Ahead rows_ahead(const ZkFewRows *x, int64_t bytes) {
+  int64_t row = x->n * bytes, apart = x->ldw * bytes,
+          far = zk_min(DEEP + FAR / zk_max(1, row), x->k + x->next);
+  for (int64_t i = 0; x->cold && i < far; i++)
+    for (int64_t b = 0; b < row; b += LINE) __builtin_prefetch((const char *)x->w + i * apart + b, 0, 2);
+  Ahead a = {(const char *)x->w + far * apart, NULL, x->k + x->next - far - 1};
+  a.end = a.at + row;
+  if (a.left < 0) a.at = NULL;
+  return a;
+}
+ZK_INLINE void ask_rows(const ZkFewRows *x, Ahead *a, int64_t bytes, const int64_t lines) {
+  if (!a->at) return;
+  ask(a, lines);
+  if (a->at >= a->end) next_run(a, x->n * bytes, x->ldw * bytes);
+}
+
+/* The same for columns along k: 16 more, neighbours in memory, while 16 are read. */
+ZK_INLINE Ahead columns_ahead(const ZkFewColumns *x, int64_t bytes) {
+  if (x->from > 0) return (Ahead){x->ahead, x->ahead_end, 15};
+  if (!x->next) return (Ahead){0};
+  Ahead a = {(const char *)x->w + 16 * x->ldw * bytes, NULL, 15};
+  a.end = a.at + x->whole * bytes;
+  return a;
+}
+ZK_INLINE void ask_columns(const ZkFewColumns *x, Ahead *a, int64_t bytes, const int64_t lines) {
+  if (!a->at) return;
+  ask(a, lines);
+  if (a->at >= a->end) next_run(a, x->whole * bytes, x->ldw * bytes);
 }
 
 #ifdef ZK_BGEMM_X86
@@ -100,7 +148,7 @@ static AlongSet *along_in_use(void) {
 }
 
 bool zk_few_columns_here(void) { return along_in_use() != NULL; }
-void zk_few_columns(const ZkFewColumns *x, ZkElem w) {
+void zk_few_columns(ZkFewColumns *x, ZkElem w) {
   AlongSet *set = along_in_use();
   ZB_ASSERT(set && x->m >= 1 && x->m <= ZK_FEW && x->n >= 1 && x->n <= 16);
   (*set)[x->m - 1][w == ZK_BF16](x);
@@ -111,22 +159,23 @@ void zk_few_columns(const ZkFewColumns *x, ZkElem w) {
 #define PAIRS (DEEP / 2)
 
 ZK_AVX512 ZK_INLINE __mmask32 mask32(int64_t n) { return n >= 32 ? 0xffffffffu : (1u << n) - 1; }
+ZK_AVX512 ZK_INLINE __m512i load32(const uint16_t *from, int64_t n) {
+  return n >= 32 ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi16(mask32(n), from);
+}
 
-/* Adds `deep` pairs of k to the sums of 32 columns, of which `mask` are there. `last`: the second of the last
- * pair is behind the end. Constants where this is expanded: rows, deep, last. */
-ZK_AVX512 ZK_INLINE void columns32(const uint16_t *const *w, int64_t j, __mmask32 mask, const int32_t *x,
-                                   int64_t ldx, float *sum, int64_t ldsum, const int rows, const int deep,
-                                   bool last, bool add) {
-  __m512i low = _mm512_cvtepu16_epi32(_mm256_set_epi16(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-  low = _mm512_or_si512(low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(32)), 16));
-  __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+/* Adds `deep` pairs of k to the sums of 32 columns, of which n are there. `odd`: the second of the last pair
+ * is behind the end. Constants where this is expanded: rows, deep. While a product is made, sums lie as
+ * interleaving leaves them: columns 0 to 3, 8 to 11, 16 to 19, 24 to 27, then the others. */
+ZK_AVX512 ZK_INLINE void columns32(const uint16_t *w, int64_t ldw, int64_t n, const int32_t *x, int64_t ldx,
+                                   float *sum, int64_t ldsum, const int rows, const int deep, bool odd,
+                                   bool add) {
   __m512bh b[PAIRS][2];
   ZK_UNROLL
   for (int d = 0; d < deep; d++) {
-    __m512i v0 = _mm512_maskz_loadu_epi16(mask, w[2 * d] + j);
-    __m512i v1 = _mm512_maskz_loadu_epi16(last ? 0 : mask, w[2 * d + 1] + j);
-    b[d][0] = (__m512bh)_mm512_permutex2var_epi16(v0, low, v1);
-    b[d][1] = (__m512bh)_mm512_permutex2var_epi16(v0, high, v1);
+    __m512i v0 = load32(w + 2 * d * ldw, n);
+    __m512i v1 = odd ? _mm512_setzero_si512() : load32(w + (2 * d + 1) * ldw, n);
+    b[d][0] = (__m512bh)_mm512_unpacklo_epi16(v0, v1);
+    b[d][1] = (__m512bh)_mm512_unpackhi_epi16(v0, v1);
   }
   ZK_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -144,28 +193,40 @@ ZK_AVX512 ZK_INLINE void columns32(const uint16_t *const *w, int64_t j, __mmask3
   }
 }
 
-ZK_AVX512 ZK_INLINE void deep_pairs(const ZkFewRows *x, int64_t p, bool add, const int rows, const int deep,
-                                    bool last) {
-  const uint16_t *w[DEEP], *next[DEEP];
-  for (int d = 0; d < 2 * deep; d++) {
-    w[d] = (const uint16_t *)x->w + x->at[zk_min(p + d, x->k - 1)];
-    next[d] = (const uint16_t *)x->w + x->at[zk_min(p + 2 * deep + d, x->k + x->next - 1)];
-  }
+/* Brings sums of columns into the order in which products are made, or back. */
+ZK_AVX512 static void order_sums(const ZkFewRows *x, bool back) {
+  for (int64_t i = 0; i < x->m; i++)
+    for (int64_t j = 0; j < x->n; j += 32) {
+      float *sum = x->sum + i * x->ldsum + j;
+      __m512 s0 = _mm512_loadu_ps(sum), s1 = _mm512_loadu_ps(sum + 16);
+      __m512 t0 = _mm512_shuffle_f32x4(s0, s1, back ? 0x44 : 0x88);
+      __m512 t1 = _mm512_shuffle_f32x4(s0, s1, back ? 0xee : 0xdd);
+      if (back) t0 = _mm512_shuffle_f32x4(t0, t0, 0xd8), t1 = _mm512_shuffle_f32x4(t1, t1, 0xd8);
+      _mm512_storeu_ps(sum, t0);
+      _mm512_storeu_ps(sum + 16, t1);
+    }
+}
+
+ZK_AVX512 ZK_INLINE void deep_pairs(const ZkFewRows *x, int64_t p, Ahead *ahead, const int rows,
+                                    const int deep, bool odd) {
+  const uint16_t *w = (const uint16_t *)x->w + p * x->ldw;
   const int32_t *a = (const int32_t *)x->x + p / 2;
-  int64_t j = 0;
+  int64_t j = 0, ldw = x->ldw, ldx = x->ldx, ldsum = x->ldsum;
+  bool add = x->add || p > 0;
   for (; j + 32 <= x->n; j += 32) {
-    ZK_UNROLL
-    for (int d = 0; d < 2 * deep; d++) __builtin_prefetch(next[d] + j, 0, 2);
-    columns32(w, j, 0xffffffffu, a, x->ldx, x->sum + j, x->ldsum, rows, deep, last, add);
+    ask_rows(x, ahead, 2, 2 * deep);
+    columns32(w + j, ldw, 32, a, ldx, x->sum + j, ldsum, rows, deep, odd, add);
   }
-  if (j < x->n) columns32(w, j, mask32(x->n - j), a, x->ldx, x->sum + j, x->ldsum, rows, deep, last, add);
+  if (j < x->n) columns32(w + j, ldw, x->n - j, a, ldx, x->sum + j, ldsum, rows, deep, odd, add);
 }
 
 ZK_AVX512 ZK_INLINE void few_pairs(const ZkFewRows *x, const int rows) {
   int64_t p = 0;
-  for (; p + DEEP <= x->k; p += DEEP) deep_pairs(x, p, x->add || p > 0, rows, PAIRS, false);
-  for (; p + 2 <= x->k; p += 2) deep_pairs(x, p, x->add || p > 0, rows, 1, false);
-  if (p < x->k) deep_pairs(x, p, x->add || p > 0, rows, 1, true);
+  Ahead ahead = rows_ahead(x, 2), none = {0};
+  if (x->add) order_sums(x, false);
+  for (; p + DEEP <= x->k; p += DEEP) deep_pairs(x, p, &ahead, rows, PAIRS, false);
+  for (; p < x->k; p += 2) deep_pairs(x, p, &none, rows, 1, p + 1 == x->k);
+  order_sums(x, true);
 }
 
 #define EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
@@ -183,22 +244,21 @@ void zk_few_rows_pairs(const ZkFewRows *x) {
 }
 
 /* Columns that run along k: 16 of them, 16 pairs of each at a time, are transposed in registers. */
-ZK_AVX512 ZK_INLINE void along_pairs(const ZkFewColumns *x, const int rows) {
+ZK_AVX512 ZK_INLINE void along_pairs(ZkFewColumns *x, const int rows) {
   __m512 sum[ZK_FEW];
   ZK_UNROLL
   for (int i = 0; i < rows; i++)
     sum[i] = x->add ? _mm512_loadu_ps(x->sum + i * x->ldsum) : _mm512_setzero_ps();
+  Ahead ahead = columns_ahead(x, 2);
   for (int64_t k = 0; k < x->k; k += 32) {
     const uint16_t *from = (const uint16_t *)x->w + k;
     const int32_t *a = (const int32_t *)x->x + k / 2;
-    int64_t left = zk_min(32, x->k - k), far = ahead_of(x, k, 2) / 2;
+    int64_t left = zk_min(32, x->k - k);
     __m512i w[16];
+    ask_columns(x, &ahead, 2, 16);
     if (left == 32 && x->n == 16) {
       ZK_UNROLL
-      for (int j = 0; j < 16; j++) {
-        w[j] = _mm512_loadu_si512(from + j * x->ldw);
-        __builtin_prefetch(from + j * x->ldw + far, 0, 2);
-      }
+      for (int j = 0; j < 16; j++) w[j] = _mm512_loadu_si512(from + j * x->ldw);
     } else {
       for (int j = 0; j < 16; j++)
         w[j] = j < x->n ? _mm512_maskz_loadu_epi16(mask32(left), from + j * x->ldw) : _mm512_setzero_si512();
@@ -215,16 +275,17 @@ ZK_AVX512 ZK_INLINE void along_pairs(const ZkFewColumns *x, const int rows) {
         sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)_mm512_set1_epi32(a[i * x->ldx + d]), (__m512bh)w[d]);
     }
   }
+  x->ahead = ahead.at, x->ahead_end = ahead.end;
   ZK_UNROLL
   for (int i = 0; i < rows; i++) _mm512_storeu_ps(x->sum + i * x->ldsum, sum[i]);
 }
 
 #define FEW(n)                                                                                               \
-  ZK_AVX512 static void along_pairs##n(const ZkFewColumns *x) { along_pairs(x, n); }
+  ZK_AVX512 static void along_pairs##n(ZkFewColumns *x) { along_pairs(x, n); }
 EACH(FEW)
 #undef FEW
 
-void zk_few_columns_pairs(const ZkFewColumns *x) {
+void zk_few_columns_pairs(ZkFewColumns *x) {
 #define FEW(n) along_pairs##n,
   static AlongFn *const fns[ZK_FEW] = {EACH(FEW)};
 #undef FEW
@@ -236,7 +297,7 @@ void zk_few_rows_pairs(const ZkFewRows *x) {
   (void)x;
   ZB_ASSERT(!"no path");
 }
-void zk_few_columns_pairs(const ZkFewColumns *x) {
+void zk_few_columns_pairs(ZkFewColumns *x) {
   (void)x;
   ZB_ASSERT(!"no path");
 }

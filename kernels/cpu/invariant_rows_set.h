@@ -18,14 +18,14 @@ ZK_INLINE NAME(V) NAME(weights)(const char *w, const bool half, int64_t n) {
   return (NAME(V))(__builtin_convertvector(h, NAME(U)) << 16);
 }
 
-/* Adds `deep` elements of k to the sums of a vector of columns. `rows`, `half` and `deep` are constants where
- * this is expanded. */
-ZK_INLINE void NAME(column)(const char *const *w, int64_t at, const float *x, int64_t ldx, float *sum,
+/* Adds `deep` elements of k to the sums of a vector of columns; n: as many are there, or 0 for all. `rows`,
+ * `half` and `deep` are constants where this is expanded. */
+ZK_INLINE void NAME(column)(const char *w, int64_t apart, const float *x, int64_t ldx, float *sum,
                             int64_t ldsum, const int rows, const bool half, const int deep, int64_t n,
                             bool add) {
   NAME(V) b[DEEP];
 #pragma GCC unroll 16
-  for (int d = 0; d < deep; d++) b[d] = NAME(weights)(w[d] + at, half, n);
+  for (int d = 0; d < deep; d++) b[d] = NAME(weights)(w + d * apart, half, n);
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) {
     NAME(V) *to = (NAME(V) *)(sum + i * ldsum), s = {0};
@@ -36,29 +36,26 @@ ZK_INLINE void NAME(column)(const char *const *w, int64_t at, const float *x, in
   }
 }
 
-ZK_INLINE void NAME(deep)(const ZkFewRows *x, int64_t p, bool add, const int rows, const bool half,
+ZK_INLINE void NAME(deep)(const ZkFewRows *x, int64_t p, Ahead *ahead, const int rows, const bool half,
                           const int deep) {
   const int bytes = half ? 2 : 4;
-  const char *w[DEEP], *next[DEEP];
-  for (int d = 0; d < deep; d++) {
-    w[d] = (const char *)x->w + x->at[p + d] * bytes;
-    next[d] = (const char *)x->w + x->at[zk_min(p + deep + d, x->k + x->next - 1)] * bytes;
-  }
+  const char *w = (const char *)x->w + p * x->ldw * bytes;
   const float *a = (const float *)x->x + p;
-  int64_t j = 0;
+  int64_t j = 0, apart = x->ldw * bytes, ldx = x->ldx, ldsum = x->ldsum;
+  bool add = x->add || p > 0;
   for (; j + LANES <= x->n; j += LANES) {
-    if (j * bytes % 64 == 0 || LANES * bytes >= 64)
-#pragma GCC unroll 16
-      for (int d = 0; d < deep; d++) __builtin_prefetch(next[d] + j * bytes, 0, 2);
-    NAME(column)(w, j * bytes, a, x->ldx, x->sum + j, x->ldsum, rows, half, deep, 0, add);
+    ask_rows(x, ahead, bytes, LANES * bytes * DEEP / LINE);
+    NAME(column)(w + j * bytes, apart, a, ldx, x->sum + j, ldsum, rows, half, deep, 0, add);
   }
-  if (j < x->n) NAME(column)(w, j * bytes, a, x->ldx, x->sum + j, x->ldsum, rows, half, deep, x->n - j, add);
+  if (j < x->n)
+    NAME(column)(w + j * bytes, apart, a, ldx, x->sum + j, ldsum, rows, half, deep, x->n - j, add);
 }
 
 ZK_INLINE void NAME(few)(const ZkFewRows *x, const int rows, const bool half) {
   int64_t p = 0;
-  for (; p + DEEP <= x->k; p += DEEP) NAME(deep)(x, p, x->add || p > 0, rows, half, DEEP);
-  for (; p < x->k; p++) NAME(deep)(x, p, x->add || p > 0, rows, half, 1);
+  Ahead ahead = rows_ahead(x, half ? 2 : 4), none = {0};
+  for (; p + DEEP <= x->k; p += DEEP) NAME(deep)(x, p, &ahead, rows, half, DEEP);
+  for (; p < x->k; p++) NAME(deep)(x, p, &none, rows, half, 1);
 }
 
 #ifdef TRANSPOSE
@@ -70,24 +67,23 @@ ZK_INLINE NAME(V) NAME(element)(const NAME(V) * t, int d, const bool half) {
 }
 
 /* Columns that run along k: LANES of them, as many words of each at a time, are transposed in registers. */
-ZK_INLINE void NAME(columns)(const ZkFewColumns *x, int64_t j0, const int rows, const bool half) {
+ZK_INLINE void NAME(columns)(ZkFewColumns *x, int64_t j0, const int rows, const bool half) {
   const int64_t bytes = half ? 2 : 4, n = zk_min(LANES, x->n - j0), ldw = x->ldw * bytes;
   const int step = half ? 2 * LANES : LANES;
   NAME(V) sum[ZK_FEW];
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++)
     sum[i] = x->add ? *(const NAME(V) *)(x->sum + i * x->ldsum + j0) : (NAME(V)){0};
+  Ahead ahead = j0 && x->from == 0 ? (Ahead){x->ahead, x->ahead_end, 15} : columns_ahead(x, bytes);
   for (int64_t k = 0; k < x->k; k += step) {
     const char *from = (const char *)x->w + j0 * ldw + k * bytes;
     const float *a = (const float *)x->x + k;
-    int64_t left = zk_min(step, x->k - k), far = ahead_of(x, k, bytes);
+    int64_t left = zk_min(step, x->k - k);
     NAME(V) t[LANES];
+    ask_columns(x, &ahead, bytes, LANES * LANES * 4 / LINE);
     if (left == step && n == LANES) {
 #pragma GCC unroll 16
-      for (int j = 0; j < LANES; j++) {
-        t[j] = *(const NAME(V) *)(from + j * ldw);
-        __builtin_prefetch(from + j * ldw + far, 0, 2);
-      }
+      for (int j = 0; j < LANES; j++) t[j] = *(const NAME(V) *)(from + j * ldw);
     } else {
       memset(t, 0, sizeof t);
       for (int64_t j = 0; j < n; j++) memcpy(&t[j], from + j * ldw, (size_t)(left * bytes));
@@ -108,11 +104,12 @@ ZK_INLINE void NAME(columns)(const ZkFewColumns *x, int64_t j0, const int rows, 
       }
     }
   }
+  x->ahead = ahead.at, x->ahead_end = ahead.end;
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) *(NAME(V) *)(x->sum + i * x->ldsum + j0) = sum[i];
 }
 
-ZK_INLINE void NAME(along)(const ZkFewColumns *x, const int rows, const bool half) {
+ZK_INLINE void NAME(along)(ZkFewColumns *x, const int rows, const bool half) {
   for (int64_t j = 0; j < x->n; j += LANES) NAME(columns)(x, j, rows, half);
 }
 #endif
@@ -128,8 +125,8 @@ static FewFn *const NAME(fns)[ZK_FEW][2] = {EACH(FEW)};
 #undef FEW
 #ifdef TRANSPOSE
 #define FEW(n)                                                                                               \
-  static void NAME(along##n)(const ZkFewColumns *x) { NAME(along)(x, n, false); }                            \
-  static void NAME(along_half##n)(const ZkFewColumns *x) { NAME(along)(x, n, true); }
+  static void NAME(along##n)(ZkFewColumns * x) { NAME(along)(x, n, false); }                                 \
+  static void NAME(along_half##n)(ZkFewColumns * x) { NAME(along)(x, n, true); }
 EACH(FEW)
 #undef FEW
 #define FEW(n) {NAME(along##n), NAME(along_half##n)},

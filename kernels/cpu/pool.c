@@ -25,6 +25,8 @@ struct ZkPool {
     ZkPool *pool;
     int part;
     pthread_t thread;
+    _Atomic uint64_t left; /* of its share of a parallel for: pieces first, end */
+    char apart[64];        /* no two in a line of the cache */
   } * worker;
 };
 
@@ -77,7 +79,7 @@ ZkPool *zk_pool_new(int threads) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   for (int i = 1; i < p->threads; i++) {
-    p->worker[i] = (struct Worker){.pool = p, .part = i};
+    p->worker[i].pool = p, p->worker[i].part = i;
     if (pthread_create(&p->worker[i].thread, NULL, work, &p->worker[i]) != 0) p->threads = i;
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -128,21 +130,45 @@ void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *ar
 
 /* ---- parallel for ---------------------------------------------------------------------------- */
 
+/* [0, n) in pieces. Each thread begins with a share of its own, neighbouring pieces from the first on, so
+ * that it reads memory in one stream; who has none left takes the last of another's. */
 typedef struct {
-  int64_t n, piece;
+  ZkPool *pool;
+  int64_t n, piece, pieces;
   ZkForFn *fn;
   void *arg;
-  _Atomic int64_t next;
 } For;
 
-static void for_part(void *arg, int part, int parts) {
-  (void)parts;
-  For *f = arg;
+static uint64_t pack(int64_t first, int64_t end) { return (uint64_t)first << 32 | (uint64_t)end; }
+
+/* Takes a piece of what is left of a thread's share, the first or the last; -1: nothing is. */
+static int64_t take(_Atomic uint64_t *left, bool last) {
+  uint64_t now = atomic_load_explicit(left, memory_order_relaxed);
   for (;;) {
-    int64_t from = atomic_fetch_add(&f->next, f->piece);
-    if (from >= f->n) return;
-    f->fn(f->arg, from, zk_min(from + f->piece, f->n), part);
+    int64_t first = (int64_t)(now >> 32), end = (int64_t)(uint32_t)now;
+    if (first >= end) return -1;
+    if (atomic_compare_exchange_weak(left, &now, last ? pack(first, end - 1) : pack(first + 1, end)))
+      return last ? end - 1 : first;
   }
+}
+
+static void for_part(void *arg, int part, int parts) {
+  const For *f = arg;
+  for (int i = 0; i < parts; i++)
+    for (int64_t p; (p = take(&f->pool->worker[(part + i) % parts].left, i > 0)) >= 0;)
+      f->fn(f->arg, p * f->piece, zk_min((p + 1) * f->piece, f->n), part);
+}
+
+/* About eight pieces a thread even out threads that the machine slows down. */
+static int64_t piece_of(int64_t n, int64_t grain, int threads) {
+  return zk_max(grain, zk_ceil_div(n, 8 * (int64_t)threads));
+}
+
+int64_t zk_for_share(const ZkEnv *env, int64_t n, int64_t grain, int part) {
+  int threads = zk_threads(env);
+  if (threads == 1 || n <= grain) return part > 0 ? n : 0;
+  int64_t piece = piece_of(n, grain, threads);
+  return zk_min(n, zk_ceil_div(n, piece) * part / threads * piece);
 }
 
 void zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg) {
@@ -152,7 +178,10 @@ void zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg) 
     fn(arg, 0, n, 0);
     return;
   }
-  /* About eight pieces a thread even out threads that the machine slows down. */
-  For f = {.n = n, .piece = zk_max(grain, zk_ceil_div(n, 8 * (int64_t)threads)), .fn = fn, .arg = arg};
+  For f = {.pool = env->pool, .n = n, .piece = piece_of(n, grain, threads), .fn = fn, .arg = arg};
+  f.pieces = zk_ceil_div(n, f.piece);
+  for (int i = 0; i < threads; i++)
+    atomic_store_explicit(&env->pool->worker[i].left,
+                          pack(f.pieces * i / threads, f.pieces * (i + 1) / threads), memory_order_relaxed);
   zk_pool_run(env->pool, for_part, &f);
 }

@@ -18,6 +18,34 @@ void __wrap_zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void
   }
 }
 
+/* Whatever is shared out is done once, and shares follow each other. */
+typedef struct {
+  _Atomic int times[1000];
+} Done;
+static void note(void *arg, int64_t from, int64_t to, int part) {
+  Done *d = arg;
+  (void)part;
+  for (int64_t i = from; i < to; i++) d->times[i]++;
+}
+Test(pool, every_index_once) {
+  static const int64_t sizes[] = {1, 2, 7, 16, 63, 1000}, grains[] = {1, 3, 500};
+  for (int threads = 1; threads <= 4; threads++) {
+    ZkEnv env = {.pool = zk_pool_new(threads)};
+    for (size_t k = 0; k < 18; k++) {
+      int64_t n = sizes[k / 3], grain = grains[k % 3];
+      Done d = {0};
+      zk_for(&env, n, grain, note, &d);
+      for (int64_t i = 0; i < n; i++)
+        cr_assert(d.times[i] == 1, "%d threads, %lld by %lld: %lld is done %d times", threads, (long long)n,
+                  (long long)grain, (long long)i, d.times[i]);
+      cr_assert(zk_for_share(&env, n, grain, 0) == 0 && zk_for_share(&env, n, grain, threads) == n);
+      for (int i = 0; i < threads; i++)
+        cr_assert(zk_for_share(&env, n, grain, i) <= zk_for_share(&env, n, grain, i + 1));
+    }
+    zk_pool_free(env.pool);
+  }
+}
+
 static bool lacks(int op) {
   (void)op;
   return false;

@@ -162,9 +162,11 @@ static void dots(const char *what) {
   same_rows_of(what, (Rows){.op = ZG_OP_DOT, .in = {a, b}, .out = {c}, .ax = axes, .size = {__VA_ARGS__}})
   DOT("tk", "kn", "tn", "k", ['k'] = 77, ['n'] = 37);
   DOT("tk", "nk", "tn", "k", ['k'] = 77, ['n'] = 37);
-  DOT("tk", "kn", "tn", "k", ['k'] = 2500, ['n'] = 5);  /* chunks of several pieces */
-  DOT("tk", "nk", "tn", "k", ['k'] = 2500, ['n'] = 3);  /* the same */
-  DOT("tk", "kn", "tn", "k", ['k'] = 33, ['n'] = 1100); /* several blocks of columns */
+  DOT("tk", "kn", "tn", "k", ['k'] = 2500, ['n'] = 5);   /* chunks of several pieces */
+  DOT("tk", "nk", "tn", "k", ['k'] = 2500, ['n'] = 3);   /* the same */
+  DOT("tk", "kn", "tn", "k", ['k'] = 33, ['n'] = 1100);  /* several blocks of columns */
+  DOT("tk", "kn", "tn", "k", ['k'] = 400, ['n'] = 1100); /* threads share out chunks */
+  DOT("tk", "nk", "tn", "k", ['k'] = 400, ['n'] = 300);  /* and columns along k */
   DOT("tk", "khd", "tdh", "k", ['k'] = 130, ['h'] = 3, ['d'] = 19);
   DOT("thd", "hdn", "tn", "hd", ['h'] = 6, ['d'] = 24, ['n'] = 33);
   DOT("tdh", "hdn", "tn", "hd", ['h'] = 6, ['d'] = 24, ['n'] = 33); /* rows across k */
