@@ -187,6 +187,7 @@ static void take(const Steps *s, const Candidate *c, const int64_t *stages, int6
 static void choose_sequences(const Steps *s, const Candidate *c, const int64_t *stages, ZpFoundSteps *f) {
   int64_t fit = most_that_fit(s, c, stages, f), each = fit ? most_in_time(s, c, stages, fit) : 0;
   f->sequences = (each ? each : 1) * f->replicas;
+  f->full = each == fit;
 }
 
 static const char *too_slow(const Steps *s, const ZpFoundSteps *f) {

@@ -24,10 +24,10 @@ static void add_why(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *out) 
   ZbText longer = {0};
   int n = add_longer(f->time.part, best->time.part, best->time.step, &longer);
   if (f == best) zb_text_add(out, "the best");
-  else if (f->sequences > best->sequences && n) zb_text_add(out, "writes more texts: %s", longer.s);
   else if (s->asked.latency > 0 && f->sequences < best->sequences)
-    zb_text_add(out, "fewer texts %s",
-                best->time.waves > f->time.waves ? "under way" : "fit or keep the time");
+    zb_text_add(out, "%s", f->full ? "no more texts fit" : "more texts would take too long");
+  else if (f->sequences > best->sequences && n)
+    zb_text_add(out, "more texts, but slower steps: %s", longer.s);
   else if (n) zb_text_add(out, "%s", longer.s);
   else if (f->time.waves > best->time.waves) zb_text_add(out, "a step waits for its turn in the pipeline");
   else if (f->time.first > 1.001 * best->time.first) zb_text_add(out, "reads prompts more slowly");

@@ -92,6 +92,7 @@ typedef struct {
   const ZlRecipe *recipe;
   int64_t replicas;      /* independent engines, each with its share of the sequences */
   int64_t sequences;     /* of all */
+  bool full;             /* with a latency: no more of them fit; else more would take longer than that */
   ZpGenerationTime time; /* of all replicas together */
   uint64_t bytes;        /* of the fullest rank, which is of this stage: */
   uint32_t stage;
