@@ -86,7 +86,7 @@ static Shape scaled(int i, int scale) {
   return (Shape){shape[i].m * scale, shape[i].n * scale, shape[i].k * scale};
 }
 
-static Shape step_of(int i, int scale) { return (Shape){step_rows[i], (int64_t)2048 * scale, 1024}; }
+static Shape step_of(int i, int scale) { return (Shape){step_rows[i], (int64_t)1024 * scale, 1024}; }
 
 /* The largest one in bf16 is there. */
 static Asked ask(ZxTrials *t) {
