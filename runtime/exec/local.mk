@@ -18,6 +18,8 @@ libexec_a_SOURCES = \
   runtime/exec/epochs.c \
   runtime/exec/epochs.h \
   runtime/exec/evaluate.c \
+  runtime/exec/mail.c \
+  runtime/exec/mail.h \
   runtime/exec/replica.c \
   runtime/exec/replica.h \
   runtime/exec/stepper.c \
@@ -63,9 +65,12 @@ libexec_a_SOURCES = \
   runtime/exec/stop.c \
   runtime/exec/stop.h \
   runtime/exec/run/agree.c \
+  runtime/exec/run/answering.c \
   runtime/exec/run/generate.c \
   runtime/exec/run/layout.c \
   runtime/exec/run/inputs.c \
+  runtime/exec/run/lanes.c \
+  runtime/exec/run/lanes.h \
   runtime/exec/run/machine.c \
   runtime/exec/run/model.c \
   runtime/exec/run/run.h \

@@ -22,7 +22,7 @@ static ZpDims words_dims(const ZpPlan *p) {
   return dims;
 }
 
-ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p) {
+ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p, ZbArena *a) {
   const ZpMesh *m = &p->layout.mesh;
   int rank = c->t->rank(c);
   ZpDims whole = (1u << m->ndims) - 1, apart = replica_dims(m), same = whole & ~apart, words = words_dims(p);
@@ -32,36 +32,20 @@ ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p) {
   r.count = (int)zp_group_size(m, apart), r.index = (int)zp_group_index(m, rank, apart);
   r.parts = (int)zp_group_size(m, words), r.part = (int)zp_group_index(m, rank, words);
   r.last = !r.staged || zp_coord(m, rank, m->pipe) == last;
-  for (int i = r.size; i-- > 0;)
-    if (!r.staged || zp_coord(m, zp_group_member(m, rank, same, i), m->pipe) == last) r.root = i;
-  r.all = c->t->split(c, (int)zp_group_color(m, rank, same));
+  int *world = ZB_NEWN(a, int, r.size), *leaders = ZB_NEWN(a, int, r.count);
+  bool *of_last = ZB_NEWN(a, bool, r.size);
+  for (int i = r.size; i-- > 0;) {
+    world[i] = (int)zp_group_member(m, rank, same, i);
+    of_last[i] = !r.staged || zp_coord(m, world[i], m->pipe) == last;
+    if (of_last[i]) r.root = i;
+  }
+  for (int i = 0; i < r.count; i++) leaders[i] = (int)zp_group_member(m, 0, apart, i);
+  r.world = world, r.leaders = leaders, r.of_last = of_last;
   r.words = c->t->split(c, (int)zp_group_color(m, rank, words));
   return r;
 }
 
 /* ---- what they tell each other --------------------------------------------------------------------------- */
-void zx_replica_tell(const ZxReplica *r, void *p, size_t bytes, int from) {
-  if (r->size > 1) r->c->t->wait(r->c, r->c->t->broadcast(r->c, r->all, p, bytes, from));
-}
-
-bool zx_replica_choice(const ZxReplica *r, bool ok, ZxChoice *choice, ZbErr *err) {
-  struct {
-    ZxChoice choice;
-    ZbErr err;
-    bool ok;
-  } said;
-  memset(&said, 0, sizeof said);
-  if (r->last) {
-    said.ok = ok;
-    if (ok) said.choice = *choice;
-    else said.err = *err;
-  }
-  if (r->staged) zx_replica_tell(r, &said, sizeof said, r->root);
-  *choice = said.choice;
-  if (!said.ok) *err = said.err;
-  return said.ok;
-}
-
 void zx_replica_gather(const ZxReplica *r, const float *own, uint32_t rows, uint32_t own_words, float *room,
                        float *all, uint32_t words) {
   size_t each = (size_t)rows * own_words;

@@ -10,6 +10,7 @@ struct ZxStepper {
   ZxEngine *e;
   const ZpPlan *p;
   const ZxReplica *r;
+  ZxWave wave;
   const void **input; /* by input of the step's graph */
   int32_t *ids, *positions, *sequences, *rows, *documents, **tables;
   float *logits;      /* [row][word] */
@@ -33,14 +34,44 @@ static uint32_t words_of(const ZpPlan *p) {
   return (uint32_t)p->layout.axis_valid[p->stream->model->inputs[along->tokens].type.of];
 }
 
-ZxScheduling zx_scheduling(const ZpPlan *p, ZbArena *a) {
+/* ---- waves ---- */
+/* Returns the first slot of a wave; of the wave behind the last, the end of all. */
+static uint32_t first_slot(const ZpPlan *p, ZxWave w) {
+  return (uint32_t)(p->generating.sequences * w.wave / w.waves);
+}
+/* The same of pages of a group, of which each slot has as many. */
+static uint32_t first_page(const ZpPlan *p, uint32_t group, ZxWave w) {
+  return (uint32_t)(p->pages[group] * first_slot(p, w) / p->generating.sequences);
+}
+static ZxWave behind(ZxWave w) { return (ZxWave){w.wave + 1, w.waves}; }
+
+/* Says whether each of so many waves has pages for a sequence of full length. */
+static bool has_pages(const ZpPlan *p, uint32_t waves) {
+  for (uint32_t i = 0; i < waves; i++)
+    for (uint32_t g = 0; g < p->stream->ngroups; g++) {
+      ZxWave w = {i, waves};
+      int64_t whole = zp_pages_of(&p->generating, p->stream->groups[g].window);
+      if (first_page(p, g, behind(w)) - first_page(p, g, w) < whole) return false;
+    }
+  return true;
+}
+
+uint32_t zx_waves(const ZpPlan *p) {
+  uint32_t n = p->programs.nstages;
+  if (n > p->generating.sequences) n = (uint32_t)p->generating.sequences;
+  while (n > 1 && !has_pages(p, n)) n--;
+  return n;
+}
+
+ZxScheduling zx_scheduling(const ZpPlan *p, ZbArena *a, ZxWave w) {
   const ZpStream *s = p->stream;
   ZxPageGroup *group = ZB_NEWN(a, ZxPageGroup, s->ngroups + 1);
   for (uint32_t i = 0; i < s->ngroups; i++)
-    group[i] = (ZxPageGroup){(uint32_t)p->pages[i], (uint32_t)s->groups[i].window};
+    group[i] =
+        (ZxPageGroup){first_page(p, i, behind(w)) - first_page(p, i, w), (uint32_t)s->groups[i].window};
   return (ZxScheduling){.tokens = (uint32_t)size_of(p, s->axis.token),
                         .rows = (uint32_t)size_of(p, s->axis.row),
-                        .slots = (uint32_t)p->generating.sequences,
+                        .slots = first_slot(p, behind(w)) - first_slot(p, w),
                         .length = (uint32_t)p->generating.length,
                         .page = (uint32_t)p->generating.page,
                         .group = group,
@@ -84,7 +115,8 @@ static bool find_inputs(ZxStepper *x, ZbErr *err) {
   return true;
 }
 
-ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxReplica *r, ZbErr *err) {
+ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxReplica *r, ZxWave w,
+                          ZbErr *err) {
   const ZpStream *s = p->stream;
   int64_t tokens = size_of(p, s->axis.token), rows = size_of(p, s->axis.row);
   ZxStepper *x = ZB_NEW(a, ZxStepper);
@@ -94,7 +126,7 @@ ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxRepl
             p->given->model);
     return NULL;
   }
-  *x = (ZxStepper){.e = e, .p = p, .r = r, .words = words_of(p)};
+  *x = (ZxStepper){.e = e, .p = p, .r = r, .wave = w, .words = words_of(p)};
   uint16_t axis = s->model->inputs[s->along.tokens].type.of;
   x->own_words = (uint32_t)(size_of(p, axis) / r->parts);
   x->input = ZB_NEWN(a, const void *, s->step->ninputs + 1);
@@ -112,12 +144,19 @@ ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxRepl
   return find_inputs(x, err) ? x : NULL;
 }
 
+/* Brings the tables of the wave's slots: pages are numbered from its first on. */
 static void take_tables(ZxStepper *x, const ZxScheduler *s) {
   const ZpStream *st = x->p->stream;
   int64_t entries = size_of(x->p, st->axis.entry);
+  uint32_t slot = first_slot(x->p, x->wave), slots = first_slot(x->p, behind(x->wave)) - slot;
   for (uint32_t g = 0; g < st->ngroups; g++)
-    for (int64_t q = 0; q < x->p->generating.sequences; q++)
-      memcpy(x->tables[g] + q * entries, zx_table(s, g, (uint32_t)q), (size_t)entries * sizeof **x->tables);
+    for (uint32_t q = 0; q < slots; q++) {
+      int32_t *to = x->tables[g] + (slot + q) * entries;
+      const uint32_t *from = zx_table(s, g, q);
+      uint32_t first = first_page(x->p, g, x->wave);
+      for (int64_t i = 0; i < entries; i++)
+        to[i] = from[i] == ZX_NO_PAGE ? (int32_t)ZX_NO_PAGE : (int32_t)(from[i] + first);
+    }
 }
 
 /* Takes rows of logits as f32, without the padding of words, from all ranks that share them. */
@@ -136,12 +175,16 @@ static void take_logits(ZxStepper *x, const ZxLogits *from, uint32_t rows) {
 const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err) {
   ZxStep done;
   ZxLogits logits;
-  for (uint32_t i = 0; i < step->ncopies; i++)
-    zx_engine_copy_page(x->e, step->copy[i].group, step->copy[i].from, step->copy[i].to);
+  uint32_t slot = first_slot(x->p, x->wave);
+  for (uint32_t i = 0; i < step->ncopies; i++) {
+    const ZxPageCopy *c = &step->copy[i];
+    uint32_t first = first_page(x->p, c->group, x->wave);
+    zx_engine_copy_page(x->e, c->group, first + c->from, first + c->to);
+  }
   for (uint32_t i = 0; i < step->ntokens; i++) {
     x->ids[i] = (int32_t)step->id[i];
     x->positions[i] = (int32_t)step->position[i];
-    x->sequences[i] = (int32_t)step->slot[i];
+    x->sequences[i] = (int32_t)(slot + step->slot[i]);
   }
   for (uint32_t i = 0; i < step->nrows; i++) x->rows[i] = (int32_t)step->row[i];
   take_tables(x, s);

@@ -17,6 +17,7 @@ recipe t8 from one { mesh tensor = 8   split head, ffn, vocab over tensor }
 recipe t8_half from one_half { mesh tensor = 8   split head, ffn, vocab over tensor }
 recipe pt from one { mesh pipe = 2, tensor = 2   split head, ffn, vocab over tensor   stages over pipe by cost }
 recipe pt4 from one { mesh pipe = 2, tensor = 4   split head, ffn, vocab over tensor   stages over pipe by cost }
+recipe pdt from one { mesh pipe = 2, data = 2, tensor = 2   split batch over data   split head, ffn, vocab over tensor   stages over pipe by cost }
 recipe p4 from one { mesh pipe = 4   stages over pipe by cost }
 recipe seq2 from one { mesh seq = 2   split seq over seq }
 END
@@ -45,6 +46,7 @@ gen 1 one --quiet --prompts in.jsonl -o one.jsonl || fail "one rank"
 [ "$(wc -l <one.jsonl)" -eq 25 ] || fail "$(wc -l <one.jsonl) results of 25 lines"
 same 2 t2
 same 2 p2
+same 2 d2
 same 4 pt
 if at_night; then
   gen 1 one_half --quiet --prompts in.jsonl -o one_half.jsonl || fail "one rank in bf16"
@@ -52,14 +54,20 @@ if at_night; then
   same 8 t8
   same 8 t8_half one_half
   same 8 pt4
+  same 4 dt
+  same 8 pdt
   same 4 p4
 fi
 
 # ---- texts on the standard output, from the standard input ----
 printf 'the cat sat on' >p
 [ "$(gen 2 t2 --quiet --prompt-file - --max-tokens 8 <p)" = "$(gen 1 one --quiet --prompt-file - --max-tokens 8 <p)" ] ||
-[ "$(gen 2 t2 --quiet --prompt "the cat" --prompt "the mat." -n 2 --max-tokens 4 | grep -c '^==> prompt')" -eq 4 ] ||
-  fail "four texts have four heads"
+  fail "two ranks go on otherwise with the standard input"
+for layout in "1 one" "2 p2" "2 d2"; do
+  gen $layout --quiet --prompt "the cat" --prompt "the mat." -n 2 --max-tokens 4 --logprobs 1 >"texts.${layout#* }" || fail "code $? of $layout"
+done
+[ "$(grep -c '^==> prompt' texts.one)" -eq 4 ] || fail "four texts have four heads"
+cmp texts.one texts.p2 && cmp texts.one texts.d2 || fail "other texts than one rank's"
 
 # ---- a run that was stopped goes on ----
 head -c 3000 one.jsonl >part.jsonl
@@ -75,6 +83,5 @@ grep -q 'proved' out.txt || { cat out.txt; fail "it is not proved"; }
 g="zrun generate gpt2.zsg --init w.safetensors --threads 1"
 mistake 'a step of generation has few tokens' $(on 2) $g --recipe r.zug:seq2 --prompt a
 mistake 'is for 2 ranks' $g --recipe r.zug:t2 --prompt a
-mistake 'independent replicas' $(on 2) $g --recipe r.zug:d2 --prompt a
 mistake 'gone' $(on 2) $g --recipe r.zug:t2 --prompt-file gone
 refuses 'No space left' $(on 2) $g --recipe r.zug:t2 --prompts in.jsonl -o /dev/full

@@ -114,7 +114,7 @@ floors hub shards.c box.c map.c config.c export.c zckpt_export.c
 floors generate pages.c sample.c draft.c scheduler.c
 floors answer query.c folder.c shipped.c words.c answers.c results.c
 floors serve connection.c job.c request.c endpoints.c metrics.c reply.c loop.c http.c
-floors run agree.c machine.c inputs.c layout.c model.c start.c train.c generate.c serve.c
+floors run agree.c machine.c inputs.c layout.c model.c start.c train.c answering.c lanes.c generate.c serve.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"

@@ -86,19 +86,12 @@ typedef struct {
 } ZxAnswered;
 
 typedef const float *ZxPlay(void *player, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err);
-/* Makes one rank's choice that of all that play the same step: false, with a message, where there is none. */
-typedef bool ZxShare(void *player, bool ok, ZxChoice *choice, ZbErr *err);
-/* Makes one rank's seconds of a step those of all that play it: what is decided by them must be the same. */
-typedef double ZxTook(void *player, double seconds);
 /* Takes text that has become sure. */
 typedef void ZxPiece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n);
 typedef struct {
   ZxWords *words;
   ZxScheduling sizes; /* ends and queue are filled in */
   ZxPlay *play;
-  ZxShare *share; /* NULL: nobody else plays it */
-  ZxTook *took;   /* NULL: the same */
-  bool follows;   /* others have the logits, this rank nothing but their choices */
   void *player;
   ZxPiece *piece; /* NULL: nobody takes it */
   void *ctx;
@@ -112,6 +105,15 @@ bool zx_answers_ask(ZxAnswers *x, const ZxQuery *q, uint64_t number, ZbErr *err)
 bool zx_answers_idle(const ZxAnswers *x); /* nothing is asked, or all is answered */
 /* Makes a step. False with a message: the engine failed. */
 bool zx_answers_step(ZxAnswers *x, ZbErr *err);
+/* The same in parts, where several ranks play it: play, sample on ranks that have the logits, which say to the others
+ * what they chose; take on all; and all are given the seconds of one of them. zx_answers_play returns whether
+ * there was a step to play; if not, nothing is to be sampled or taken. */
+bool zx_answers_play(ZxAnswers *x, bool *played, ZbErr *err);
+void zx_answers_sample(ZxAnswers *x);
+void *zx_answers_chosen(ZxAnswers *x, size_t *bytes); /* what sampling says, to be sent as it is */
+bool zx_answers_take(ZxAnswers *x, ZbErr *err);
+void zx_answers_took(ZxAnswers *x, double seconds);
+double zx_answers_seconds(const ZxAnswers *x); /* of this rank's last step */
 /* Ends all that is under way: what is written so far is their answer, "cancelled". */
 void zx_answers_cancel(ZxAnswers *x);
 /* Ends one query, if it is under way, in the same way. False with a message: its text cannot be ended. */

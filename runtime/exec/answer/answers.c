@@ -28,14 +28,28 @@ struct Asked {
   ZxAnswered is;
 };
 
+/* What is chosen from the rows of a step, as ranks tell it to each other. */
+typedef struct {
+  ZxChoice choice;
+  bool ok; /* else `why` says why there is none */
+} Chosen;
+typedef struct {
+  ZbErr why;
+  Chosen row[];
+} ChosenRows;
+
 struct ZxAnswers {
   ZxAnswering how;
   ZbArena *a;
   ZxScheduler *s;
   ZxTokenSampler *sampler;
   ZxFound found;
+  const ZxGenStep *step; /* that is played */
+  const float *logits;
+  ChosenRows *chosen_rows;
+  size_t chosen_bytes; /* of the step's */
+  double seconds;
   uint32_t *chosen; /* by row of a step */
-  ZxChoice *choice; /* by row: a new token */
   bool *is_new, *is_end;
   ZxSequence *sequence_of; /* by part, as it was before the step */
   Asked *first, **last;    /* under way */
@@ -62,7 +76,7 @@ ZxAnswers *zx_answers_new(const ZxAnswering *how, ZbErr *err) {
   x->sampler = zx_sampler_new(a, sizes.vocabulary, how->words->words);
   zx_found_new(a, &x->found, sizes.vocabulary, 0, 1);
   x->chosen = ZB_NEWN(a, uint32_t, sizes.rows);
-  x->choice = ZB_NEWN(a, ZxChoice, sizes.rows);
+  x->chosen_rows = zb_alloc(a, sizeof *x->chosen_rows + sizes.rows * sizeof *x->chosen_rows->row);
   x->sequence_of = ZB_NEWN(a, ZxSequence, sizes.slots);
   x->is_new = ZB_NEWN(a, bool, sizes.rows);
   x->is_end = ZB_NEWN(a, bool, sizes.rows);
@@ -186,37 +200,40 @@ static bool ends(const ZxSequence *q, uint32_t id) {
   return false;
 }
 
-/* Chooses a token, on all ranks that play the step. */
-static bool choose(ZxAnswers *x, const ZxRow *r, const float *logits, ZxChoice *one, ZbErr *err) {
-  bool ok = !x->how.follows && zx_sample(x->sampler, r, logits, &x->found, one, err);
-  return x->how.share ? x->how.share(x->how.player, ok, one, err) : ok;
+/* Takes the choice of a row: of a token of the prompt its log-probability, or a new token. False: there is none. */
+static bool take_row(ZxAnswers *x, const ZxSequence *q, uint32_t row, bool next) {
+  const Chosen *c = &x->chosen_rows->row[row];
+  Asked *of = asked(x, q->request);
+  if (!c->ok) {
+    of->broken = x->chosen_rows->why;
+    zx_end_request(x->s, q->request, ZX_NONE, ZX_BY_NAN);
+    return false;
+  }
+  if (!next) {
+    add_logprob(&of->choice[q->choice], &c->choice);
+    return true;
+  }
+  x->chosen[row] = c->choice.id;
+  x->is_new[row] = true;
+  x->is_end[row] = ends(q, c->choice.id);
+  return true;
 }
 
-/* Takes the rows of a part. */
-static void sample_part(ZxAnswers *x, const ZxGenPart *part, const float *logits) {
+/* Chooses the tokens of a part's rows; without logits, takes those that were chosen. */
+static void each_row(ZxAnswers *x, const ZxGenPart *part, const float *logits) {
   const ZxSequence *q = part->sequence;
-  Asked *of = asked(x, q->request);
+  if (*asked(x, q->request)->broken.text) return;
   for (uint32_t k = 0; k < part->nrows; k++) {
     uint32_t position = part->from + part->n - part->nrows + k, row = part->row + k;
     bool next = part->chooses && k + 1 + part->ndrafts >= part->nrows;
     if (!next && position + 1 >= q->n) continue;
+    Chosen *c = &x->chosen_rows->row[row];
     ZxRow r = zx_row(q, position);
-    ZxChoice one;
-    ZbErr err;
-    if (!choose(x, &r, logits + (size_t)row * x->how.sizes.vocabulary, &one, &err)) {
-      of->broken = err;
-      zx_end_request(x->s, q->request, ZX_NONE, ZX_BY_NAN);
-      return;
-    }
-    if (!next) {
-      add_logprob(&of->choice[q->choice], &one);
-      continue;
-    }
-    x->chosen[row] = one.id;
-    x->choice[row] = one;
-    x->is_new[row] = true;
-    x->is_end[row] = ends(q, one.id);
-    if (!zx_goes_on(part, row, one.id)) return;
+    if (logits)
+      c->ok = zx_sample(x->sampler, &r, logits + (size_t)row * x->how.sizes.vocabulary, &x->found, &c->choice,
+                        &x->chosen_rows->why);
+    bool ok = logits ? c->ok : take_row(x, q, row, next);
+    if (!ok || (next && !zx_goes_on(part, row, c->choice.id))) return;
   }
 }
 
@@ -225,11 +242,12 @@ static void sample_part(ZxAnswers *x, const ZxGenPart *part, const float *logits
 static bool write_token(ZxAnswers *x, uint64_t request, uint32_t choice, uint32_t row, ZbErr *err) {
   Asked *q = asked(x, request);
   Choice *c = &q->choice[choice];
+  const ZxChoice *new = &x->chosen_rows->row[row].choice;
   if (*q->broken.text || c->stopped) return true;
-  add_id(&c->id, x->choice[row].id);
-  if (q->q->logprobs != ZX_UNSAID) add_logprob(c, &x->choice[row]);
+  add_id(&c->id, new->id);
+  if (q->q->logprobs != ZX_UNSAID) add_logprob(c, new);
   if (x->is_end[row]) return true;
-  if (!zt_detokenize(c->d, x->how.words->coder, x->choice[row].id, err)) return false;
+  if (!zt_detokenize(c->d, x->how.words->coder, new->id, err)) return false;
   c->stopped = zt_detokenizer_stopped(c->d) >= 0;
   if (c->stopped) zx_end_request(x->s, request, choice, ZX_BY_STOP);
   send_piece(x, q, choice);
@@ -274,26 +292,56 @@ static bool end_choices(ZxAnswers *x, ZbErr *err) {
   return ok;
 }
 
-bool zx_answers_step(ZxAnswers *x, ZbErr *err) {
+bool zx_answers_play(ZxAnswers *x, bool *played, ZbErr *err) {
   double from = zb_now();
-  const ZxGenStep *step = zx_next_step(x->s);
-  if (!step->ntokens) return end_choices(x, err);
-  const float *logits = x->how.play(x->how.player, x->s, step, err);
-  if (!logits) return false;
+  const ZxGenStep *step = x->step = zx_next_step(x->s);
+  *played = step->ntokens > 0;
+  if (!*played) return end_choices(x, err);
+  x->logits = x->how.play(x->how.player, x->s, step, err);
+  if (!x->logits) return false;
   for (uint32_t p = 0; p < step->nparts; p++) x->sequence_of[p] = *step->part[p].sequence;
   memset(x->is_new, 0, step->nrows * sizeof *x->is_new);
-  for (uint32_t p = 0; p < step->nparts; p++)
-    if (!*asked(x, x->sequence_of[p].request)->broken.text) sample_part(x, &step->part[p], logits);
-  zx_step_done(x->s, x->chosen);
-  double seconds = zb_now() - from;
-  zx_step_took(x->s, x->how.took ? x->how.took(x->how.player, seconds) : seconds);
+  x->chosen_bytes = sizeof *x->chosen_rows + step->nrows * sizeof *x->chosen_rows->row;
+  memset(x->chosen_rows, 0, x->chosen_bytes);
+  x->seconds = zb_now() - from;
+  return true;
+}
+
+void zx_answers_sample(ZxAnswers *x) {
+  double from = zb_now();
+  for (uint32_t p = 0; p < x->step->nparts; p++) each_row(x, &x->step->part[p], x->logits);
+  x->seconds += zb_now() - from;
+}
+
+void *zx_answers_chosen(ZxAnswers *x, size_t *bytes) {
+  *bytes = x->chosen_bytes;
+  return x->chosen_rows;
+}
+
+bool zx_answers_take(ZxAnswers *x, ZbErr *err) {
+  const ZxGenStep *step = x->step;
   bool ok = true;
+  for (uint32_t p = 0; p < step->nparts; p++) each_row(x, &step->part[p], NULL);
+  zx_step_done(x->s, x->chosen);
   for (uint32_t p = 0; p < step->nparts && ok; p++) {
     const ZxGenPart *part = &step->part[p];
     for (uint32_t row = part->row; row < part->row + part->nrows && ok; row++)
       if (x->is_new[row]) ok = write_token(x, x->sequence_of[p].request, x->sequence_of[p].choice, row, err);
   }
   return ok && end_choices(x, err);
+}
+
+void zx_answers_took(ZxAnswers *x, double seconds) { zx_step_took(x->s, seconds); }
+double zx_answers_seconds(const ZxAnswers *x) { return x->seconds; }
+
+bool zx_answers_step(ZxAnswers *x, ZbErr *err) {
+  bool played;
+  if (!zx_answers_play(x, &played, err)) return false;
+  if (!played) return true;
+  zx_answers_sample(x);
+  if (!zx_answers_take(x, err)) return false;
+  zx_answers_took(x, x->seconds);
+  return true;
 }
 
 void zx_answers_cancel(ZxAnswers *x) {

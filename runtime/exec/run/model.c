@@ -204,7 +204,10 @@ static bool read_lines(ZxRun *r, Need *need, ZbErr *err) {
   p->size = t.len;
   zb_text_free(&t);
   size_t at = 0, n;
-  for (const char *line; (line = zx_run_line(p, &at, &n)); p->nlines++) {
+  while (zx_run_line(p, &at, &n)) p->nlines++;
+  p->line_at = ZB_NEWN(r->a, size_t, p->nlines + 1);
+  p->nlines = at = 0;
+  for (const char *line; p->line_at[p->nlines] = at, (line = zx_run_line(p, &at, &n)); p->nlines++) {
     if (p->nlines < p->results.done) continue;
     ZbArena *a = zb_arena_new();
     ZxQuery q = r->o.query;

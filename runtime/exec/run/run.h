@@ -7,7 +7,9 @@
  * layout.c   the layout of such a run, where none was given
  * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
  * train.c    the steps, with evaluations, stops and what is written between them
- * generate.c answers to prompts, in place of steps
+ * answering.c what plays steps of the engine for answers
+ * generate.c answers to prompts, in place of steps: where queries come from, and answers go to; lanes.c who answers
+ *            which (lanes.h)
  * serve.c    answers to what comes by HTTP
  *
  * Functions of type bool are collective, and false on all ranks when the run is not to go on: all that is to
@@ -28,6 +30,7 @@
 #include "runtime/exec/saves.h"
 #include "runtime/exec/serve/serve.h"
 #include "runtime/exec/state/alike.h"
+#include "runtime/exec/stepper.h"
 #include "runtime/exec/stop.h"
 #include "runtime/exec/trace.h"
 #include "runtime/plan/time/time.h"
@@ -38,7 +41,7 @@ typedef struct {
   ZxQuery *query; /* of options; NULL: lines */
   uint32_t nqueries;
   const char *lines;
-  size_t size;
+  size_t size, *line_at; /* by line: where it begins */
   uint64_t nlines;
   ZxResults results; /* rank 0's; others know how many there are */
   uint64_t seed;     /* of which prompts that say none have theirs */
@@ -60,6 +63,7 @@ typedef struct {
   ZxServing serving;
   ZxServer *server;  /* on rank 0 of `serve`; NULL */
   ZxReplica replica; /* of a run that generates: the ranks that play the same steps */
+  int lane_failed;   /* 0: no; the code with which rank 0 says that all end */
   ZxMix *data;
   ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
   ZxMix *eval_data;
@@ -161,10 +165,14 @@ bool zx_run_train(ZxRun *r);
 /* Once, of a run that trains nothing. A loss that is not finite is the data's fault, or the weights'. */
 bool zx_run_evaluate(ZxRun *r);
 
+/* ---- answering.c --------------------------------------------------------------------------------------- */
+/* Makes what plays steps of the engine for answers of a wave; of the first one collective. */
+bool zx_run_answering(ZxRun *r, ZxWave w, ZxAnswering *how);
+/* Ends the job if the steps of all waves did not use what was planned for them. */
+void zx_run_tell_used(const ZxRun *r, const ZxAnswering *how, uint32_t n);
+
 /* ---- generate.c ---------------------------------------------------------------------------------------- */
 bool zx_run_generate(ZxRun *r);
-/* Makes what plays steps of the engine for answers. */
-bool zx_run_answering(ZxRun *r, ZxAnswering *how);
 
 /* ---- serve.c -------------------------------------------------------------------------------------------- */
 /* Listens, before weights are read: an address that is taken is known at once. */

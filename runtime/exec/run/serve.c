@@ -59,7 +59,7 @@ static bool serve(ZxRun *r, ZxAnswers *x, ZbErr *err) {
 bool zx_run_serve(ZxRun *r) {
   ZbErr err = {0};
   ZxAnswering how;
-  if (!zx_run_answering(r, &how)) return false;
+  if (!zx_run_answering(r, (ZxWave){0, 1}, &how)) return false;
   how.piece = zx_server_piece;
   how.ctx = r->server;
   ZxAnswers *x = zx_answers_new(&how, &err);

@@ -91,13 +91,13 @@ static void take_rows(const Texts *t, const ZxGenPart *part, const float *logits
 /* Some samples come at once, the others one by one. */
 static void write_all(Player *p) {
   Texts *t = p->job->ctx;
-  ZxScheduling how = zx_scheduling(p->job->p, p->a);
+  ZxScheduling how = zx_scheduling(p->job->p, p->a, (ZxWave){0, 1});
   how.queue = SAMPLES;
   how.prefixes &= t->prefixes;
   how.drafts *= t->drafts;
   ZxScheduler *s = zx_scheduler_new(&how, &p->err);
-  ZxReplica replica = zx_replica_of(p->c, p->job->p);
-  ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &replica, &p->err) : NULL;
+  ZxReplica replica = zx_replica_of(p->c, p->job->p, p->a);
+  ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &replica, (ZxWave){0, 1}, &p->err) : NULL;
   p->ok = x && zx_engine_init(p->e, &p->err);
   const ZxGenStep *step;
   int next = 0;

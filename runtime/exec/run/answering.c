@@ -1,0 +1,55 @@
+/* What plays steps of the engine for answers, with the other ranks of a replica. */
+#include "runtime/exec/comm/watch.h"
+#include "runtime/exec/run/run.h"
+
+#include <inttypes.h>
+
+static void introduce(const ZxRun *r) {
+  char text[24];
+  const ZpGenerating *g = &r->plan->generating;
+  int64_t all = g->sequences * g->replicas;
+  ZbText t = {0};
+  if (r->o.quiet || r->rank) return;
+  fprintf(stderr,
+          "model %s, %.4g M parameters; up to %" PRId64 " text%s of %" PRId64 " tokens at once; %s%s\n",
+          r->graph->model, r->plan->notes.params / 1e6, all, all == 1 ? "" : "s", g->length,
+          zb_bytes(text, zx_engine_bytes(r->engine)), r->c->t->size(r->c) > 1 ? " on rank 0" : "");
+  zx_engine_tell(r->engine, r->cluster, &t);
+  zx_engine_fallbacks(r->engine, r->cluster, &t);
+  if (!r->o.device->host) fprintf(stderr, "%s\n%s", r->o.device->describe(&r->env), t.s ? t.s : "");
+  zb_text_free(&t);
+}
+
+static const float *play(void *player, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err) {
+  zx_watch_moved();
+  return zx_stepper_play(player, s, step, err);
+}
+
+/* Finds who plays the same steps, and what is the same for all. */
+static void join_replica(ZxRun *r) {
+  r->replica = zx_replica_of(r->c, r->plan, r->a);
+  r->prompts.seed = r->rank ? 0 : zx_new_seed();
+  r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, &r->prompts.seed, sizeof r->prompts.seed, 0));
+  introduce(r);
+}
+
+bool zx_run_answering(ZxRun *r, ZxWave w, ZxAnswering *how) {
+  ZbErr err = {0};
+  if (!w.wave) join_replica(r);
+  ZxStepper *stepper = zx_stepper_new(r->a, r->engine, r->plan, &r->replica, w, &err);
+  if (!zx_run_agree(r, stepper, &err)) return false;
+  *how = (ZxAnswering){
+      .words = &r->prompts.words, .sizes = zx_scheduling(r->plan, r->a, w), .play = play, .player = stepper};
+  if (how->sizes.drafts > r->o.drafts) how->sizes.drafts = (uint32_t)r->o.drafts;
+  return true;
+}
+
+void zx_run_tell_used(const ZxRun *r, const ZxAnswering *how, uint32_t n) {
+  char text[24];
+  uint64_t planned = zx_engine_bytes(r->engine), used = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (zx_stepper_used(how[i].player) > used) used = zx_stepper_used(how[i].player);
+  if (!used) return; /* there was no step */
+  if (used != planned) ZB_BUG("%" PRIu64 " bytes were planned and %" PRIu64 " used", planned, used);
+  if (!r->o.quiet && !r->rank) fprintf(stderr, "planned == used: %s\n", zb_bytes(text, used));
+}
