@@ -1,6 +1,7 @@
 /* zrun's options: the table, what one option needs of others, and what ranks compare. */
 #include "runtime/exec/options.h"
 #include "lang/lang.h"
+#include "runtime/exec/comm/comm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,6 +75,7 @@ enum {
   SERVE = 1 << ZX_SERVE,
   CALIBRATE = 1 << ZX_CALIBRATE
 };
+enum { MOST_THREADS = 1024 };
 enum { BOTH = TRAIN | EVAL, WRITES = GENERATE | SERVE, ALL = BOTH | WRITES };
 /* clang-format off */
 static const ZbCommand commands[] = {
@@ -265,8 +267,8 @@ static const ZbOption options[] = {
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.zug", .commands = CALIBRATE, .needed = CALIBRATE,
    .same = ZB_SAME_VALUE, .help = "where to write the cluster"},
 
-  {"threads", 0, ZB_WHOLE, FIELD(threads), "T", .usual = "1", .least = 1, .most = 1024, .same = ZB_SAME_VALUE,
-   .help = "threads of each rank"},
+  {"threads", 0, ZB_WHOLE, FIELD(threads), "T", .least = 1, .most = MOST_THREADS, .same = ZB_SAME_VALUE,
+   .help = "threads of each rank (default: 1; of generate and serve on one rank, as many as it has CPUs)"},
   {"device", 0, ZB_TEXT, FIELD(device_name), "WORD", .usual = "auto", .same = ZB_SAME_VALUE,
    .show = show_device, .help = "where to compute: cpu, cuda, or auto, the fastest device that is there"},
   {"hang-after", 0, ZB_SECONDS, FIELD(hang_after), "D", .usual = "10m", .same = ZB_SAME_VALUE,
@@ -395,6 +397,13 @@ static bool check_server(const ZxOptions *o, ZbErr *err) {
                  "--host %s can be reached from outside", zb_show(o->host));
 }
 
+/* Returns how many threads a rank has if nobody says it. A rank that writes alone takes all CPUs that it may use. */
+static int usual_threads(const ZxOptions *o) {
+  uint32_t cpus = zb_cpus().n;
+  if (!(1 << o->command & WRITES) || !zx_launch().alone) return 1;
+  return cpus < MOST_THREADS ? (int)cpus : MOST_THREADS;
+}
+
 bool zx_parse_options(ZbArena *a, int argc, char *const *argv, ZxOptions *o, ZbErr *err) {
   ZbArgs args;
   *o = (ZxOptions){.steps = -1};
@@ -403,6 +412,7 @@ bool zx_parse_options(ZbArena *a, int argc, char *const *argv, ZxOptions *o, ZbE
   o->command = (ZxCommand)args.command;
   o->evaluates = o->command == ZX_EVAL;
   o->graph = args.operand[0];
+  if (!o->threads) o->threads = usual_threads(o);
   return find_device(o, err) && check_options(o, err) &&
          (o->command != ZX_GENERATE || check_query(a, o, err)) &&
          (o->command != ZX_SERVE || check_server(o, err));

@@ -12,6 +12,12 @@ ok zdata pack text -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -q -D layers=2 -D heads=2 -D width=32 -D context=64 -D words=256
 ok timeout -k 5 100 zrun train gpt2.zsg --recipe r.zug:learn --data text.bin --steps 60 --save w.safetensors --ckpt kept --quiet
 
+# ---- who writes alone takes all CPUs that are his, but for what is said ----
+plan_with() { timeout -k 5 60 zrun generate gpt2.zsg --device cpu --dry-run "$@"; }
+plan_with >usual && plan_with --threads "$(nproc)" >all && plan_with --threads 1 >one || fail "plans with threads"
+cmp usual all || fail "not as many threads as CPUs"
+[ "$(nproc)" -eq 1 ] || ! cmp -s usual one || fail "--threads does not change the plan's scratch, so this shows nothing"
+
 gen() { timeout -k 5 60 zrun generate gpt2.zsg --init w.safetensors --quiet "$@"; }
 says() { # TEXT OPTION...: what is written
   want=$1
