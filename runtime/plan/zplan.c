@@ -211,8 +211,8 @@ static bool check_generating(const Options *o, ZbErr *err) {
   if (o->recipe)
     return zb_fail(err, "leave it out: all meshes are tried",
                    "search --generate takes no --recipe in this version");
-  if (o->nbind)
-    return zb_fail(err, "", "--batch, --seq and --bind are for training: give --sequences and --length");
+  if (o->batch || o->seq)
+    return zb_fail(err, "", "--batch and --seq are for training: give --sequences and --length");
   if (!o->generates.length)
     return zb_fail(err, "", "search --generate needs --length L, the tokens of a text, prompt and answer");
   return true;
@@ -482,6 +482,8 @@ static bool search_steps(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o,
                         .latency = o->latency,
                         .step = o->generates.step,
                         .page = o->generates.page,
+                        .bind = o->bind,
+                        .nbind = o->nbind,
                         .bf16 = o->precision == IN_BF16};
   if (!c) return false;
   keep_memory();

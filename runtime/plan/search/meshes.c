@@ -47,6 +47,8 @@ static const ZlRecipe *open_recipe(const Steps *s, int64_t sequences, ZlDiags *d
               expert ? "ep = ?, " : "", axes[s->along.batch].name, (long long)sequences);
   if (!axes[s->along.time].size)
     zb_text_add(&t, ", %s = %lld", axes[s->along.time].name, (long long)(s->o->prompt + s->o->answer));
+  for (uint32_t i = 0; i < s->o->nbind; i++)
+    zb_text_add(&t, ", %s = %lld", s->o->bind[i].axis, (long long)s->o->bind[i].size);
   zb_text_add(&t, " split %s over data ", axes[s->along.batch].name);
   if (expert) zb_text_add(&t, "split %s, %s over ep ", axes[s->along.batch].name, expert);
   zb_text_add(&t, "split ? over tensor stages over pipe = ? precision compute %s }",
@@ -279,7 +281,9 @@ static bool suffices(const Steps *s, ZlDiags *d) {
   ZpOptions o = *s->plan;
   o.cluster = NULL;
   o.generates = &g;
-  const ZpPlan *p = zp_plan_local(a, s->x.g, recipe_of(s, &one, 1, NULL, a), d, &o);
+  ZlRecipe r = *recipe_of(s, &one, 1, NULL, a);
+  r.span = ZL_NOWHERE; /* nobody wrote it */
+  const ZpPlan *p = zp_plan_local(a, s->x.g, &r, d, &o);
   bool ok = p && zp_cluster_suffices(p, s->x.ranks, s->x.c, d);
   zb_arena_free(a);
   return ok;

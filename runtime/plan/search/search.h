@@ -85,7 +85,9 @@ typedef struct {
   double latency;         /* seconds; 0: not asked */
   int64_t step, page;     /* as in ZpGenerating */
   bool one;               /* engine plays all: there are no replicas */
-  bool bf16;              /* what is computed in; else f32 */
+  const ZpSize *bind;     /* of other data axes */
+  uint32_t nbind;
+  bool bf16; /* what is computed in; else f32 */
 } ZpStepsAsked;
 /* A recipe that was planned and timed. */
 typedef struct {

@@ -381,3 +381,25 @@ Test(time, constants) {
   zb_text_free(&t);
   zb_arena_free(a);
 }
+
+/* ---- products of steps of generation -------------------------------------------------------------------- */
+static double rows_seconds(const ZlCluster *c, double rows, ZkElem elem) {
+  double size = elem == ZK_BF16 ? 2 : 4;
+  ZpStepProduct p = {
+      .rows = rows, .columns = 1000, .depth = 1000, .batch = 1, .weights = 1e6 * size, .elem = elem};
+  return zp_step_product_seconds(c, &p);
+}
+
+/* Rates of some numbers of rows are said; between them, and behind the last, times grow evenly. */
+Test(time, rows_as_measured) {
+  ZlCluster c = {.flops_f32 = 1e12, .flops_bf16 = 1e12, .products = 1, .stream = 1e12, .launch = 1e-6};
+  c.weights1 = 4e9, c.weights8 = 2e9, c.weights16 = 1e9, c.weights128 = .1e9; /* 1, 2, 4 and 40 ms */
+  const double rows[] = {1, 8, 12, 16, 72, 128, 240}, ms[] = {1, 2, 3, 4, 22, 40, 76};
+  for (int i = 0; i < 7; i++)
+    cr_expect_float_eq(rows_seconds(&c, rows[i], ZK_F32), ms[i] * 1e-3 + 1e-6, 1e-9, "%g rows", rows[i]);
+  /* Of bf16 nothing is said but how it is read: as fast as that, or as it can be multiplied. */
+  c.weights1_bf16 = 2e9;
+  cr_expect_float_eq(rows_seconds(&c, 1, ZK_BF16), 1e-3 + 1e-6, 1e-9);
+  cr_expect_float_eq(rows_seconds(&c, 400, ZK_BF16), 1e-3 + 1e-6, 1e-9);
+  cr_expect_float_eq(rows_seconds(&c, 1000, ZK_BF16), 2e-3 + 1e-6, 1e-9);
+}
