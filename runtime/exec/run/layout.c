@@ -91,7 +91,6 @@ bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16
                         .answer = length - (length + 1) / 2,
                         .step = r->generating.step,
                         .page = r->generating.page,
-                        .one = true,
                         .bf16 = bf16};
   ZpOptions po = {.scratch = d->scratch, .threads = r->o.threads, .supports = d->supports, .pins = !d->host};
   const ZpStepsSearch *s = zp_search_steps(r->a, r->graph, &asked, &po, r->diags);

@@ -233,7 +233,6 @@ static void look_at_all(Steps *s) {
           continue;
         if (size[e] > 1 && (!x->name[DIM_EP] || !space_divides_over(x, DIM_EP, size[e]))) continue;
         c.size[DIM_DATA] = ranks / size[e] / size[p];
-        if (s->o->one && c.size[DIM_DATA] > 1) continue;
         s->to->meshes++;
         look_at(s, &c);
       }

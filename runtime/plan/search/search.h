@@ -84,7 +84,6 @@ typedef struct {
   int64_t prompt, answer; /* tokens of each */
   double latency;         /* seconds; 0: not asked */
   int64_t step, page;     /* as in ZpGenerating */
-  bool one;               /* engine plays all: there are no replicas */
   const ZpSize *bind;     /* of other data axes */
   uint32_t nbind;
   bool bf16; /* what is computed in; else f32 */
