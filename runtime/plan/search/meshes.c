@@ -18,7 +18,6 @@ typedef struct {
   const ZpOptions *plan;
   ZgStream along;
   ZpStepsSearch *to;
-  uint32_t most_best, most_lost;
 } Steps;
 
 /* ---- a recipe of nothing but `?` ------------------------------------------------------------------------ */
@@ -222,15 +221,14 @@ static const char *no_mesh(const Space *x) {
 static void look_at_all(Steps *s) {
   const Space *x = &s->x;
   uint32_t n;
-  int64_t *size = space_divisors(x->a, x->ranks, &n), node = x->c->nlevels ? x->c->levels[0].size : 1;
+  int64_t *size = space_divisors(x->a, x->ranks, &n);
   for (uint32_t t = 0; t < n; t++)
     for (uint32_t e = 0; e < n; e++)
       for (uint32_t p = 0; p < n && size[p] <= x->items; p++) {
         Candidate c = ONE_RANK;
         c.size[DIM_TENSOR] = size[t], c.size[DIM_EP] = size[e], c.size[DIM_PIPE] = size[p];
         int64_t ranks = x->ranks / size[t];
-        if (size[t] > node || space_indivisible(x, size[t]) || ranks % size[e] || ranks / size[e] % size[p])
-          continue;
+        if (space_indivisible(x, size[t]) || ranks % size[e] || ranks / size[e] % size[p]) continue;
         if (size[e] > 1 && (!x->name[DIM_EP] || !space_divides_over(x, DIM_EP, size[e]))) continue;
         c.size[DIM_DATA] = ranks / size[e] / size[p];
         s->to->meshes++;
