@@ -67,6 +67,9 @@ typedef struct {
 bool zx_engine_tokens(ZxEngine *e, const ZxTokens *now, ZxLogits *out, ZxStep *step, ZbErr *err);
 /* Copies a page of a group, in all layers. */
 void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to);
+/* Touches the memory that steps compute in, which the system gives when it is first touched, so that no step waits
+ * for it. Weights have theirs, and caches get theirs as they fill. */
+void zx_engine_touch(ZxEngine *e);
 
 /* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the
  * data. */

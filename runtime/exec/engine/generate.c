@@ -38,3 +38,15 @@ void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to
     }
   }
 }
+
+void zx_engine_touch(ZxEngine *e) {
+  enum { PAGE = 4096 };
+  for (uint32_t i = 0; e->dev->host && i < e->st->prog.nbufs; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[i];
+    if (b->memory != ZP_DEVICE || b->kind == ZP_B_CACHE || zp_is_stored(b->kind)) continue;
+    for (uint64_t at = 0; at < b->bytes; at += PAGE) {
+      volatile char *x = e->arena + b->offset + at;
+      *x = *x;
+    }
+  }
+}

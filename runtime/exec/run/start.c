@@ -302,5 +302,6 @@ bool zx_run_start_generating(ZxRun *r) {
   bool ok = zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err) &&
             begin_parameters(r);
   r->o.quiet = quiet;
+  if (ok) zx_engine_touch(r->engine);
   return ok;
 }
