@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AREA = 48 << 20 /* bytes, at scale 1 */, BLOCK = 4 << 20, CYCLE = 4096, ROUNDS = 15, LEAST = 3 };
+enum {
+  AREA = 128 << 20 /* bytes, at scale 1: caches hold a part of less */,
+  BLOCK = 4 << 20,
+  CYCLE = 4096,
+  ROUNDS = 15,
+  LEAST = 3
+};
 #define SAMPLE 3e-3 /* seconds of a sample, at least */
 #define ENOUGH 3    /* seconds, after which a busy machine is spared more rounds than LEAST */
 
