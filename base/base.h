@@ -196,6 +196,8 @@ void zb_json_digits(struct cJSON *x, const char *text);
 /* Finds the first NaN, Infinity or -Infinity in place of a value, which Python writes and JSON does not have.
  * Returns NULL if there is none. */
 const char *zb_json_not_finite(const char *text, size_t n, uint32_t *line);
+/* Finds \u0000 in a string of JSON, at which cJSON would end it. */
+bool zb_json_has_nul(const char *text, size_t n);
 /* Parses text[0..n), all of which must be one JSON value. A cJSON node takes some forty times the bytes of "1,",
  * so a value must have `sparse` bytes of text on average, some thousands of values apart. NULL with a message
  * that begins with "it". Where memory ends, so does the program: that says nothing about the text. */

@@ -80,6 +80,15 @@ static const char *take_digits(cJSON *x, const char *s) {
 
 void zb_json_digits(cJSON *x, const char *text) { take_digits(x, text); }
 
+bool zb_json_has_nul(const char *text, size_t n) {
+  for (size_t i = 0; i + 6 <= n; i++) {
+    if (text[i] != '\\') continue;
+    if (!memcmp(text + i + 1, "u0000", 5)) return true;
+    i++;
+  }
+  return false;
+}
+
 const char *zb_json_not_finite(const char *text, size_t n, uint32_t *line) {
   static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
   const char *end = text + n;

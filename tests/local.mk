@@ -26,6 +26,7 @@ include tests/unit/exec/calibrate/local.mk
 include tests/unit/exec/engine/local.mk
 include tests/unit/exec/answer/local.mk
 include tests/unit/exec/generate/local.mk
+include tests/unit/exec/shape/local.mk
 include tests/unit/keep/local.mk
 include tests/unit/machine/local.mk
 include tests/unit/text/local.mk

@@ -32,6 +32,14 @@ libexec_a_SOURCES = \
   runtime/exec/generate/pages.c \
   runtime/exec/generate/sample.c \
   runtime/exec/generate/scheduler.c \
+  runtime/exec/shape/automaton.c \
+  runtime/exec/shape/grammar.c \
+  runtime/exec/shape/grammar.h \
+  runtime/exec/shape/literals.c \
+  runtime/exec/shape/masks.c \
+  runtime/exec/shape/schema.c \
+  runtime/exec/shape/shape.h \
+  runtime/exec/shape/trie.c \
   runtime/exec/health.c \
   runtime/exec/health.h \
   runtime/exec/log/events.c \

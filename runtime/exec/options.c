@@ -232,6 +232,8 @@ static const ZbOption options[] = {
    .help = "end at this token, as at the model's own end tokens; may be repeated"},
   {"ignore-eos", 0, ZB_FLAG, FIELD(query.ignore_end), .commands = GENERATE,
    .help = "go on behind the model's own end tokens"},
+  {"json-schema", 0, ZB_TEXT, FIELD(json_schema), "FILE", .commands = GENERATE,
+   .help = "write JSON that fits this JSON schema; the text ends with it"},
   {"logprobs", 0, ZB_WHOLE, FIELD(query.logprobs), "K", .most = ZX_TOP_LOGPROBS, .commands = GENERATE,
    .help = "give the model's log-probability of each token, and the K most likely ones"},
   {"echo", 0, ZB_FLAG, FIELD(query.echo), .commands = GENERATE,

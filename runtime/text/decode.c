@@ -108,8 +108,7 @@ static bool by_bytes(ZtDecoding *d, uint32_t k) {
   return bytes_go_on(d, k, false);
 }
 
-/* The byte of <0xHH>; -1: it is another token. */
-static int fallback_byte(const char *s, size_t n) {
+int zt_fallback_byte(const char *s, size_t n) {
   if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
   int v = 0;
   for (int i = 3; i < 5; i++) {
@@ -134,7 +133,7 @@ static bool end_run(ZtDecoding *d, uint32_t k) {
 
 static bool by_fallback(ZtDecoding *d, uint32_t k) {
   ZtStage *x = &d->stage[k];
-  int byte = fallback_byte(x->held.s, x->held.len);
+  int byte = zt_fallback_byte(x->held.s, x->held.len);
   char b = (char)byte;
   if (byte < 0) {
     if (!end_run(d, k)) return false;

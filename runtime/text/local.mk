@@ -3,6 +3,7 @@ noinst_LIBRARIES += libtext.a
 libtext_a_SOURCES = \
   runtime/text/added.c \
   runtime/text/bpe.c \
+  runtime/text/bytes.c \
   runtime/text/decode.c \
   runtime/text/detokenize.c \
   runtime/text/encode.c \

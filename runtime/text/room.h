@@ -345,6 +345,8 @@ bool zt_may_grow(ZtCoder *c, size_t n);
 bool zt_grow(ZtCoder *c, size_t n);
 /* decode.c: what the decoders take for an id; without text if it is left out. */
 ZtToken zt_decoding_token(const ZtTokenizer *t, unsigned flags, uint32_t id);
+/* Returns the byte of <0xHH>; -1: it is another token. */
+int zt_fallback_byte(const char *s, size_t n);
 /* Begins a row, whose text is appended to *out as it becomes sure: when no later token can change it. A
  * zeroed ZtDecoding is empty, and is always used with the same tokenizer. */
 void zt_decoding_begin(ZtDecoding *d, const ZtTokenizer *t, unsigned flags, ZbText *out);

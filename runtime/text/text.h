@@ -103,6 +103,11 @@ enum { ZT_SKIP_SPECIAL = 1 }; /* special tokens give no text */
  * does. Errors: a regular expression of the file that gives up; a text that grows beyond the limit. */
 bool zt_decode(ZtCoder *c, const uint32_t *id, size_t n, unsigned flags, ZbText *out, ZbErr *err);
 
+/* Appends the bytes that a token adds to a text in whose middle it stands: parts of characters, too, and none if it is
+ * special or no token has this id. Errors: the file's decoders make texts that are not their tokens', one after the
+ * other. */
+bool zt_bytes(ZtCoder *c, uint32_t id, ZbText *out, ZbErr *err);
+
 /* ---- text as tokens come ---------------------------------------------------------------------------
  * A detokenizer has the text of one sequence that a model writes: prompt and answer decoded together,
  * without the prompt, so that " world" behind "Hello" keeps its blank. Nothing that it gives is taken

@@ -1,7 +1,7 @@
 # Runs each fuzz target for FUZZ_SECONDS (default: 20 s for all of them) on mutations of what the tools make.
 # For more: make fuzz FUZZ_SECONDS=600 FUZZ_SEED=2, in a build configured with --enable-sanitize.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
-targets="lang format zsg data manifest weights hub metrics text documents megatron table config trace hosts"
+targets="lang format zsg data manifest weights hub metrics text documents megatron table config trace hosts schema"
 seconds=${FUZZ_SECONDS:-1.3}
 seed=${FUZZ_SEED:-1}
 
@@ -44,6 +44,10 @@ done
 safetensors() {
   printf "\\$(printf %03o ${#1})\0\0\0\0\0\0\0%s%s" "$1" "$2"
 }
+# The first byte: strict or not.
+printf '1{"properties":{"a":{"type":"string","minLength":1,"maxLength":9},"b":{"$ref":"#/$defs/n"}},"required":["a"],"additionalProperties":{"type":["null","integer"]},'\
+'"$defs":{"n":{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/n"},"minItems":2,"maxItems":3},{"const":{"x":[1,true]}}]}}}' >schema/object
+printf '0{"prefixItems":[{"enum":["a","ab",1.5,null]},true],"items":{"type":"object"},"minItems":3,"title":"t"}' >schema/list
 safetensors '{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"layer.0.w":{"dtype":"F16","shape":[1],'\
 '"data_offsets":[12,14]}}' 0123456789abcd >weights/two
 safetensors '{"__metadata__":{"format":"pt"},"c":{"dtype":"BF16","shape":[],"data_offsets":[0,2]}}' 01 >weights/meta

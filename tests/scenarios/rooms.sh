@@ -65,8 +65,9 @@ engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/
 wall $exec/ckpt "base/.*|kernels/elem\.h|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
 wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
-wall $exec/generate "base/.*|$exec/generate/.*"
-wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/text\.h|$exec/generate/generate\.h|$exec/answer/.*"
+wall $exec/shape "base/.*|runtime/text/text\.h|$exec/shape/.*"
+wall $exec/generate "base/.*|$exec/shape/shape\.h|$exec/generate/.*"
+wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/text\.h|$exec/(generate/generate|shape/shape)\.h|$exec/answer/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
@@ -111,6 +112,7 @@ floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
+floors shape grammar.c literals.c schema.c automaton.c trie.c masks.c
 floors generate pages.c sample.c draft.c scheduler.c
 floors answer query.c folder.c shipped.c words.c answers.c results.c
 floors serve connection.c job.c request.c endpoints.c metrics.c reply.c loop.c http.c

@@ -48,6 +48,7 @@ typedef struct {
   uint32_t begin;      /* what an empty text begins with; ZX_NONE: nothing */
   uint32_t *end;
   uint32_t nend;
+  ZxShapes *shapes; /* of the schemas that answers must fit */
 } ZxWords;
 /* Opens a tokenizer.json, or a folder with one; NULL: bytes. `f` says how texts begin and end; NULL: the files
  * beside the tokenizer's do. False with a message, also where the model has fewer ids. */
@@ -59,8 +60,11 @@ void zx_words_close(ZxWords *w);
 bool zx_words_of(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err);
 /* Returns a seed that nobody has had. */
 uint64_t zx_new_seed(void);
+/* Returns the shape of what a query wants, to be released; with any text NULL. NULL with a message: its schema is wrong, or
+ * not supported, or the tokenizer cannot write it. Any thread. */
+ZxShape *zx_words_shape(const ZxWords *w, const ZxQuery *q, ZbErr *err);
 /* Makes the scheduler's request of a query whose ids are given, for sequences of so many positions. The seed is
- * new where none is said. False with a message. */
+ * new where none is said; out->shape is the caller's to release, NULL if false. False with a message. Any thread. */
 bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint32_t positions,
                       ZxGenRequest *out, ZbErr *err);
 

@@ -173,7 +173,9 @@ bool zx_answers_ask(ZxAnswers *x, const ZxQuery *q, uint64_t number, ZbErr *err)
   *new = (Asked){.q = q, .number = number, .seed = r.sampling.seed, .nprompt = r.nprompt, .left = r.choices};
   bool ok = true;
   for (uint32_t c = 0; c < r.choices && ok; c++) ok = begin_choice(x, new, c, r.min_tokens, err);
-  if (!ok || !zx_submit(x->s, &r, &new->request, err)) {
+  ok = ok && zx_submit(x->s, &r, &new->request, err);
+  zx_shape_release(r.shape);
+  if (!ok) {
     forget(x, new);
     return false;
   }
@@ -265,9 +267,9 @@ static void take_out(ZxAnswers *x, Asked *q) {
 }
 
 static const char *finish_of(const Choice *c, ZxEnding why) {
-  return c->stopped || why == ZX_BY_END || why == ZX_BY_STOP ? "stop"
-         : why == ZX_BY_LENGTH                               ? "length"
-                                                             : "cancelled";
+  return c->stopped || why == ZX_BY_END || why == ZX_BY_STOP || why == ZX_BY_SHAPE ? "stop"
+         : why == ZX_BY_LENGTH                                                     ? "length"
+                                                                                   : "cancelled";
 }
 
 /* Ends a choice: what was held of its text is sure now. */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-typedef enum { PROMPT, TOKENS, WHOLE, REAL, SWITCH, STOPS, ENDS, BIASES } Kind;
+typedef enum { PROMPT, TOKENS, WHOLE, REAL, SWITCH, STOPS, ENDS, BIASES, FORMAT, SCHEMA } Kind;
 #define AT(f) offsetof(ZxQuery, f)
 static const struct {
   const char *name;
@@ -34,14 +34,16 @@ static const struct {
     {"stop", STOPS, 0, 0, 0},
     {"stop_token_ids", ENDS, 0, 0, 0},
     {"ignore_eos", SWITCH, AT(ignore_end), 0, 0},
+    {"response_format", FORMAT, 0, 0, 0},
+    {"json_schema", SCHEMA, 0, 0, 0},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 /* ---- values ------------------------------------------------------------------------------------------------ */
 static const char *shown(const cJSON *v) {
   static _Thread_local char text[64];
-  char *s = cJSON_PrintUnformatted(v);
-  snprintf(text, sizeof text, "%s", s ? s : "?");
+  char *s = v ? cJSON_PrintUnformatted(v) : NULL;
+  snprintf(text, sizeof text, "%s", s ? s : "not there");
   if (s && strlen(s) >= sizeof text) memcpy(text + sizeof text - 4, "...", 4);
   zb_show_all(text, sizeof text);
   cJSON_free(s);
@@ -133,6 +135,59 @@ static bool take_bias(ZxQuery *q, const cJSON *v, ZbArena *a, ZbErr *err) {
   return true;
 }
 
+/* ---- what an answer must be ---------------------------------------------------------------------------------- */
+/* Writes a value as it was, its numbers with all their digits. */
+static void write_value(ZbJson *j, const char *key, const cJSON *v) {
+  if (cJSON_IsNull(v)) zb_json_null(j, key);
+  else if (cJSON_IsBool(v)) zb_json_bool(j, key, cJSON_IsTrue(v));
+  else if (cJSON_IsString(v)) zb_json_string(j, key, v->valuestring);
+  else if (cJSON_IsNumber(v) && v->valuestring) zb_json_raw(j, key, "%s", v->valuestring);
+  else if (cJSON_IsNumber(v)) zb_json_number(j, key, v->valuedouble);
+  else {
+    if (cJSON_IsObject(v)) zb_json_object(j, key);
+    else zb_json_list(j, key);
+    for (const cJSON *x = v->child; x; x = x->next) write_value(j, cJSON_IsObject(v) ? x->string : NULL, x);
+    zb_json_end(j);
+  }
+}
+
+static bool take_schema(ZxQuery *q, ZbArena *a, const cJSON *v, ZbErr *err) {
+  if (!cJSON_IsObject(v) && !cJSON_IsBool(v))
+    return zx_query_wrong("json_schema", v, "a JSON schema, an object", err);
+  ZbText t = {0};
+  ZbJson j = {.text = &t};
+  write_value(&j, NULL, v);
+  q->format = ZX_JSON_SCHEMA;
+  q->schema = zb_strndup(a, t.s, t.len);
+  q->nschema = t.len;
+  zb_text_free(&t);
+  return true;
+}
+
+static bool take_format(ZxQuery *q, ZbArena *a, const cJSON *v, ZbErr *err) {
+  static const char *const types[] = {"text", "json_object", "json_schema"};
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(v, "type"),
+              *form = cJSON_GetObjectItemCaseSensitive(v, "json_schema"),
+              *schema = cJSON_GetObjectItemCaseSensitive(form, "schema"),
+              *strict = cJSON_GetObjectItemCaseSensitive(form, "strict");
+  int i = 0;
+  if (!cJSON_IsObject(v)) return zx_query_wrong("response_format", v, "an object: {\"type\": ...}", err);
+  while (i < 3 && !(cJSON_IsString(type) && !strcmp(type->valuestring, types[i]))) i++;
+  if (i == 3)
+    return zx_query_wrong("type` of `response_format", type, "\"text\", \"json_object\" or \"json_schema\"",
+                          err);
+  q->format = (ZxFormat)i;
+  if (q->format != ZX_JSON_SCHEMA) return true;
+  if (!schema)
+    return zb_fail(err,
+                   "write {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\", \"schema\": {...}}}",
+                   "`response_format` has no `json_schema` with a `schema`");
+  if (strict && !cJSON_IsBool(strict) && !cJSON_IsNull(strict))
+    return zx_query_wrong("strict` of `json_schema", strict, "true or false", err);
+  q->strict = cJSON_IsTrue(strict);
+  return take_schema(q, a, schema, err);
+}
+
 static bool take(ZxQuery *q, ZbArena *a, int i, const cJSON *v, ZbErr *err) {
   void *field = (char *)q + fields[i].at;
   const char *name = fields[i].name;
@@ -153,6 +208,8 @@ static bool take(ZxQuery *q, ZbArena *a, int i, const cJSON *v, ZbErr *err) {
   case STOPS: return take_stops(v, a, &q->stop, err);
   case ENDS: return zx_query_ids(name, v, a, &q->end, &q->nend, err);
   case BIASES: return take_bias(q, v, a, err);
+  case FORMAT: return take_format(q, a, v, err);
+  case SCHEMA: return take_schema(q, a, v, err);
   }
   return false;
 }
@@ -182,16 +239,6 @@ bool zx_query_no_field(const char *name, const char *const *others, uint32_t n, 
   return zb_fail(err, help, "there is no field `%s`", zb_show(name));
 }
 
-/* Finds \u0000 in a string of JSON, at which cJSON would end it. */
-static bool has_nul(const char *text, size_t n) {
-  for (size_t i = 0; i + 6 <= n; i++) {
-    if (text[i] != '\\') continue;
-    if (!memcmp(text + i + 1, "u0000", 5)) return true;
-    i++;
-  }
-  return false;
-}
-
 static bool take_all(ZxQuery *q, ZbArena *a, const cJSON *o, ZbErr *err) {
   bool given[FIELDS] = {0};
   if (!cJSON_IsObject(o)) return zb_fail(err, "write {\"prompt\": \"...\"}", "it is not a JSON object");
@@ -214,7 +261,7 @@ cJSON *zx_query_parse(const char *text, size_t n, const char *help, ZbErr *err) 
   while (blank < n && memchr(" \t\r\n", text[blank], 4)) blank++;
   if (blank == n) return zb_fail(err, help, "it is empty"), NULL;
   if (valid < n) return zb_fail(err, "write it in UTF-8", "byte %zu of it is not UTF-8", valid + 1), NULL;
-  if (has_nul(text, n))
+  if (zb_json_has_nul(text, n))
     return zb_fail(err, "give ids of tokens", "it has a text with the character U+0000"), NULL;
   cJSON *o = zb_json_parse(text, n, ZB_JSON_ANY, &why);
   if (!o) return zb_fail(err, help, "%s", why.text), NULL;

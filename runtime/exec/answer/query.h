@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "runtime/exec/generate/generate.h"
 
+typedef enum { ZX_ANY_TEXT, ZX_JSON_OBJECT, ZX_JSON_SCHEMA } ZxFormat;
 enum { ZX_UNSAID = -1, ZX_ALL_LEFT = -2, ZX_ANSWER_TOKENS = 256 /* without max_tokens */ };
 typedef struct {
   const char *prompt; /* UTF-8, `length` bytes of it; NULL: tokens */
@@ -26,6 +27,11 @@ typedef struct {
   bool echo, ignore_end;
   bool plain;        /* nothing is added around the prompt: no token that begins texts */
   bool keep_special; /* special tokens give text, too */
+  ZxFormat format;   /* what the answer must be */
+  /* The schema of ZX_JSON_SCHEMA, `nschema` bytes, which nobody has looked into: see zx_words_shape. */
+  const char *schema;
+  size_t nschema;
+  bool strict; /* nothing but what the schema names */
 } ZxQuery;
 
 /* Reads a line, text[0..n), into *q, which has what is not said there. False with a message. */

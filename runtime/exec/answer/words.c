@@ -104,13 +104,16 @@ bool zx_words_open(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, 
   *w = (ZxWords){.vocabulary = vocabulary, .begin = ZX_NONE};
   bool ok = path ? open_file(w, a, path, f, err) : open_bytes(w, a, f, err);
   if (ok) w->coder = zt_coder_new(w->t);
+  if (ok) w->shapes = zx_shapes_new(w->t, vocabulary);
   else zx_words_close(w);
   return ok;
 }
 
 void zx_words_close(ZxWords *w) {
+  zx_shapes_free(w->shapes);
   zt_coder_free(w->coder);
   zt_free(w->t);
+  w->shapes = NULL;
   w->coder = NULL;
   w->t = NULL;
 }
@@ -180,8 +183,14 @@ static ZxSampling sampling_of(const ZxQuery *q) {
                       .logprobs = q->logprobs == ZX_UNSAID ? ZX_NONE : (uint32_t)q->logprobs};
 }
 
+ZxShape *zx_words_shape(const ZxWords *w, const ZxQuery *q, ZbErr *err) {
+  if (q->format == ZX_ANY_TEXT) return NULL;
+  return zx_shapes_get(w->shapes, q->format == ZX_JSON_SCHEMA ? q->schema : NULL, q->nschema, q->strict, err);
+}
+
 bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint32_t positions,
                       ZxGenRequest *out, ZbErr *err) {
+  *out = (ZxGenRequest){0};
   int64_t left = (int64_t)positions - (int64_t)id->n, most = q->max_tokens;
   if (most == ZX_ALL_LEFT || (most == ZX_UNSAID && left < ZX_ANSWER_TOKENS)) most = left;
   else if (most == ZX_UNSAID) most = ZX_ANSWER_TOKENS;
@@ -208,5 +217,7 @@ bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint3
                         .ignore_end = q->ignore_end,
                         .prompt_logprobs = q->echo && q->logprobs != ZX_UNSAID,
                         .sampling = sampling_of(q)};
-  return zx_sampling_check(&out->sampling, w->vocabulary, err);
+  if (!zx_sampling_check(&out->sampling, w->vocabulary, err)) return false;
+  out->shape = zx_words_shape(w, q, err);
+  return out->shape || q->format == ZX_ANY_TEXT;
 }

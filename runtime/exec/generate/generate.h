@@ -1,7 +1,7 @@
 /* generate: many sequences are written at once, a step at a time: which tokens a step has, where their
  * keys and values lie, and which token comes next. Pure: it knows no engine, no text, no sockets and no
  * clock. All ranks are given the same events and the same tokens, so all come to the same next step by
- * themselves.
+ * themselves. Of texts it knows only what a sequence's shape lets come.
  *
  *   requests -> scheduler.c -> a step: ids, positions, slots -> the engine -> logits -> sample.c
  *                |      ^                                                                |
@@ -19,7 +19,7 @@
 #ifndef ZUG_EXEC_GENERATE_H
 #define ZUG_EXEC_GENERATE_H
 
-#include "base/base.h"
+#include "runtime/exec/shape/shape.h"
 
 /* ---- pages (pages.c) ---------------------------------------------------------------------------------
  * The keys and values of a sequence lie in pages of neighbouring positions, which need not be neighbours
@@ -143,9 +143,11 @@ typedef struct {
   /* An id that is given, whose log-probability is asked for: the next of a prompt. ZX_NONE: the token at
    * position n is chosen. */
   uint32_t given;
+  const uint64_t *allow; /* ids that may come, by bits, of the whole vocabulary; NULL: all */
 } ZxRow;
 /* Returns the row of a sequence's next token, or (`position` < n - 1) of a token of its prompt, or
- * (`position` >= n) of the token behind draft tokens, which are taken to be right. */
+ * (`position` >= n) of the token behind draft tokens, which are taken to be right. If the
+ * sequence has a shape, the row is valid until the next one is made. */
 ZxRow zx_row(const ZxSequence *q, uint32_t position);
 
 typedef struct {
@@ -277,6 +279,8 @@ typedef struct {
   uint32_t nstop;
   bool ignore_end;      /* the model's end tokens are tokens as others, but not those of `stop` */
   bool prompt_logprobs; /* rows of logits are wanted for the prompt, too */
+  /* What the answer must fit; NULL: nothing. It ends the answer, also before min_tokens. It stays the caller's. */
+  ZxShape *shape;
   ZxSampling sampling;
 } ZxGenRequest;
 
@@ -285,6 +289,7 @@ typedef enum {
   ZX_BY_END,    /* the last token ends the text, and is not part of it */
   ZX_BY_LENGTH, /* max_tokens */
   ZX_BY_STOP,   /* a stop string was found */
+  ZX_BY_SHAPE,  /* the answer is all that its shape lets be, and the last token part of it */
   ZX_BY_CANCEL,
   ZX_BY_NAN /* its logits are not numbers */
 } ZxEnding;
@@ -305,6 +310,8 @@ struct ZxSequence {
   uint32_t cached;    /* tokens of the prompt that were there when it was first started */
   ZxEnding ending;
   ZxSampling sampling;
+  ZxShape *shape;  /* NULL: none */
+  ZxShaped shaped; /* where in it the answer is, as far as that is known */
 };
 
 /* A part of a step: n tokens of one sequence, neighbours and in order, and the rows among them. */

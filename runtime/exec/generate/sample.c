@@ -49,6 +49,13 @@ static bool sums(const ZxRow *row) {
 }
 static bool has_logprobs(const ZxRow *row) { return row->how->logprobs != ZX_NONE; }
 
+/* Returns what may come behind n tokens of prompt and answer. */
+static const uint64_t *allowed(const ZxSequence *q, uint32_t n) {
+  ZxShaped at = q->shaped;
+  zx_shape_follow(q->shape, &at, q->id + q->nprompt, n - q->nprompt);
+  return zx_shape_mask(q->shape, &at, q->end, q->nend);
+}
+
 ZxRow zx_row(const ZxSequence *q, uint32_t position) {
   bool next = position + 1 >= q->n;
   uint32_t n = next ? position + 1 : q->n;
@@ -60,7 +67,8 @@ ZxRow zx_row(const ZxSequence *q, uint32_t position) {
                  .choice = q->choice,
                  .hold = q->end,
                  .nhold = early ? q->nend : 0,
-                 .given = next ? ZX_NONE : q->id[position + 1]};
+                 .given = next ? ZX_NONE : q->id[position + 1],
+                 .allow = next && q->shape ? allowed(q, n) : NULL};
 }
 
 /* ---- noise ---- */
@@ -324,6 +332,17 @@ static void penalize(ZxTokenSampler *x, const ZxRow *row, uint32_t first, uint32
   }
 }
 
+/* Takes away what may not come, 64 ids at a time where all or none may. */
+static void mask(double *score, const uint64_t *allow, uint32_t first, uint32_t n) {
+  for (uint32_t i = 0, end; i < n; i = end) {
+    uint64_t bits = allow[(first + i) / 64];
+    end = i + 64 - (first + i) % 64 < n ? i + 64 - (first + i) % 64 : n;
+    if (bits == UINT64_MAX) continue;
+    for (uint32_t k = i; k < end; k++)
+      if (!(bits >> (first + k) % 64 & 1)) score[k] = -INFINITY;
+  }
+}
+
 /* Logits become scores: what may not come has -infinity. */
 static void score(ZxTokenSampler *x, const ZxRow *row, uint32_t first, uint32_t n) {
   const ZxSampling *how = row->how;
@@ -332,6 +351,7 @@ static void score(ZxTokenSampler *x, const ZxRow *row, uint32_t first, uint32_t 
     if (how->bias[k].id - first < n) x->score[how->bias[k].id - first] += (double)how->bias[k].by;
   for (uint32_t k = 0; k < row->nhold; k++)
     if (row->hold[k] - first < n) x->score[row->hold[k] - first] = -INFINITY;
+  if (row->allow) mask(x->score, row->allow, first, n);
   for (uint32_t i = x->words > first ? x->words - first : 0; i < n; i++) x->score[i] = -INFINITY;
   if (kind_of(row) != LARGEST)
     for (uint32_t i = 0; i < n; i++) x->score[i] /= how->temperature;

@@ -112,6 +112,7 @@ static void free_all(Entry *q) {
     free(q->end);
     free(q->bias);
     free(q->prefix);
+    zx_shape_release(q->is.shape);
     free(q);
   }
 }
@@ -200,12 +201,13 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
                        .n = r->nprompt,
                        .nprompt = r->nprompt,
                        .most = most,
-                       .min_tokens = r->min_tokens,
+                       .min_tokens = r->shape ? 0 : r->min_tokens,
                        .end = q->end,
                        .nend = nend + r->nstop,
                        .row_from = r->prompt_logprobs && !choice ? 0 : r->nprompt - 1,
                        .slot = ZX_NONE,
-                       .sampling = r->sampling};
+                       .sampling = r->sampling,
+                       .shape = zx_shape_keep(r->shape)};
   q->is.sampling.bias = q->bias;
   q->age = s->ages++;
   q->take = q->drafts = q->nprefixes = q->known = 0;
@@ -555,8 +557,16 @@ static bool ends_with(const ZxSequence *q, uint32_t id, uint32_t n) {
   return is && n - q->nprompt > q->min_tokens;
 }
 
+/* Says whether a text of n tokens is all that its shape lets be; *at is where that was known. */
+static bool is_whole(const ZxSequence *q, ZxShaped *at, uint32_t n) {
+  return q->shape && zx_shape_follow(q->shape, at, q->id + q->nprompt, n - q->nprompt) &&
+         zx_shape_whole(q->shape, at);
+}
+
 static bool goes_on(const ZxSequence *q, uint32_t position, uint32_t left, uint32_t id) {
-  return left && q->id[position + 1] == id && !ends_with(q, id, position + 2);
+  ZxShaped at = q->shaped;
+  return left && q->id[position + 1] == id && !ends_with(q, id, position + 2) &&
+         !is_whole(q, &at, position + 2);
 }
 
 bool zx_goes_on(const ZxGenPart *p, uint32_t row, uint32_t id) {
@@ -584,6 +594,7 @@ static void take_chosen(ZxScheduler *s, Entry *q, const ZxGenPart *p, const uint
     q->id[x->n++] = id[n];
     mix(s, id[n]);
     if (ends_with(x, id[n], x->n)) x->ending = ZX_BY_END;
+    else if (is_whole(x, &x->shaped, x->n)) x->ending = ZX_BY_SHAPE;
   }
   x->done += n - 1;
   s->counts.answer_tokens += n;
@@ -621,6 +632,8 @@ void zx_step_took(ZxScheduler *s, double seconds) {
 
 const ZxSequence *zx_next_ended(ZxScheduler *s) {
   if (s->shown) {
+    zx_shape_release(s->shown->is.shape);
+    s->shown->is.shape = NULL;
     s->shown->next = s->spare;
     s->spare = s->shown;
   }

@@ -159,6 +159,7 @@ static bool needs(ZxRun *r, const ZxQuery *q, Need *need, ZbErr *err) {
   if (!zx_words_of(&r->prompts.words, q, &need->id, err) ||
       !zx_words_request(&r->prompts.words, q, &need->id, need->most, &g, err))
     return false;
+  zx_shape_release(g.shape);
   if (g.nprompt + g.max_tokens > need->length) need->length = g.nprompt + g.max_tokens;
   need->choices += g.choices;
   return true;
@@ -172,6 +173,20 @@ static bool add_prompt(ZxRun *r, const char *text, size_t n, const char *name, N
   q.length = n;
   ZB_PUSH(r->a, p->query, p->nqueries, q);
   return needs(r, &q, need, &why) || zb_fail(err, why.help, "%s: %s", name, why.text);
+}
+
+/* Takes the schema that all prompts have which say nothing else. */
+static bool read_schema(ZxRun *r, ZbErr *err) {
+  const char *path = r->o.json_schema;
+  ZxQuery *q = &r->o.query;
+  ZbErr why;
+  if (!path) return true;
+  q->format = ZX_JSON_SCHEMA;
+  q->schema = zb_read_file(r->a, path, ZX_SCHEMA_LIMIT, &q->nschema, err);
+  if (!q->schema) return false;
+  ZxShape *s = zx_words_shape(&r->prompts.words, q, &why);
+  zx_shape_release(s);
+  return s || zb_fail(err, why.help, "%s: %s", zb_show(path), why.text);
 }
 
 static bool read_options(ZxRun *r, Need *need, ZbErr *err) {
@@ -311,7 +326,7 @@ static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, con
 /* ---- all of it ----------------------------------------------------------------------------------------------- */
 static bool read_prompts(ZxRun *r, Need *need, ZbErr *err) {
   if (r->o.command == ZX_SERVE) return true;
-  bool ok = r->o.prompts ? read_lines(r, need, err) : read_options(r, need, err);
+  bool ok = read_schema(r, err) && (r->o.prompts ? read_lines(r, need, err) : read_options(r, need, err));
   zt_ids_free(&need->id);
   return zx_run_accept(r, ok, err);
 }

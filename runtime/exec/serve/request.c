@@ -77,14 +77,6 @@ static bool take_suffix(Reading *x, const cJSON *v) {
                    "`suffix` is not supported");
 }
 
-static bool take_format(Reading *x, const cJSON *v) {
-  const cJSON *type = cJSON_GetObjectItemCaseSensitive(v, "type");
-  if (!cJSON_IsObject(v) || !cJSON_IsString(type)) return wrong(x, v, "an object with a `type`");
-  if (!strcmp(type->valuestring, "text")) return true;
-  return zx_refuse(x->r, 400, v->string, "ask for text",
-                   "`response_format` has the type '%s', which is not supported", zb_show(type->valuestring));
-}
-
 static bool take_tools(Reading *x, const cJSON *v) {
   if (!cJSON_IsArray(v)) return wrong(x, v, "a list");
   return !v->child || zx_refuse(x->r, 400, v->string, "leave it out", "`tools` are not supported");
@@ -129,7 +121,6 @@ static const struct {
     {"max_completion_tokens", CHAT, take_most},
     {"best_of", TEXT, take_best},
     {"suffix", TEXT, take_suffix},
-    {"response_format", BOTH, take_format},
     {"tools", CHAT, take_tools},
     {"logprobs", CHAT, take_chat_logprobs},
     {"top_logprobs", CHAT, take_top},
@@ -168,6 +159,14 @@ static bool take(Reading *x, const cJSON *v) {
   return unknown(x, v->string);
 }
 
+/* Looks into the schema that an answer must fit; it is remembered until the answer is begun. */
+static bool check_format(Reading *x) {
+  if (x->q.format == ZX_ANY_TEXT) return true;
+  ZxShape *s = zx_words_shape(x->s->how->words, &x->q, &x->r->err);
+  zx_shape_release(s);
+  return s || zx_refuse_field(x->r, "response_format");
+}
+
 static bool take_all(Reading *x, const cJSON *o) {
   if (!cJSON_IsObject(o))
     return zx_refuse(x->r, 400, NULL, "send an object", "the body is not a JSON object");
@@ -181,7 +180,7 @@ static bool take_all(Reading *x, const cJSON *o) {
     return zx_refuse(x->r, 400, "top_logprobs", "set `logprobs` to true",
                      "`top_logprobs` is given without `logprobs`");
   if (x->logprobs) x->q.logprobs = x->top == ZX_UNSAID ? 0 : x->top;
-  return zx_query_check(&x->q, &x->r->err) || zx_refuse_field(x->r, NULL);
+  return (zx_query_check(&x->q, &x->r->err) || zx_refuse_field(x->r, NULL)) && check_format(x);
 }
 
 /* ---- prompts --------------------------------------------------------------------------------------------------- */
@@ -195,6 +194,7 @@ static bool add_part(Reading *x, const ZxQuery *q) {
   bool ok = zx_words_of(&words, q, &id, &x->r->err) &&
             zx_words_request(&words, q, &id, x->s->how->length, &g, &x->r->err);
   zx_coder_back(x->s, words.coder);
+  if (ok) zx_shape_release(g.shape);
   if (ok) {
     uint32_t *own = ZB_NEWN(x->j->a, uint32_t, id.n + 1);
     memcpy(own, id.id, id.n * sizeof *own);

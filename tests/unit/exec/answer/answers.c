@@ -159,6 +159,49 @@ Test(answers, many_at_once_as_alone) {
   zx_words_close(&words);
 }
 
+/* The model wants to go on as its script says; what does not fit never comes. */
+Test(answers, json_that_fits_a_schema) {
+  ZxAnswers *x = begin();
+  ZxQuery q = query("B");
+  q.format = ZX_JSON_SCHEMA;
+  q.schema = "{\"enum\": [\"cdx\", \"cdefg\"]}";
+  q.nschema = strlen(q.schema);
+  gives(x, &q, "\"cdefg\"", "stop");
+  q.min_tokens = 20; /* there is nothing more to say */
+  gives(x, &q, "\"cdefg\"", "stop");
+  q.min_tokens = 0;
+  q.max_tokens = 7; /* whole with its last token */
+  gives(x, &q, "\"cdefg\"", "stop");
+  q.max_tokens = 6;
+  gives(x, &q, "\"cdefg", "length");
+  q.logprobs = 1; /* the model's own: it would have said something else */
+  const ZxAnswer *r = only(x, &q)->answer;
+  cr_expect(r->logprob[0].id == '"' && r->logprob[0].logprob < -5 && r->logprob[0].top[0].id != '"');
+  pieces[1].len = 0;
+  q.logprobs = ZX_UNSAID;
+  q.max_tokens = 30;
+  q.schema = "{\"type\": \"integer\"}"; /* digits, up to as many as there may be, or an end token */
+  q.nschema = strlen(q.schema);
+  q.choices = 3;
+  q.temperature = 1;
+  const ZxAnswered *many = only(x, &q);
+  for (int i = 0; i < 3; i++) {
+    r = &many->answer[i];
+    cr_expect(!strcmp(r->finish, "stop") && r->length && r->length <= 20, "%.*s", (int)r->length, r->text);
+    cr_expect(strspn(r->text, "-0123456789") == r->length, "%.*s", (int)r->length, r->text);
+  }
+  q = query("B");
+  q.format = ZX_JSON_OBJECT;
+  r = only(x, &q)->answer;
+  cr_expect(r->text[0] == '{');
+  q.format = ZX_JSON_SCHEMA;
+  q.schema = "{\"minimum\": 1}";
+  q.nschema = strlen(q.schema);
+  cr_expect(!zx_answers_ask(x, &q, 1, &err) && strstr(err.text, "`minimum`"), "%s", err.text);
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
 Test(answers, log_probabilities_and_results) {
   ZxAnswers *x = begin();
   ZxQuery q = query("ij");

@@ -39,6 +39,25 @@ Test(query, what_lines_say) {
   cr_expect(q.prompt && !q.length && q.seed == ZX_UNSAID && !q.stop.n);
 }
 
+Test(query, what_an_answer_must_be) {
+  ZxQuery q;
+  const char *line =
+      "{\"prompt\":\"A\",\"json_schema\":{\"enum\":[12345678901234567890,1.50,\"\\u00fc\\n\",null,{}]}}";
+  cr_assert(reads(line, &q), "%s", err.text);
+  cr_expect(q.format == ZX_JSON_SCHEMA && !q.strict && q.nschema == strlen(q.schema));
+  cr_expect_str_eq(q.schema, "{\"enum\":[12345678901234567890,1.50,\"\u00fc\\n\",null,{}]}");
+  cr_assert(
+      reads("{\"prompt\":\"A\",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\","
+            "\"strict\":true,\"schema\":{\"type\":\"null\"}}}}",
+            &q),
+      "%s", err.text);
+  cr_expect(q.format == ZX_JSON_SCHEMA && q.strict && !strcmp(q.schema, "{\"type\":\"null\"}"));
+  cr_assert(reads("{\"prompt\":\"A\",\"response_format\":{\"type\":\"json_object\"}}", &q));
+  cr_expect(q.format == ZX_JSON_OBJECT);
+  cr_assert(reads("{\"prompt\":\"A\",\"response_format\":{\"type\":\"text\"},\"json_schema\":null}", &q));
+  cr_expect(q.format == ZX_ANY_TEXT);
+}
+
 Test(query, what_is_wrong) {
   static const struct {
     const char *line, *text;
@@ -51,6 +70,10 @@ Test(query, what_is_wrong) {
       {"{\"prompt\": \"A\xff\"}", "not UTF-8"},
       {"{\"prompt\": \"A\\u0000\"}", "U+0000"},
       {"{\"prompt\": 3}", "`prompt` is 3"},
+      {"{\"prompt\": \"A\", \"json_schema\": 3}", "`json_schema` is 3"},
+      {"{\"prompt\": \"A\", \"response_format\": {\"type\": \"xml\"}}", "`response_format` is \"xml\""},
+      {"{\"prompt\": \"A\", \"response_format\": {}}", "`response_format` is not there"},
+      {"{\"prompt\": \"A\", \"response_format\": {\"type\": \"json_schema\"}}", "no `json_schema`"},
       {"{\"prompt\": \"A\", \"temperture\": 1}", "no field `temperture`"},
       {"{\"prompt\": \"A\", \"n\": 1, \"n\": 2}", "twice"},
       {"{\"prompt\": \"A\", \"top_p\": 3}", "`top_p` is 3; it is a number from 0 to 1"},

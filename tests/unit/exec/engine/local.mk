@@ -35,5 +35,5 @@ tests_unit_test_engine_SOURCES = \
   tests/unit/plan/stream/models.c tests/unit/plan/stream/models.h \
   tests/unit/plan/models/plan.c tests/unit/plan/models/plan.h
 tests_unit_test_engine_CFLAGS = $(unit_cflags)
-tests_unit_test_engine_LDADD = libcompiler.a $(libs_exec) $(unit_libs)
+tests_unit_test_engine_LDADD = $(libs_zrun) $(unit_libs)
 endif

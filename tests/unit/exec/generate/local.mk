@@ -9,5 +9,5 @@ tests_unit_test_generate_SOURCES = \
   tests/unit/exec/generate/scheduler.c \
   tests/unit/exec/generate/traces.c
 tests_unit_test_generate_CFLAGS = $(unit_cflags)
-tests_unit_test_generate_LDADD = libexec.a $(XXHASH_LIBS) $(libs_base) $(unit_libs)
+tests_unit_test_generate_LDADD = libexec.a $(XXHASH_LIBS) $(libs_text) $(unit_libs)
 endif

@@ -33,6 +33,7 @@ static void penalized(const ZxRow *row, const float *logits, uint32_t n, double 
       if (row->how->bias[k].id == i) z[i] += (double)row->how->bias[k].by;
     for (uint32_t k = 0; k < row->nhold; k++)
       if (row->hold[k] == i) z[i] = -INFINITY;
+    if (row->allow && !(row->allow[i / 64] >> i % 64 & 1)) z[i] = -INFINITY;
   }
 }
 
@@ -152,6 +153,7 @@ static ZxSampling settings(void) {
 Test(sample, as_it_is_said_by_any_parts) {
   static const uint32_t sizes[] = {8, 37, 64, 512, 1000, 5003};
   static float logits[MOST];
+  static uint64_t allow[MOST / 64 + 1];
   uint32_t more = 0;
   for (uint32_t s = 0; s < 6; s++) {
     uint32_t n = sizes[s];
@@ -164,14 +166,26 @@ Test(sample, as_it_is_said_by_any_parts) {
       double wide = (double[]){0.01, 1, 4}[draw(3)];
       for (uint32_t i = 0; i < n; i++)
         logits[i] = draw(50) ? (float)(wide * zb_random_normal(5, trial + 1000 * s, i)) : -INFINITY;
-      logits[draw(n)] = 1; /* one is possible, whatever is held */
+      uint32_t possible = draw(n); /* whatever is held */
+      logits[possible] = 1;
+      for (uint32_t i = 0; i <= n / 64; i++)
+        allow[i] = zb_random_u64(7, trial, i) | (draw(2) ? UINT64_MAX : 0);
+      allow[possible / 64] |= 1ull << possible % 64;
       for (uint32_t i = 0; i < n; i++)
         for (uint32_t i = 0; i < 4; i++) bias[i] = (ZxBias){draw(n), (float)(4 * unit() - 2)};
       for (uint32_t i = 0; i < 20; i++) id[i] = draw(n < 60 ? n : 60);
       how.bias = bias;
       how.nbias = draw(5);
       uint32_t known = draw(21);
-      ZxRow row = {&how, id, known, draw(known + 1), draw(4), hold, n > 8 && !draw(4) ? 3 : 0, ZX_NONE};
+      ZxRow row = {&how,
+                   id,
+                   known,
+                   draw(known + 1),
+                   draw(4),
+                   hold,
+                   n > 8 && !draw(4) ? 3 : 0,
+                   ZX_NONE,
+                   draw(3) ? NULL : allow};
       ZxChoice choice[4];
       for (uint32_t i = 0; i < 4; i++) {
         cr_assert_eq(choose(&rank[i], &row, logits, &choice[i]), ZX_CHOSEN, "%s", err.text);
@@ -197,7 +211,7 @@ static double chi_square(const ZxSampling *how, const float *logits, uint32_t n,
   static double z[MOST], p[MOST];
   uint32_t *count = calloc(n, sizeof *count), *id = calloc(draws, sizeof *id);
   Rank r = ranks(n, n, 2);
-  ZxRow row = {how, id, 0, 0, choice, NULL, 0, ZX_NONE};
+  ZxRow row = {how, id, 0, 0, choice, NULL, 0, ZX_NONE, NULL};
   penalized(&row, logits, n, z);
   filtered(how, n, z);
   softmax(z, n, p);
@@ -248,7 +262,8 @@ Test(sample, draws_are_independent) {
     for (uint32_t k = 0; k < 390; k++) {
       ZxChoice a, b;
       other.seed = what == 0 ? 8 : what == 1 ? 7 + (1ull << 32) : 7;
-      ZxRow one = {&how, id, k, k, 0, NULL, 0, ZX_NONE}, two = {&other, id, k, k, 0, NULL, 0, ZX_NONE};
+      ZxRow one = {&how, id, k, k, 0, NULL, 0, ZX_NONE, NULL},
+            two = {&other, id, k, k, 0, NULL, 0, ZX_NONE, NULL};
       if (what == 2) two.choice = 1;
       if (what == 3) two.n = two.nprompt = k + 1;
       choose(&r, &one, logits, &a);
@@ -291,7 +306,7 @@ Test(sample, penalties) {
     how.presence = t[i].presence;
     how.frequency = t[i].frequency;
     how.logprobs = 4;
-    ZxChoice c = one(&(ZxRow){&how, id, 4, t[i].nprompt, 0, NULL, 0, ZX_NONE}, t[i].logits, 4);
+    ZxChoice c = one(&(ZxRow){&how, id, 4, t[i].nprompt, 0, NULL, 0, ZX_NONE, NULL}, t[i].logits, 4);
     cr_expect_eq(c.id, t[i].want, "case %u: %u", i, c.id);
     double sum = 0;
     for (uint32_t k = 0; k < 4; k++) sum += exp((double)t[i].logits[k]);
@@ -309,7 +324,7 @@ Test(sample, bias_ends_and_words_of_no_tokenizer) {
   static const uint32_t hold[] = {0, 1};
   Rank r = ranks(8, 5, 1);
   ZxSampling how = ZX_GREEDY;
-  ZxRow row = {&how, NULL, 0, 0, 0, hold, 0, ZX_NONE};
+  ZxRow row = {&how, NULL, 0, 0, 0, hold, 0, ZX_NONE, NULL};
   ZxChoice c;
   how.logprobs = 8;
   cr_assert(zx_sample(r.x, &row, logits, &r.found[0], &c, &err));
@@ -338,7 +353,7 @@ Test(sample, ties) {
   for (uint32_t parts = 1; parts <= 8; parts *= 2) {
     Rank r = ranks(64, 64, parts);
     ZxSampling how = ZX_GREEDY;
-    ZxRow row = {&how, NULL, 0, 0, 0, NULL, 0, ZX_NONE};
+    ZxRow row = {&how, NULL, 0, 0, 0, NULL, 0, ZX_NONE, NULL};
     ZxChoice c;
     how.logprobs = 3;
     cr_assert(choose(&r, &row, logits, &c) == ZX_CHOSEN);
@@ -368,8 +383,8 @@ Test(sample, the_ends_of_ranges) {
   how[4].temperature = 1e-300;
   for (uint32_t i = 0; i < 5; i++)
     for (how[i].seed = 0; how[i].seed < 20; how[i].seed++)
-      cr_expect_eq(one(&(ZxRow){&how[i], NULL, 0, 0, 0, NULL, 0, ZX_NONE}, logits, 4).id, 1, "settings %u",
-                   i);
+      cr_expect_eq(one(&(ZxRow){&how[i], NULL, 0, 0, 0, NULL, 0, ZX_NONE, NULL}, logits, 4).id, 1,
+                   "settings %u", i);
 }
 
 /* A token of a prompt has the log-probability that it has without being chosen. */
@@ -377,7 +392,7 @@ Test(sample, given_tokens) {
   static const float logits[] = {1, 2.5f, -INFINITY, -3};
   ZxSampling how = ZX_GREEDY;
   how.logprobs = 1;
-  ZxRow row = {&how, NULL, 0, 0, 0, NULL, 0, 3};
+  ZxRow row = {&how, NULL, 0, 0, 0, NULL, 0, 3, NULL};
   ZxChoice c = one(&row, logits, 4);
   double sum = log(exp(1) + exp(2.5) + exp(-3));
   cr_expect(c.id == 3 && c.ntop == 1 && c.top[0].id == 1);
@@ -404,7 +419,7 @@ Test(sample, broken_logits) {
         ZxSampling how = ZX_GREEDY;
         how.temperature = kind ? 1 : 0;
         how.top_p = kind == 2 ? 0.5 : 1;
-        ZxRow row = {&how, NULL, 0, 0, 0, NULL, 0, kind == 3 ? 5 : ZX_NONE};
+        ZxRow row = {&how, NULL, 0, 0, 0, NULL, 0, kind == 3 ? 5 : ZX_NONE, NULL};
         ZxChoice c;
         logits[21] = logits[50] = bad[i];
         cr_expect(choose(&r, &row, logits, &c) == ZX_WRONG && strstr(err.text, "21") && *err.help, "%s",
@@ -423,7 +438,7 @@ Test(sample, nothing_may_come) {
   for (uint32_t kind = 0; kind < 4; kind++) {
     Rank r = ranks(8, 8, 2);
     ZxSampling how = ZX_GREEDY;
-    ZxRow row = {&how, NULL, 0, 0, 0, hold, 1, ZX_NONE};
+    ZxRow row = {&how, NULL, 0, 0, 0, hold, 1, ZX_NONE, NULL};
     ZxChoice c;
     how.temperature = kind ? 1 : 0;
     how.top_p = kind == 2 ? 0.5 : 1;
