@@ -67,13 +67,19 @@ cmp alike.out apart.out || fail "what is shared changes results"
 
 # ---- draft tokens: nothing else is written, only sooner ----
 for how in '' ', "echo": true' ', "stop": ["the m", "on"]' ', "min_tokens": 9, "stop_token_ids": [46]' ', "temperature": 0.7, "seed": 3, "n": 3' \
-  ', "repetition_penalty": 1.2, "frequency_penalty": 0.4, "presence_penalty": 0.3' ', "temperature": 1, "seed": 8, "top_p": 0.8'; do
+  ', "repetition_penalty": 1.2, "frequency_penalty": 0.4, "presence_penalty": 0.3' ', "temperature": 1, "seed": 8, "top_p": 0.8' \
+  ', "json_schema": {"type": "array", "items": {"enum": ["the cat", "the mat"]}, "minItems": 2, "maxItems": 2}'; do
   echo "{\"prompt\": \"the cat sat on the mat. the cat sat\", \"max_tokens\": 28, \"logprobs\": 2$how}"
 done >drafts.jsonl
 ok zrun generate gpt2.zsg --init w.safetensors --prompts drafts.jsonl -o drafts.out
 grep -q '[1-9][0-9]* of [0-9]* draft tokens were right' out.txt || { cat out.txt; fail "a text that repeats itself has no right draft tokens"; }
 gen --prompts drafts.jsonl -o none.out --draft-tokens 0 || fail "without draft tokens"
 cmp drafts.out none.out || fail "draft tokens change results"
+
+# ---- JSON that fits a schema: what the model knows is said where it fits, and the text ends with the JSON ----
+echo '{"properties": {"where": {"enum": ["on the mat", "on the dog"]}}, "required": ["where"]}' >schema.json
+gen --prompt "the cat sat " --json-schema schema.json --max-tokens 50 --min-tokens 40 >where.json || fail "a schema"
+grep -Eqx '\{"where": ?"on the mat"\}' where.json || { cat where.json; fail "it is not the JSON of the schema"; }
 
 # ---- what is wrong ----
 bad() { # PATTERN LINE: a line among good ones
@@ -88,6 +94,9 @@ bad 'at most 64' '{"prompt": "a", "max_tokens": 64}'
 g="zrun generate gpt2.zsg --init w.safetensors"
 mistake 'prompt is empty' $g --prompt ''
 mistake 'has 100 tokens; .* at most 64' $g --prompt "$(head -c 100 text)"
+bad 'minimum. at #/properties/a ' '{"prompt": "a", "json_schema": {"properties": {"a": {"minimum": 3}}}}'
+echo '{"type": "string", "pattern": "a+"}' >pattern.json
+mistake 'pattern.json: .*pattern. at # is not supported' $g --prompt a --json-schema pattern.json
 mistake 'needs --prompt' $g
 mistake 'without weights' zrun generate gpt2.zsg --prompt a
 mistake '65.*64 positions' $g --prompt a --length 65
