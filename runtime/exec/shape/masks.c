@@ -158,7 +158,7 @@ static void keep_small(ZxShape *s, ZxShaped *at) {
 
 bool zx_shape_follow(ZxShape *s, ZxShaped *at, const uint32_t *id, uint32_t n) {
   const ZxVocabulary *v = s->of->v;
-  if (at->era != s->era || at->n > n) *at = (ZxShaped){s->era, ZX_BEGINNING, 0};
+  if (at->era != s->era || at->n > n || at->state == ZX_NOWHERE) *at = (ZxShaped){s->era, ZX_BEGINNING, 0};
   for (; at->n < n; at->n++) {
     uint32_t t = id[at->n], k = 0;
     keep_small(s, at);

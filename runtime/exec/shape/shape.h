@@ -54,7 +54,8 @@ typedef struct {
   uint64_t era; /* states of another one are forgotten, and found again */
   uint32_t state, n;
 } ZxShaped;
-/* Goes to where the answer id[0..n) is: on from where it was, or from the beginning. False: it does not fit. */
+/* Goes to where the answer id[0..n) is: on from where it was, if it has more tokens now, or from the beginning. False: it
+ * does not fit. */
 bool zx_shape_follow(ZxShape *s, ZxShaped *at, const uint32_t *id, uint32_t n);
 /* Says whether the answer is all there is: no token could follow but one that ends it. */
 bool zx_shape_whole(const ZxShape *s, const ZxShaped *at);

@@ -205,6 +205,10 @@ Test(masks, a_text_may_be_taken_back) {
   cr_assert(zx_shape_follow(s, &at, two, 4) && !zx_shape_whole(s, &at));
   cr_assert(zx_shape_follow(s, &at, two, 2) && !zx_shape_whole(s, &at));
   cr_assert(zx_shape_follow(s, &at, two, 5) && zx_shape_whole(s, &at));
+  const uint32_t wrong[] = {'"', 'b'};
+  at = (ZxShaped){0};
+  cr_assert(zx_shape_follow(s, &at, one, 1) && !zx_shape_follow(s, &at, wrong, 2) &&
+            zx_shape_follow(s, &at, one, 2));
   zx_shape_release(s);
 }
 
