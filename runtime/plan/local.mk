@@ -55,6 +55,7 @@ libplan_a_SOURCES = \
   runtime/plan/check/segment.c \
   runtime/plan/stream/absorb.c \
   runtime/plan/stream/admit.c \
+  runtime/plan/stream/bits.c \
   runtime/plan/stream/cached.c \
   runtime/plan/stream/caches.c \
   runtime/plan/stream/derive.c \

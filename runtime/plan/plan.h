@@ -242,6 +242,11 @@ uint64_t zp_cache_bytes(const ZpStream *s, ZpCacheKind kind, uint32_t group, ZkE
 /* Returns the bytes that a rank of a stage has for caches of a kind, of pages those in `group`. */
 uint64_t zp_stage_cache_bytes(const ZpPlan *p, uint32_t stage, ZpCacheKind kind, uint32_t group);
 
+/* ---- stream/bits.c ------------------------------------------------------------------------------------- */
+/* Returns the sum for which steps of generation over ranks have other last bits than one rank's, in words; NULL: there is
+ * none. */
+const char *zp_other_bits(const ZpPlan *p);
+
 /* ---- schedule/simulate.c ------------------------------------------------------------------------------- */
 /* Says when every item of all stages' orders starts and ends, in units, if nothing else takes time: forward
  * waits for that of the virtual stage before, backward for that of the one after. Needs of the plan its

@@ -74,10 +74,57 @@ head -c 3000 one.jsonl >part.jsonl
 gen 2 t2 --quiet --prompts in.jsonl -o part.jsonl || fail "going on"
 cmp one.jsonl part.jsonl || fail "a run that goes on gives something else"
 
+# ---- a rank that is killed ends the job at once, and the same command goes on behind what is whole ----
+# killed RECIPE: of two ranks of that layout the second is killed once some results are there.
+killed() {
+  rm -f cut.jsonl
+  $(on 2) zrun generate gpt2.zsg --init w.safetensors --recipe r.zug:$1 --threads 1 --quiet --prompts many.jsonl -o cut.jsonl >killed.txt 2>&1 &
+  job=$!
+  tries=0
+  until [ -s cut.jsonl ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+    [ $tries -lt 1500 ] || { cat killed.txt; fail "$1 writes nothing"; }
+  done
+  victims=$(cat /proc/$job/task/$job/children)
+  set -- $1 $victims
+  kill -KILL $3
+  tries=0
+  while kill -0 $job 2>/dev/null; do
+    sleep 0.1
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || fail "$1: the job is there 10 s after a rank was killed"
+  done
+  wait $job && fail "$1: a job of which a rank was killed ends well"
+  lines=$(grep -c '^{.*}$' cut.jsonl)
+  [ $lines -lt 400 ] || fail "$1: it was killed too late"
+  gen 2 $1 --quiet --prompts many.jsonl -o cut.jsonl || fail "$1: going on behind $lines lines"
+  cmp whole.jsonl cut.jsonl || fail "$1: going on behind $lines lines gives something else"
+}
+if at_night; then
+  for i in $(seq 20); do sed '1,20!d; s/"max_tokens": [0-9]*/"max_tokens": 40/' in.jsonl; done >many.jsonl
+  gen 1 one --quiet --prompts many.jsonl -o whole.jsonl || fail "many lines"
+  killed t2
+  killed d2
+fi
+
 # ---- what is planned ----
 ok zplan show gpt2.zsg --recipe r.zug:dt --generate
 grep -q '2 replicas' out.txt && grep -q '3 sequences of 64 tokens a replica' out.txt || { cat out.txt; fail "replicas are not shown"; }
+grep -q 'last bits' out.txt && fail "other bits are said of a layout that has one rank's"
 grep -q 'proved' out.txt || { cat out.txt; fail "it is not proved"; }
+
+if at_night; then # three ranks: sums are no branches of one rank's
+  cat >three.zug <<'END'
+recipe learn { bind batch = 8, seq = 32   optimizer adamw(lr = 1e-2, b2 = 0.95) }
+recipe three { mesh tensor = 3   bind batch = 4, seq = 64   split head, ffn, vocab over tensor   pad vocab to 3 }
+END
+  ok zc "$ZUG_SRC/examples/gpt2.zug" -o six.zsg -q -D layers=2 -D heads=6 -D width=48 -D context=64 -D words=256
+  ok timeout -k 5 100 zrun train six.zsg --recipe three.zug:learn --data text.bin --steps 40 --save six.safetensors --quiet
+  ok timeout -k 5 60 $(on 3) zrun generate six.zsg --init six.safetensors --recipe three.zug:three --threads 1 --prompts in.jsonl -o three.jsonl
+  grep -q 'last bits of logits are not those of one rank: `dot`' out.txt || { cat out.txt; fail "three ranks do not say so"; }
+  [ "$(wc -l <three.jsonl)" -eq 25 ] || fail "three ranks do not write all"
+fi
 
 # ---- what is wrong ----
 g="zrun generate gpt2.zsg --init w.safetensors --threads 1"

@@ -16,6 +16,8 @@ static void introduce(const ZxRun *r) {
           zb_bytes(text, zx_engine_bytes(r->engine)), r->c->t->size(r->c) > 1 ? " on rank 0" : "");
   zx_engine_tell(r->engine, r->cluster, &t);
   zx_engine_fallbacks(r->engine, r->cluster, &t);
+  const char *other = r->o.device->host ? zp_other_bits(r->plan) : NULL;
+  if (other) fprintf(stderr, "note: last bits of logits are not those of one rank: %s\n", other);
   if (!r->o.device->host) fprintf(stderr, "%s\n%s", r->o.device->describe(&r->env), t.s ? t.s : "");
   zb_text_free(&t);
 }

@@ -248,7 +248,11 @@ static void await_work(ZxLanes *l) {
   ZxWait w = {0};
   for (;;) {
     bool any = is_first(l) ? manage(l) : hear_asks(l);
-    if (!is_idle(l) || l->ends || zb_now() > until) return;
+    if (!is_idle(l) || l->ends) return;
+    if (zb_now() > until) {
+      zx_watch_waits(is_first(l) ? "what other replicas write" : "what rank 0 asks");
+      return;
+    }
     if (any) w = (ZxWait){0};
     (void)zx_pause(&w, l->r->c);
   }
@@ -327,7 +331,6 @@ static bool finish(ZxLanes *l, uint32_t wave, ZbErr *err) {
 static bool turn(ZxLanes *l, uint32_t wave, ZbErr *err) {
   Wave *v = &l->wave[wave];
   Turn t;
-  zx_watch_moved();
   if (!finish(l, wave, err)) return false;
   give_answered(l, wave);
   hear_turn(l, v);

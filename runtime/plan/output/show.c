@@ -81,6 +81,8 @@ static void show_generating(const ZpPlan *p, ZbText *out) {
                    zp_cache_bytes(p->stream, ZP_CACHE_RECENT, 0, real);
   if (state)
     zb_text_add(out, "cache: %s a sequence, of recurrences and recent tokens\n", zb_bytes(text, state));
+  const char *other = zp_other_bits(p);
+  if (other) zb_text_add(out, "last bits of logits are not those of one rank: %s\n", other);
 }
 
 static void show_mesh(const ZpPlan *p, ZbText *out) {
