@@ -14,7 +14,7 @@ write() {
   grep -q '^steps of up to [0-9]* tokens are captured' out.txt && return
   says 'each step is queued anew: hosts must know how many rows experts have'
 }
-for folder in gpt2 small/mamba2 $(at_night && echo llama llama_tied qwen2 qwen3 gemma2 small/mistral small/mixtral small/gemma3 small/deepseek \
+for folder in gpt2 small/mamba2 small/mixtral $(at_night && echo llama llama_tied qwen2 qwen3 gemma2 small/mistral small/gemma3 small/deepseek \
   small/phi3 small/qwen3moe small/gptoss small/olmo2 small/granite small/glm4 small/smollm3 small/starcoder2 small/neox \
   small/falcon small/falcon40 small/opt small/phi small/cohere); do
   family $folder

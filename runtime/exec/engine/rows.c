@@ -128,20 +128,23 @@ void zx_close_rows(ZxEngine *e) {
 static bool same_tokens(const ZxEngine *e) { return e->p->stream != NULL; }
 
 /* ---- rounds -------------------------------------------------------------------------------------------- */
-/* The numbers of all members, on the host; a region of the rank's own experts: its own. */
+/* The numbers of all members, on the host; a region of the rank's own experts, or of tokens that all have: its own. */
 static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   ZxRows *r = e->rows;
   size_t bytes = (size_t)r->experts * sizeof(int32_t);
-  void *all = e->dev->host ? r->ends : n->dims ? c->scratch : c->in[0].data;
-  if (same_tokens(e)) memcpy(r->ends, c->in[0].data, bytes); /* on hosts */
-  else if (n->dims) {
+  bool others = n->dims && !same_tokens(e);
+  void *all = e->dev->host ? r->ends : others ? c->scratch : c->in[0].data;
+  if (others) {
     zx_enter_nodes(e);
     ZxRequest q = e->c->t->all_gather(e->c, e->node_group[n->dims], c->in[0].data, bytes, all);
     zx_leave_nodes(e, ZP_MOST_ASYNC);
     zx_join_nodes(e, ZP_MOST_ASYNC, q);
   }
-  if (e->dev->host) return;
-  e->dev->download(e->env, r->ends, all, bytes * (n->dims ? (size_t)r->p->members : 1));
+  if (e->dev->host) {
+    if (!others) memcpy(r->ends, c->in[0].data, bytes);
+    return;
+  }
+  e->dev->download(e->env, r->ends, all, bytes * (others ? (size_t)r->p->members : 1));
   e->dev->record(e->env, e->call_event);
   zx_await_event(e, e->call_event);
 }
