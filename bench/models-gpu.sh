@@ -24,6 +24,19 @@ torch_options() { # NAME
   for size in $sizes; do printf -- ' --%s %s' "$(echo "${size%=*}" | tr _ -)" "${size#*=}"; done
 }
 
+# Prints what memory moves by NVIDIA's data sheet in GB/s; 0: not known here.
+memory_sheet() { # what holds the card's name
+  case $1 in
+  *H200*) echo 4800 ;;
+  *'H100 PCIe'*) echo 2000 ;;
+  *'H100 NVL'*) echo 3900 ;;
+  *H100*) echo 3350 ;;
+  *A100*80*) echo 2039 ;;
+  *A100*) echo 1555 ;;
+  *) echo 0 ;;
+  esac
+}
+
 # Prints the dense bf16 rate of NVIDIA's data sheet in TFLOP/s; 0: not known here.
 data_sheet() { # what holds the card's name
   case $1 in

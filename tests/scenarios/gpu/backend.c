@@ -88,4 +88,5 @@ const Backend backend = {.name = "cuda",
                          .close = close_device,
                          .get = get,
                          .give_back = give_back,
+                         .prompts = true,
                          .odd = true};

@@ -39,7 +39,7 @@ gpu_script = ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN=
 first-gpu: all $(gpu_programs) tests/scenarios/tools/compare_runs
 	$(gpu_script)/first.sh || test $$? -eq 77
 check-gpu: all $(gpu_programs) tests/scenarios/tools/compare_runs
-	PARTS="$${PARTS:-open kernels layouts models nccl sanitizer}" LIMIT="$${LIMIT:-5400}" \
+	PARTS="$${PARTS:-open kernels generate layouts models nccl sanitizer}" LIMIT="$${LIMIT:-5400}" \
 	  $(gpu_script)/first.sh '$(abs_top_builddir)/tests/scratch/check-gpu' || test $$? -eq 77
 gpu-kit: all $(gpu_programs) tests/scenarios/tools/compare_runs
 	@MAKE='$(MAKE)' $(gpu_script)/kit/make.sh '$(OUT)'

@@ -45,6 +45,10 @@ for part in open first first_half zero3_2 tensor2 pipe2 all8 mid_gpt2-lm mid_gpt
 has '^ways-(gpt2|llama) .* 0 notes$'
 for run in zug-gpt2 zug-llama zug-gpt2-512k zug-llama-512k set-llama-repeatable-256-MiB set-llama-repeatable-32-MiB set-gpt2-repeatable \
   set-gpt2-no-epilogues set-gpt2-uncaptured; do has "^$run +[0-9]+  [0-9]+ tokens/s"; done
+for m in gpt2 llama; do
+  has "^generate-$m-ids +[0-9]+  as on CPUs: 160 of 160 ids"
+  has "^generate-$m +[0-9]+  [1-9][0-9]* tokens/s, 8 at once [1-9][0-9]*, prompts [1-9][0-9]* \(0\.[0-9]+|[0-9]+\.[0-9]+\)$"
+done
 has '^times-gpt2 .*at the .* of large products'
 for part in kernels nccl sanitizer; do has "^$part +[0-9]+  left out: "; done
 has '^torch .*no PyTorch here'

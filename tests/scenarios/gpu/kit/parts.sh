@@ -260,6 +260,63 @@ part_pieces() {
   done
 }
 
+# ---- generation, with weights as training begins with ----
+# Of each model: greedy ids in f32 against those of CPUs; then in bf16 how fast it writes, as a share of what reading the weights
+# takes by the data sheet, and reads prompts, as a share of training's forward, a third of a step.
+part_generate() {
+  for model in gpt2 llama; do
+    measured_model "$tiny$model"
+    run_ours "weights-$model" 90 zrun train "$d/$tiny$model.zsg" --recipe "$d/recipes.zug:initial" --steps 0 --save "weights-$model.safetensors" \
+      --device cpu --threads "$threads" || { line "generate-$model" && continue; }
+    if [ -n "$tiny" ]; then written=40 prompts=8 length=32; else written=1000 prompts=64 length=1000; fi
+    lines 8 24 20 >ids.jsonl
+    lines 1 1 $written >write-1.jsonl
+    lines 8 1 $written >write-8.jsonl
+    lines $prompts $length 1 >prompts.jsonl
+    same_ids "$model"
+    for each in write-1 write-8 prompts; do writes "$model-$each" "$model" "$dev" "$each" bf16 || break; done
+    [ "$verdict" = bad ] || result=$(generated "$model")
+    line "generate-$model"
+    rm -f "weights-$model.safetensors"
+  done
+}
+lines() { # PROMPTS LENGTH TOKENS: each prompt begins in its own way, so that nothing is shared
+  awk -v n="$1" -v size="$2" -v tokens="$3" 'BEGIN { for (i = 0; i < n; i++) {
+    printf "{\"tokens\": ["
+    for (k = 0; k < size; k++) printf "%s%d", k ? ", " : "", (i * 1009 + k * 617 + 5) % 30000
+    print "], \"max_tokens\": " tokens ", \"ignore_eos\": true}" } }'
+}
+writes() { # NAME MODEL DEVICE LINES PRECISION: logs/generate-NAME.out, and results in NAME.results
+  rm -f "$1.results"
+  run_ours "generate-$1" 120 zrun generate "$d/$tiny$2.zsg" --init "weights-$2.safetensors" --prompts "$4.jsonl" -o "$1.results" --precision "$5" \
+    --device "$3" --threads "$threads" --sequences 8 --draft-tokens 0
+}
+same_ids() { # MODEL
+  if writes "$1-ids" "$1" "$dev" ids f32 && writes "$1-ids-cpu" "$1" cpu ids f32; then
+    for each in ids ids-cpu; do sed 's/.*"tokens":\[\([0-9,]*\)\].*/\1/' "$1-$each.results" | tr , '\n' >"$1-$each.txt"; done
+    alike=$(paste "$1-ids.txt" "$1-ids-cpu.txt" | awk '$1 == $2' | wc -l) all=$(wc -l <"$1-ids-cpu.txt")
+    result="as on CPUs: $alike of $all ids"
+    [ "$alike" -eq "$all" ] && [ "$all" -eq 160 ] || { result="NOT AS ON CPUS: $alike of $all ids are the same" verdict=bad; }
+  fi
+  must_say "generate-$1-ids" '^planned == used: '
+  line "generate-$1-ids"
+}
+rate() { # NAME FIELD: tokens of prompts (1) or written (2) per second
+  sed -n 's/^\([0-9]*\) tokens of prompts, \([0-9]*\) written in \([0-9.]*\) s:.*/\1 \2 \3/p' "logs/generate-$1.out" |
+    awk -v field="$2" '$3 > 0 { print $field / $3 }'
+}
+generated() { # MODEL
+  bytes=$(($(wc -c <"weights-$1.safetensors") / 2)) # of weights in bf16; of a lookup, of words or positions, one row is read
+  case $1 in llama) rows=$words ;; *) rows=1024 ;; esac
+  awk -v one="$(rate "$1-write-1" 2)" -v eight="$(rate "$1-write-8" 2)" -v prompt="$(rate "$1-prompts" 1)" \
+    -v bytes="$bytes" -v table="$((rows * $(echo "$sizes" | sed 's/.*width=\([0-9]*\).*/\1/') * 2))" \
+    -v memory="$(memory_sheet "$(cat logs/gpu.txt 2>/dev/null)")" \
+    -v train="$(sed -n 's/^median step [0-9.]* ms: \([0-9.]*\) tokens.*/\1/p' "logs/zug-$1.out" 2>/dev/null | head -n 1)" '
+    function share(x, of) { return of > 0 ? sprintf(" (%.2f)", x / of) : "" }
+    BEGIN { printf "%.0f tokens/s%s, 8 at once %.0f%s, prompts %.0f%s", one, share(one * (bytes - table), memory * 1e9),
+      eight, share(eight / 8 * (bytes - table), memory * 1e9), prompt, share(prompt, 3 * train) }'
+}
+
 # What else was chosen without a GPU, beside the default.
 part_settings() {
   measure set-gpt2-no-epilogues gpt2 ${tiny}gpt2 5 --debug epilogues=off

@@ -15,7 +15,7 @@ set -u
 kit=$(cd "$(dirname "$0")" && pwd)
 d=$kit/data
 out=${1:-$PWD/out} limit=${LIMIT:-440} steps_measured=${STEPS:-9} dev=${DEVICE:-cuda}
-all="open first ways gpt2 llama large kernels torch pieces times_gpt2 times_llama layouts models torch_more settings sanitizer nccl two profile"
+all="open first ways gpt2 llama large kernels generate torch pieces times_gpt2 times_llama layouts models torch_more settings sanitizer nccl two profile"
 parts=${PARTS:-$all}
 began=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
