@@ -93,6 +93,7 @@ libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errn
 # For GPUs: kernels/cuda/local.mk says how they are compiled.
 cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/attend_pages.cu \
+  kernels/cuda/attend_pages_mma.cu \
   kernels/cuda/attend_mma.cu \
   kernels/cuda/pointwise.cu \
   kernels/cuda/conv.cu \

@@ -8,11 +8,11 @@
  * nothing.
  *
  * Eight threads have a key; their sums of eight features a time are added up by shuffles. Of values each thread has
- * eight features of every so many'th key. */
-#include "kernels/cuda/steps.cuh"
-extern "C" {
-#include "kernels/attend.h"
-}
+ * eight features of every so many'th key.
+ *
+ * Tokens that are many of their sequence in a tile are a prompt's, and left to tensor cores where these can have them
+ * (attend_pages_mma.cu). */
+#include "kernels/cuda/attend_pages.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
@@ -21,51 +21,6 @@ extern "C" {
 #define MOST_ROWS 8 /* queries of a block */
 #define MOST_SPANS 64
 #define SPANS_ROOM (32 << 20) /* bytes of what spans leave, beyond one for each row */
-
-enum { Q, K, V, O, BIAS, DOCS_Q, DOCS_K, SINK, LENGTH, VIEWS };
-
-typedef struct {
-  void *p[VIEWS];
-  int elem[VIEWS];
-  bool has[VIEWS], wide[2]; /* wide: keys, values can be loaded 16 bytes a time */
-  ZkcNest heads, groups;    /* axes of q that keys have, and have not */
-  Tokens tokens;
-  long long by_token[VIEWS], by_feature[VIEWS], by_page[VIEWS], by_within[VIEWS], by_position;
-  const int *table; /* NULL: keys are the sequence's own */
-  long long table_sequence, table_entry, length_sequence;
-  int H, W, within, most, window,
-      part; /* features; positions of a page, of a sequence; part: of keys, where values are */
-  float scale, cap;
-  unsigned nparts, spans, total; /* groups are cut into parts; positions into spans; blocks' units */
-  int span;
-  float *left; /* [token, head, group][span][peak, sum, values] */
-} AttendPages;
-
-/* ---- what is seen -------------------------------------------------------------------------------------- */
-typedef struct {
-  int from, to;
-} Seen;
-
-/* Returns which keys a token sees, documents apart. */
-ZK_DEVICE Seen seen_by(const AttendPages &a, long long token, int sequence) {
-  if (sequence < 0) return {0, 0};
-  if (a.table) {
-    int last = position_at(a.tokens, token);
-    return {a.window > 0 ? max(0, last - a.window + 1) : 0, last + 1};
-  }
-  if (!a.has[LENGTH]) return {0, a.most};
-  return {0, ((const int *)a.p[LENGTH])[sequence * a.length_sequence]};
-}
-
-/* A token, with a head of keys and a group. */
-ZK_DEVICE void seek(const AttendPages &a, unsigned token, unsigned head, unsigned group,
-                    long long (&off)[VIEWS]) {
-  long long g[VIEWS];
-  zkc_seek(a.heads, head, off);
-  zkc_seek(a.groups, group, g);
-#pragma unroll
-  for (int v = 0; v < VIEWS; v++) off[v] += g[v] + token * a.by_token[v];
-}
 
 /* What a block knows of its span. */
 typedef struct {
@@ -189,12 +144,6 @@ ZK_DEVICE void weigh(const AttendPages &a, const HeldSpan &s, const Own &own, lo
 }
 
 /* ---- results ------------------------------------------------------------------------------------------- */
-/* Peak and sum before any key. */
-ZK_DEVICE void begin(const AttendPages &a, long long sink, float *peak, float *sum) {
-  *peak = a.has[SINK] ? zk_load(a.p[SINK], a.elem[SINK], sink) * 1.44269504f : (float)ZK_ATTEND_LOW;
-  *sum = a.has[SINK] ? 1 : 0;
-}
-
 /* Joins a span's peak and sum to those so far: returns by how much its values count, and sets how far those so far
  * fade. */
 ZK_DEVICE float join(float *peak, float *sum, float span_peak, float span_sum, float *fade) {
@@ -252,8 +201,9 @@ static __global__ void __launch_bounds__(THREADS) attend_span(const __grid_const
     int rows = min(ROWS, (int)a.groups.count - (int)group), sequence = sequence_at(a.tokens, token);
     Seen seen = seen_by(a, token, sequence);
     int from = max(seen.from, (int)span * a.span), to = min(seen.to, ((int)span + 1) * a.span);
-    if (from >= to && a.spans > 1) continue; /* all threads alike */
-    __syncthreads();                         /* of the unit before */
+    if (from >= to && a.spans > 1) continue; /* all threads alike, here and below */
+    if (among_many(a, (int)token, sequence)) continue;
+    __syncthreads(); /* of the unit before */
     for (int i = threadIdx.x; i < ROWS * width; i += THREADS) {
       int r = i / width, c = i % width;
       long long off[VIEWS];
@@ -290,7 +240,9 @@ static __global__ void __launch_bounds__(THREADS) join_spans(const __grid_consta
     unsigned head = rest - token * a.heads.count;
     long long off[VIEWS];
     const float *left = a.left + (long long)row * a.spans * (a.W + 2);
-    Seen seen = seen_by(a, token, sequence_at(a.tokens, token));
+    int sequence = sequence_at(a.tokens, token);
+    if (among_many(a, (int)token, sequence)) continue;
+    Seen seen = seen_by(a, token, sequence);
     int first = seen.from / a.span, end = seen.to > seen.from ? (seen.to - 1) / a.span + 1 : first;
     seek(a, token, head, group, off);
     for (int w = lane; w < a.W; w += 32) {
@@ -391,6 +343,7 @@ static AttendPages attend(const ZkCall *c) {
   ZB_ASSERT(a.H <= 1024 && a.W <= 1024);
   a.wide[0] = is_wide(&a, v, K, a.H, 0), a.wide[1] = is_wide(&a, v, V, a.W, a.part);
   cut(&a, a.tokens.n);
+  zk_pages_mma_choose(&a, &v[Q]);
   return a;
 }
 
@@ -423,5 +376,6 @@ extern "C" void zk_cuda_attend_pages(const ZkEnv *env, const ZkCall *c) {
   if (a.groups.count == 1) run<1>(cu, c, a);
   else if (a.groups.count <= 4) run<4>(cu, c, a);
   else run<MOST_ROWS>(cu, c, a);
+  if (a.many) zk_pages_mma(cu, c, a);
   if (a.spans > 1) ZK_LAUNCH(cu, c, join_spans, zk_blocks(cu, zk_ceil_of(rows, WARPS)), THREADS, 0, a);
 }

@@ -7,7 +7,7 @@ cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels
   kernels/cuda/device.cuh kernels/cuda/fallback.c kernels/cuda/tiles.c kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/pointwise.h \
   kernels/cuda/pointwise_text.c kernels/cuda/program.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_epilogue.c kernels/cuda/dot_lt.h kernels/cuda/dot_lt.c \
   kernels/cuda/dot_trial.c \
-  kernels/cuda/attend.h kernels/cuda/attend.cuh kernels/cuda/mma.cuh kernels/cuda/attend.c kernels/cuda/attend_cudnn.c
+  kernels/cuda/attend.h kernels/cuda/attend.cuh kernels/cuda/attend_pages.cuh kernels/cuda/attend_tiles.cuh kernels/cuda/mma.cuh kernels/cuda/attend.c kernels/cuda/attend_cudnn.c
 
 if HAVE_CUDA
 noinst_LIBRARIES += libkernels_cuda.a

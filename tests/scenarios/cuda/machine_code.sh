@@ -29,7 +29,7 @@ echo "kernels for" $archs
 for arch in $archs; do
   for file in "$ZUG_SRC"/kernels/cuda/*.cu; do
     name=$(basename "$file" .cu)
-    case $name in dot | conv | attend | attend_mma | linear_attend) ;; *) cuobjdump -sass -arch "$arch" "$ZUG_BUILD/kernels/cuda/$name.o" ;; esac
+    case $name in dot | conv | attend | attend_mma | attend_pages_mma | linear_attend) ;; *) cuobjdump -sass -arch "$arch" "$ZUG_BUILD/kernels/cuda/$name.o" ;; esac
   done >"kernels.$arch.sass" &
 done
 # ---- programs, meanwhile ----

@@ -52,4 +52,5 @@ const Backend backend = {.name = "cuda, emulated",
                          .ways = 1,
                          .open = open_device,
                          .close = close_device,
+                         .prompts = true,
                          .odd = true};
