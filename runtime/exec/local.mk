@@ -22,6 +22,8 @@ libexec_a_SOURCES = \
   runtime/exec/mail.h \
   runtime/exec/replica.c \
   runtime/exec/replica.h \
+  runtime/exec/admission.c \
+  runtime/exec/admission.h \
   runtime/exec/stepper.c \
   runtime/exec/stepper.h \
   runtime/exec/evaluate.h \
@@ -120,6 +122,7 @@ libexec_a_SOURCES = \
   runtime/exec/device/memory.h \
   runtime/exec/device/registry.c \
   runtime/exec/device/staged.c \
+  runtime/exec/engine/admit.c \
   runtime/exec/engine/beside.c \
   runtime/exec/engine/buffers.c \
   runtime/exec/engine/capture.c \

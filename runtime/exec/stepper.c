@@ -13,7 +13,9 @@ struct ZxStepper {
   ZxWave wave;
   const void **input; /* by input of the step's graph */
   int32_t *ids, *positions, *sequences, *rows, *documents, **tables;
-  float *logits;      /* [row][word] */
+  ZxAdmission *admission; /* NULL: nothing belongs to a sequence alone */
+  int32_t *lengths;       /* of sources, by slot */
+  float *logits;          /* [row][word] */
   float *own, *parts; /* of the rank's words, with padding; of all ranks that share them. NULL: it has all */
   uint64_t used;
   uint32_t words, own_words;
@@ -25,6 +27,13 @@ static int64_t size_of(const ZpPlan *p, uint16_t axis) { return p->layout.axis_s
 static bool has_states(const ZpStream *s) {
   bool any = false;
   for (uint32_t i = 0; i < s->ncaches; i++) any |= ZP_IS_STATE(s->caches[i].kind);
+  return any;
+}
+
+/* Says whether something belongs to a sequence alone. Then pages depend on more than their tokens. */
+static bool has_own(const ZpStream *s) {
+  bool any = false;
+  for (uint32_t i = 0; i < s->ncaches; i++) any |= s->caches[i].kind == ZP_CACHE_OWN;
   return any;
 }
 
@@ -79,7 +88,7 @@ ZxScheduling zx_scheduling(const ZpPlan *p, ZbArena *a, ZxWave w) {
                         .vocabulary = words_of(p),
                         .states = has_states(s),
                         .drafts = has_states(s) ? 0 : ZX_DRAFTS,
-                        .prefixes = !has_states(s)};
+                        .prefixes = !has_states(s) && !has_own(s)};
 }
 
 static uint32_t table_of(const ZpStream *s, uint32_t input) {
@@ -98,6 +107,14 @@ static const void *known(const ZxStepper *x, const ZgIo *in, ZbErr *err) {
   return NULL;
 }
 
+/* Says whether an input of the step has the lengths of sources. */
+static bool is_length(const ZpStream *s, uint32_t input) {
+  bool is = false;
+  for (uint32_t i = 0; i < s->nlengths; i++)
+    is |= s->lengths[i].input == input && s->lengths[i].axis == s->length;
+  return is;
+}
+
 static bool find_inputs(ZxStepper *x, ZbErr *err) {
   const ZpStream *s = x->p->stream;
   const char *tokens = s->model->inputs[s->along.tokens].name;
@@ -107,6 +124,7 @@ static bool find_inputs(ZxStepper *x, ZbErr *err) {
     x->input[i] = i == s->position            ? x->positions
                   : i == s->sequence          ? x->sequences
                   : i == s->row               ? x->rows
+                  : is_length(s, i)           ? x->lengths
                   : table < s->ngroups        ? x->tables[table]
                   : !strcmp(in->name, tokens) ? (const void *)x->ids
                                               : known(x, in, err);
@@ -116,19 +134,20 @@ static bool find_inputs(ZxStepper *x, ZbErr *err) {
 }
 
 ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxReplica *r, ZxWave w,
-                          ZbErr *err) {
+                          ZxAdmission *admission, ZbErr *err) {
   const ZpStream *s = p->stream;
   int64_t tokens = size_of(p, s->axis.token), rows = size_of(p, s->axis.row);
   ZxStepper *x = ZB_NEW(a, ZxStepper);
-  if (s->admit) {
-    zb_fail(err, "",
-            "model %s makes text of another text (an encoder's), which generation does not in this version",
+  if (has_own(s) && !admission) {
+    zb_fail(err, "models with one text beside the one that is written can",
+            "model %s has something beside its tokens that belongs to a sequence, and is not a text",
             p->given->model);
     return NULL;
   }
-  *x = (ZxStepper){.e = e, .p = p, .r = r, .wave = w, .words = words_of(p)};
+  *x = (ZxStepper){.e = e, .p = p, .r = r, .wave = w, .admission = admission, .words = words_of(p)};
   uint16_t axis = s->model->inputs[s->along.tokens].type.of;
   x->own_words = (uint32_t)(size_of(p, axis) / r->parts);
+  x->lengths = ZB_NEWN(a, int32_t, p->generating.sequences);
   x->input = ZB_NEWN(a, const void *, s->step->ninputs + 1);
   x->ids = ZB_NEWN(a, int32_t, tokens), x->positions = ZB_NEWN(a, int32_t, tokens);
   x->sequences = ZB_NEWN(a, int32_t, tokens), x->documents = ZB_NEWN(a, int32_t, tokens);
@@ -176,6 +195,11 @@ const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep
   ZxStep done;
   ZxLogits logits;
   uint32_t slot = first_slot(x->p, x->wave);
+  for (uint32_t i = 0; x->admission && i < step->nstarts; i++) {
+    const ZxSequence *q = step->start[i];
+    if (!zx_admit(x->admission, x->e, slot + q->slot, q->source, q->nsource, err)) return NULL;
+    x->lengths[slot + q->slot] = (int32_t)q->nsource;
+  }
   for (uint32_t i = 0; i < step->ncopies; i++) {
     const ZxPageCopy *c = &step->copy[i];
     uint32_t first = first_page(x->p, c->group, x->wave);

@@ -2,6 +2,7 @@
 #ifndef ZUG_EXEC_STEPPER_H
 #define ZUG_EXEC_STEPPER_H
 
+#include "runtime/exec/admission.h"
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/generate/generate.h"
 #include "runtime/exec/replica.h"
@@ -19,8 +20,10 @@ uint32_t zx_waves(const ZpPlan *p);
 ZxScheduling zx_scheduling(const ZpPlan *p, ZbArena *a, ZxWave w);
 
 typedef struct ZxStepper ZxStepper;
-/* NULL with a message: the model takes something besides tokens, documents and places. */
-ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxReplica *r, ZxWave w, ZbErr *err);
+/* `admission`: that of the plan; NULL: it has none. NULL with a message: the model takes something besides
+ * tokens, a source, documents and places. */
+ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxReplica *r, ZxWave w,
+                          ZxAdmission *admission, ZbErr *err);
 /* Plays a step, with the other ranks of the replica. Returns logits[row][id] of its rows, valid until the next step; on
  * ranks that are not of the last stage they are nothing. NULL with a message. */
 const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err);

@@ -173,6 +173,7 @@ int main(int argc, char **argv) {
   zx_predict_abandon(r.predict);
   zx_alike_close(r.alike);
   zx_engine_free(r.eval_engine);
+  zx_admission_free(r.admission);
   zx_engine_free(r.engine);
   if (r.opened) r.o.device->close(&r.env);
   zk_pool_free(r.env.pool);

@@ -15,6 +15,7 @@ static ZpBuild begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d
                   .layout.chunk = {ZG_NO_AXIS, ZG_NO_AXIS, ZG_NO_AXIS},
                   .asked.forward_only = o->forward_only,
                   .asked.eval_of = o->beside,
+                  .admits = o->admits,
                   .asked.outputs = o->forward_only && o->outputs};
   b.cuts = as ? as : o->beside;
   if (!as) return b;
@@ -66,6 +67,39 @@ ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiag
   return b.p;
 }
 
+/* Binds the source, and what else is as long: other names of it, by which attention has keys. */
+static void bind_source(ZlRecipe *r, const ZpStream *s, ZbArena *a, int64_t length) {
+  const ZgGraph *g = s->admit;
+  bool *seen = ZB_NEWN(a, bool, g->naxes);
+  r->binds = NULL, r->nbinds = 0;
+  for (uint32_t k = 0; k < g->nsegments; k++)
+    for (uint32_t v = 0; v < g->segments[k].nvalues; v++)
+      for (int i = 0; i < g->segments[k].values[v].type.naxes; i++) {
+        uint16_t axis = g->segments[k].values[v].type.axis[i];
+        ZlBind bind = {.axis = {.s = g->axes[axis].name, .span = r->span},
+                       .size = axis == s->along.batch ? 1 : length,
+                       .span = r->span};
+        if (!seen[axis] && !g->axes[axis].size) ZB_PUSH(a, r->binds, r->nbinds, bind);
+        seen[axis] = true;
+      }
+}
+
+ZpPlan *zp_plan_admission(ZbArena *a, const ZpPlan *steps, int64_t length, ZlDiags *d, const ZpOptions *o,
+                          const ZpPlan *beside) {
+  const ZpStream *s = steps->stream;
+  ZpOptions own = *o;
+  ZlRecipe *r = ZB_NEW(a, ZlRecipe);
+  own.generates = NULL;
+  own.forward_only = own.outputs = true;
+  own.checkpoints = false;
+  own.admits = steps;
+  own.beside = beside;
+  *r = *steps->asked.recipe;
+  r->micro = 0, r->micro_span.file = -1;
+  bind_source(r, s, a, length);
+  return zp_plan(a, beside ? beside->given : zp_admission_graph(s, a), r, d, &own);
+}
+
 /* Returns the share of the pages of a plan that fits a rank of the stage within the limit. */
 static double share_of(const ZpPlan *p, uint32_t stage, uint64_t limit) {
   double all = 0, total = (double)p->programs.stages[stage].ledger.total[ZP_DEVICE];
@@ -77,9 +111,15 @@ static double share_of(const ZpPlan *p, uint32_t stage, uint64_t limit) {
 /* Returns how many pages of each group a step's plan has room for within the limit: what all sequences can have, or if
  * that is more than is left, as large a share of each. NULL: there is no limit, or no plan at all. */
 static int64_t *pages_that_fit(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d,
-                               const ZpOptions *o) {
+                               const ZpOptions *o, const ZpPlan **admission) {
   ZpBuild b = begin(a, g, r, d, o);
+  *admission = NULL;
   if (!local(&b)) return NULL;
+  const ZpStream *x = b.p->stream;
+  if (x->admit && x->source != ZG_NONE) {
+    *admission = b.p->admission = zp_plan_admission(a, b.p, b.p->layout.axis_size[x->length], d, o, NULL);
+    if (!*admission) return NULL;
+  }
   uint64_t limit = zp_limit(&b);
   ZpOptions free = *o;
   free.cluster = NULL;
@@ -100,10 +140,12 @@ static int64_t *pages_that_fit(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, 
 }
 
 ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
-  int64_t *pages = o->generates ? pages_that_fit(a, g, r, d, o) : NULL;
+  const ZpPlan *admission = NULL;
+  int64_t *pages = o->generates ? pages_that_fit(a, g, r, d, o, &admission) : NULL;
   if (zl_errors(d)) return NULL;
   ZpBuild b = begin(a, g, r, d, o);
   b.p->pages = pages;
+  b.p->admission = admission;
   if (!local(&b) || !zp_fit(&b)) return NULL;
   zp_drop_recompute(&b);
   zp_stash(&b);

@@ -149,6 +149,10 @@ typedef struct ZpPlan {
   const ZpStream *stream;
   ZpGenerating generating;
   int64_t *pages;
+  /* The plan of what belongs to a sequence alone, for the longest source; NULL: nothing does, or this is no
+   * step's. */
+  const struct ZpPlan *admission;
+  const struct ZpPlan *admits; /* this plan is the admission of that one's sequences; NULL: it is not */
   ZpAsked asked;
   ZpLayout layout;
   ZpPrograms programs;
@@ -210,13 +214,28 @@ typedef struct {
   bool outputs; /* forward_only: see ZpPlan */
   /* Makes the plan of a step of generation instead: forward_only and `outputs` are implied. NULL: it does not. */
   const ZpGenerating *generates;
+  /* The plan of a step, of which this one makes what belongs to a sequence alone; see zp_plan_admission. */
+  const struct ZpPlan *admits;
   /* A plan that differs in the number of micro-batches alone: this one has its stages and local programs. */
   const struct ZpPlan *lowers_as;
 } ZpOptions;
 
+/* Returns the bytes of the fullest rank's admission, beside its steps. */
+static inline uint64_t zp_admission_bytes(const ZpPlan *p) {
+  return p->admission ? zp_fullest(p->admission)->ledger.total[ZP_DEVICE] : 0;
+}
+/* Says whether parameters that the plan's graph does not read are not stored: those of a model are. */
+static inline bool zp_stores_read(const ZpPlan *p) { return p->stream || p->admits; }
+
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan
  * that fails a proof is a bug of ours and says so (Z0999) with the counter-example. */
 ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
+/* Makes the plan of what belongs to a sequence of `steps` alone, its encoder's text and keys of it, for a
+ * source of `length` tokens: of the graph stream/admit.c derives, one sample, with what is kept as its
+ * outputs. Of the recipe it takes all but sizes; parameters are its own. `beside`: another such plan of
+ * `steps`, in whose arena this one's is; NULL: none. `o`: the options of `steps`. NULL with reports. */
+ZpPlan *zp_plan_admission(ZbArena *a, const ZpPlan *steps, int64_t length, ZlDiags *d, const ZpOptions *o,
+                          const ZpPlan *beside);
 /* For those who weigh many recipes (search/), never for an engine: without the proofs; and the local programs
  * and buckets alone, without stages. */
 ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);

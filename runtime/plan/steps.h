@@ -30,6 +30,12 @@ typedef struct {
   uint32_t input; /* its table: i32[sequence, entry], the page of each `within` positions */
 } ZpPageGroup;
 
+/* How long sequences' own values are along an axis. */
+typedef struct {
+  uint16_t axis;
+  uint32_t input; /* i32[sequence], from 1 to the axis's size */
+} ZpOwnLength;
+
 /* Axes that the step's graph has beside the model's. Their sizes are 0: whoever plays the step binds them. */
 typedef struct {
   uint16_t token;    /* tokens of a step */
@@ -50,6 +56,11 @@ typedef struct {
   /* Makes a sequence's own values: of one sample, played when that is admitted; each goes to a sink `keep`
    * with its cache. Axes are the model's, lengths the sequence's. NULL: there are none. */
   ZgGraph *admit;
+  /* The one text that they are made of, an input of the model along `length`; ZG_NONE: they are not of one. */
+  uint32_t source;
+  uint16_t length;
+  ZpOwnLength *lengths; /* of axes that have no size in the model */
+  uint32_t nlengths;
   ZpCache *caches;
   uint32_t ncaches;
   ZpPageGroup *groups;

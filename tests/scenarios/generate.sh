@@ -108,7 +108,7 @@ mistake 'cut.safetensors' zrun generate gpt2.zsg --init cut.safetensors --prompt
 ok zc "$ZUG_SRC/examples/bert.zug" -o bert.zsg -q
 mistake 'mask = none' zrun generate bert.zsg --init w.safetensors --prompt a
 ok zc "$ZUG_SRC/examples/t5.zug" -o t5.zsg -q
-mistake 'source belongs to a sequence' zrun generate t5.zsg --init w.safetensors --prompt a
+mistake 'decoder_start_token_id' zrun generate t5.zsg --init w.safetensors --prompt a
 
 # ---- folders: the shipped model of their model_type ----
 hf=$ZUG_SRC/tests/data/hf
@@ -118,6 +118,7 @@ for family in gpt2 llama llama_tied qwen2 qwen3 gemma2; do
   ok timeout -k 5 60 zrun generate "$hf/$family" --prompts ids.jsonl -o ids.out
   grep -q '"tokens":\[[0-9]*,[0-9]*,[0-9]*,[0-9]*,[0-9]*\]' ids.out || { cat ids.out; fail "$family"; }
 done
+mistake 'echo' zrun generate "$hf/small/t5" --prompt a --echo
 mkdir other && sed 's/"model_type": "llama"/"model_type": "rwkv"/' "$hf/llama/config.json" >other/config.json
 mistake 'model_type rwkv; there are .*gpt2.*qwen3' zrun generate other --prompt a
 

@@ -16,6 +16,24 @@ for folder in gpt2 llama llama_tied qwen2 qwen3 gemma2 small/mistral small/mixtr
   small/falcon small/falcon40 small/opt small/phi small/cohere; do
   family $folder
 done
+
+# A prompt that an encoder reads: what follows alone, with a penalty (see make_greedy.py); sources of two lengths at once.
+source() { # FOLDER
+  while read -r prompt answer rest; do
+    echo "{\"tokens\": [$prompt], \"max_tokens\": $(echo "$answer" | tr ',' '\n' | wc -l), \"ignore_eos\": true, \"repetition_penalty\": 2, \"logprobs\": 0}"
+  done <"$hf/$1/greedy" >in.jsonl
+  write "$hf/$1"
+  sed 's/.*"tokens":\[\([0-9,]*\)\].*/\1/' out.jsonl >ids
+  cut -d ' ' -f 2 "$hf/$1/greedy" | diff - ids || fail "$1 writes other ids than transformers"
+  logs >has
+  sed 's/.* //' "$hf/$1/greedy" | tr ',' '\n' | paste - has |
+    awk -v family="$1" '{ d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; n++; if ($2 !~ /^-/) bad = 1 }
+      END { printf "%s: %d log-probabilities, at most %.1e apart\n", family, n, most; exit bad || n < 62 || most > 1e-5 }' ||
+    fail "$1: log-probabilities differ from those of transformers"
+}
+source small/t5
+source small/t5v10
+
 ok zc "$ZUG_SRC/examples/llamalora.zug" --config "$hf/small/llamalora/config.json" -D rank=4 -D alpha=8 -q -o adapted.zsg
 family small/llamalora adapted.zsg --init "$hf/small/llamalora" --names hf
 

@@ -26,6 +26,7 @@ typedef struct {
   int64_t positions;      /* 0: it does not say */
   bool bf16;              /* its weights are */
   uint32_t begin;         /* the token that begins texts; ZX_NONE */
+  uint32_t start;         /* the token that begins what a decoder writes of another text; ZX_NONE */
   uint32_t *end;          /* tokens that end texts: of generation_config.json, else of config.json */
   uint32_t nend;
 } ZxFolder;
@@ -46,6 +47,10 @@ typedef struct {
   uint32_t vocabulary; /* ids of the model */
   uint32_t words;      /* ids from there on are none of the tokenizer's */
   uint32_t begin;      /* what an empty text begins with; ZX_NONE: nothing */
+  /* The prompt is the source of what is written, which begins with `start`; it has at most so many tokens. 0:
+   * the prompt is the beginning of what is written. */
+  uint32_t source;
+  uint32_t start;
   uint32_t *end;
   uint32_t nend;
   ZxShapes *shapes; /* of the schemas that answers must fit */
@@ -85,6 +90,7 @@ typedef struct {
   const ZxQuery *query;
   uint64_t seed;
   const ZxAnswer *answer; /* query->choices of them */
+  uint32_t prompt_tokens; /* of the prompt, as it was given */
   uint32_t cached;        /* tokens of the prompt that other sequences had made before */
   const ZbErr *broken;    /* its logits are not numbers; NULL: they are */
 } ZxAnswered;

@@ -21,7 +21,7 @@ struct Asked {
   uint64_t number, request; /* the caller's, and the scheduler's */
   uint64_t seed;
   uint32_t nprompt, left; /* choices that have not ended */
-  uint32_t cached;
+  uint32_t cached, prompt_tokens;
   Choice choice[ZX_CHOICES];
   ZbErr broken;
   ZxAnswer answer[ZX_CHOICES];
@@ -145,15 +145,15 @@ static void send_piece(ZxAnswers *x, const Asked *q, uint32_t choice) {
   if (n && x->how.piece) x->how.piece(x->how.ctx, q->number, choice, text, n);
 }
 
-static bool begin_choice(ZxAnswers *x, Asked *q, uint32_t choice, uint32_t min_tokens, ZbErr *err) {
+static bool begin_choice(ZxAnswers *x, Asked *q, uint32_t choice, const ZxGenRequest *r, ZbErr *err) {
   Choice *c = &q->choice[choice];
   ZtWriting w = {.flags = (q->q->keep_special ? 0 : ZT_SKIP_SPECIAL) | (q->q->echo ? ZT_ECHO : 0),
                  .stop = q->q->stop.s,
                  .nstop = q->q->stop.n,
-                 .min_tokens = min_tokens};
+                 .min_tokens = r->min_tokens};
   c->d = x->nspare ? x->spare[--x->nspare] : zt_detokenizer_new(x->how.words->t);
-  for (size_t i = 0; i < x->id.n; i++) add_id(&c->id, x->id.id[i]);
-  return zt_detokenize_begin(c->d, x->how.words->coder, &w, x->id.id, x->id.n, err);
+  for (size_t i = 0; i < r->nprompt; i++) add_id(&c->id, r->prompt[i]);
+  return zt_detokenize_begin(c->d, x->how.words->coder, &w, r->prompt, r->nprompt, err);
 }
 
 bool zx_answers_ask(ZxAnswers *x, const ZxQuery *q, uint64_t number, ZbErr *err) {
@@ -171,8 +171,9 @@ bool zx_answers_ask(ZxAnswers *x, const ZxQuery *q, uint64_t number, ZbErr *err)
   Asked *new = calloc(1, sizeof *new);
   if (!new) zb_out_of_memory(sizeof *new);
   *new = (Asked){.q = q, .number = number, .seed = r.sampling.seed, .nprompt = r.nprompt, .left = r.choices};
+  new->prompt_tokens = (uint32_t)x->id.n;
   bool ok = true;
-  for (uint32_t c = 0; c < r.choices && ok; c++) ok = begin_choice(x, new, c, r.min_tokens, err);
+  for (uint32_t c = 0; c < r.choices && ok; c++) ok = begin_choice(x, new, c, &r, err);
   ok = ok && zx_submit(x->s, &r, &new->request, err);
   zx_shape_release(r.shape);
   if (!ok) {
@@ -391,6 +392,7 @@ const ZxAnswered *zx_answers_next(ZxAnswers *x) {
                        .query = q->q,
                        .seed = q->seed,
                        .answer = q->answer,
+                       .prompt_tokens = q->prompt_tokens,
                        .cached = q->cached,
                        .broken = *q->broken.text ? &q->broken : NULL};
   return &q->is;

@@ -43,6 +43,8 @@ static bool take_ends(ZxFolder *f, ZbArena *a, const cJSON *config) {
 static void take_begin(ZxFolder *f, const cJSON *config) {
   int64_t id = id_of(cJSON_GetObjectItemCaseSensitive(config, "bos_token_id"));
   if (f->begin == ZX_NONE && id >= 0) f->begin = (uint32_t)id;
+  id = id_of(cJSON_GetObjectItemCaseSensitive(config, "decoder_start_token_id"));
+  if (f->start == ZX_NONE && id >= 0) f->start = (uint32_t)id;
 }
 
 static void take_model(ZxFolder *f, ZbArena *a, const cJSON *config) {
@@ -61,7 +63,7 @@ static void take_model(ZxFolder *f, ZbArena *a, const cJSON *config) {
 
 bool zx_folder_read(ZxFolder *f, ZbArena *a, const char *path, ZbErr *err) {
   cJSON *config, *generation;
-  *f = (ZxFolder){.path = path, .begin = ZX_NONE};
+  *f = (ZxFolder){.path = path, .begin = ZX_NONE, .start = ZX_NONE};
   if (!read_json(a, path, "config.json", &config, err)) return false;
   bool ok = read_json(a, path, "generation_config.json", &generation, err);
   if (ok && config) take_model(f, a, config);

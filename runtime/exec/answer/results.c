@@ -61,7 +61,7 @@ void zx_result(const ZxWords *w, const ZxAnswered *q, ZbText *out) {
     }
     zb_json_end(&j);
   }
-  zb_json_count(&j, "prompt_tokens", q->answer[0].nprompt);
+  zb_json_count(&j, "prompt_tokens", q->prompt_tokens);
   if (q->query->temperature > 0) zb_json_count(&j, "seed", q->seed);
   zb_json_end(&j);
   zb_text_put(out, "\n", 1);

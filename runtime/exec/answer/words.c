@@ -188,9 +188,23 @@ ZxShape *zx_words_shape(const ZxWords *w, const ZxQuery *q, ZbErr *err) {
   return zx_shapes_get(w->shapes, q->format == ZX_JSON_SCHEMA ? q->schema : NULL, q->nschema, q->strict, err);
 }
 
+/* Checks a prompt that is the source of what is written. */
+static bool check_source(const ZxWords *w, const ZxQuery *q, const ZtIds *id, ZbErr *err) {
+  if (q->echo)
+    return zb_fail(
+        err, "leave it out",
+        "`echo` is for prompts that the text goes on with; this model reads the prompt apart from it");
+  return id->n <= w->source ||
+         zb_fail(err, "shorten it, or give a recipe that binds more",
+                 "the prompt has %zu tokens; the model reads at most %u", id->n, w->source);
+}
+
 bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint32_t positions,
                       ZxGenRequest *out, ZbErr *err) {
   *out = (ZxGenRequest){0};
+  const ZtIds start = {(uint32_t *)(uintptr_t)&w->start, 1, 1}, *source = w->source ? id : NULL;
+  if (source && !check_source(w, q, source, err)) return false;
+  if (source) id = &start;
   int64_t left = (int64_t)positions - (int64_t)id->n, most = q->max_tokens;
   if (most == ZX_ALL_LEFT || (most == ZX_UNSAID && left < ZX_ANSWER_TOKENS)) most = left;
   else if (most == ZX_UNSAID) most = ZX_ANSWER_TOKENS;
@@ -209,6 +223,8 @@ bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint3
                      w->vocabulary);
   *out = (ZxGenRequest){.prompt = id->id,
                         .nprompt = (uint32_t)id->n,
+                        .source = source ? source->id : NULL,
+                        .nsource = source ? (uint32_t)source->n : 0,
                         .max_tokens = (uint32_t)most,
                         .min_tokens = (uint32_t)(q->min_tokens < most ? q->min_tokens : most),
                         .choices = (uint32_t)q->choices,

@@ -28,14 +28,15 @@ static void share_memory(ZxEngine *x, const ZxEngine *e) {
   x->node_event = e->node_event;
 }
 
-ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
-  ZB_ASSERT(e->o.also && e->o.also->asked.eval_of == e->p);
+ZxEngine *zx_engine_beside_as(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o,
+                              ZbErr *err) {
+  ZB_ASSERT(p->asked.eval_of == e->p);
   ZxEngineOptions own = e->o;
   own.data = o->data;
   own.order = o->order;
   own.times = false;
   own.trace_to = 0;
-  ZxEngine *x = zx_engine_of(e->a, e->o.also, e->world, &own);
+  ZxEngine *x = zx_engine_of(a, p, e->world, &own);
   x->beside = e;
   zx_open_inputs(x);
   if (!zx_agree(e->world, zx_prepare_calls(x, err) && zx_open_rows(x, err))) {
@@ -51,6 +52,11 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   for (uint32_t i = 0; i < ZX_CLASSES; i++) x->capture[i] = ZX_CAPTURE_NEVER;
   x->no_capture_reason = "it is an evaluation";
   return x;
+}
+
+ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
+  ZB_ASSERT(e->o.also);
+  return zx_engine_beside_as(e, e->o.also, e->a, o, err);
 }
 
 bool zx_engine_publish(ZxEngine *x, ZbErr *err) {

@@ -34,6 +34,8 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
  * what one computes with is what the other has stored. Of `o` it takes the data and their order. `e` stays
  * until this one is freed. Collective, as above. */
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err);
+/* The same of another plan that is beside the engine's own and needs no more than its arena; it lives in `a`. */
+ZxEngine *zx_engine_beside_as(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o, ZbErr *err);
 /* Makes whole what the other engine's last step has left in parts; of an engine that is beside none, nothing.
  * Collective. */
 bool zx_engine_publish(ZxEngine *e, ZbErr *err);
@@ -65,6 +67,10 @@ typedef struct {
   ZkElem elem;
 } ZxLogits;
 bool zx_engine_tokens(ZxEngine *e, const ZxTokens *now, ZxLogits *out, ZxStep *step, ZbErr *err);
+/* Plays the admission of a sequence, whose plan is for a source of so many tokens, and puts what it makes
+ * into the caches of a slot of the engine of steps. */
+bool zx_engine_admit(ZxEngine *e, ZxEngine *steps, uint32_t slot, const int32_t *source, uint64_t *used,
+                     ZbErr *err);
 /* Copies a page of a group, in all layers. */
 void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to);
 /* Touches the memory that steps compute in, which the system gives when it is first touched, so that no step waits

@@ -274,8 +274,15 @@ bool zx_bad_input(ZxEngine *e, ZxBadInput *out) {
   return true;
 }
 
+/* The source of a sequence that is admitted is the only input. */
+static bool feed_source(const ZxEngine *e, char *inputs) {
+  for (uint32_t i = 0; i < e->p->programs.ninputs; i++)
+    memcpy(inputs + e->p->programs.inputs[i].at, e->source, input_value(e, &e->p->programs.inputs[i])->bytes);
+  return true;
+}
+
 static bool fill(ZxEngine *e, char *to, uint32_t mb) {
-  return e->sizes ? zx_feed_tokens(e, to) : feed(e, to, mb);
+  return e->sizes ? zx_feed_tokens(e, to) : e->source ? feed_source(e, to) : feed(e, to, mb);
 }
 
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {

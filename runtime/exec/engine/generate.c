@@ -16,8 +16,7 @@ bool zx_engine_tokens(ZxEngine *e, const ZxTokens *now, ZxLogits *out, ZxStep *s
   return true;
 }
 
-/* Returns where a cache lies among those of an instance of the segment; NULL: it has none that anybody uses. */
-static const ZpValue *cache_of(const ZpSegment *g, uint32_t cache) {
+const ZpValue *zx_cache_of(const ZpSegment *g, uint32_t cache) {
   for (uint32_t v = 0; v < g->nvalues; v++)
     if (g->values[v].at.space == ZP_AT_CACHE && g->values[v].at.index == cache) return &g->values[v];
   return NULL;
@@ -30,7 +29,7 @@ void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to
     for (uint32_t c = 0; c < s->ncaches; c++) {
       const ZpCache *of = &s->caches[c];
       if (of->kind != ZP_CACHE_PAGES || of->group != group || of->segment != segment) continue;
-      const ZpValue *x = cache_of(&e->p->programs.segments[segment], c);
+      const ZpValue *x = zx_cache_of(&e->p->programs.segments[segment], c);
       uint64_t bytes = x ? x->bytes / (uint64_t)x->size[0] : 0;
       if (x)
         e->dev->copy(e->env, zx_caches(e, i) + x->at.offset + to * bytes,

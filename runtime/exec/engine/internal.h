@@ -94,8 +94,8 @@ enum { ZX_CLASSES = ZX_GRAPHS };
 typedef struct {
   uint32_t output; /* of the graph */
   const ZpValue *value;
-  uint32_t mb;
-  const void *data; /* on the host, until the next one; of a plan that generates, where the device has it */
+  uint32_t mb, iter; /* micro-batch; iteration of a repeat */
+  const void *data;  /* on the host, until the next one; of a plan that generates, where the device has it */
 } ZxOutput;
 
 /* A collective of a node that is under way. */
@@ -165,7 +165,8 @@ struct ZxEngine {
   /* ---- outputs, where the plan has them: node.c; who takes them is state/'s to say ---- */
   bool (*take_output)(ZxEngine *e, const ZxOutput *x); /* false: e->err says why */
   void *take_ctx;
-  void *output_room; /* on the host; NULL: the device is the host */
+  const int32_t *source; /* of a sequence that is admitted: admit.c */
+  void *output_room;     /* on the host; NULL: the device is the host */
 
   /* ---- the step: capture.c ---- */
   int64_t step;
@@ -346,6 +347,8 @@ void zx_open_sizes(ZxEngine *e); /* at set-up, of a plan that generates */
 /* A step begins: its calls get their sizes. Returns whether they are to be prepared, since they have not had them
  * before. */
 bool zx_begin_tokens(ZxEngine *e, const ZxTokens *now);
+/* Returns where a cache lies among those of an instance of the segment; NULL: it has none that anybody uses. */
+const ZpValue *zx_cache_of(const ZpSegment *g, uint32_t cache);
 bool zx_feed_tokens(ZxEngine *e, char *inputs);
 int zx_captured_tokens(void);          /* most of a step that is captured */
 void zx_bring_logits(ZxEngine *e);     /* to the host, behind all that the step has queued */

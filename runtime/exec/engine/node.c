@@ -41,9 +41,9 @@ static void take_scalar(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
 }
 
 /* To the host, if it is not there, for whoever takes it; of generation when the step is queued (zx_bring_logits). */
-static void take_output(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, uint32_t mb) {
+static void take_output(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, const ZxFrame *f) {
   const ZpValue *v = &s->values[n->in[0]];
-  ZxOutput x = {n->sink, v, mb, c->in[0].data};
+  ZxOutput x = {n->sink, v, f->mb, f->iter, c->in[0].data};
   if (!e->take_output || e->failed) return;
   if (!e->dev->host && !e->sizes) {
     e->dev->download(e->env, e->output_room, c->in[0].data, v->bytes);
@@ -199,7 +199,7 @@ static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c
   else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, n, c);
   else if (zp_begins(n)) run_collective(e, s, n, c);
   else if (n->dims) zx_collective(e, s, n, c);
-  else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
+  else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f);
   else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
   else if (cut->axis != ZP_NO_AXIS) compute_pieces(e, s, n, c, cut, f);
   else compute(e, c, f);

@@ -267,13 +267,15 @@ typedef struct {
   uint32_t nend;
   uint32_t drafts; /* draft tokens of a sequence in a step, at most; 0 with states */
   bool states;     /* a slot has more than pages: recurrent states, recent tokens */
-  bool prefixes;   /* sequences share pages of what they begin with; not with states */
+  bool prefixes;   /* sequences share pages of what they begin with; not with states, nor sources */
   bool reserve; /* a sequence is started when all pages that it may need are free: nobody is ever preempted */
 } ZxScheduling;
 
 typedef struct {
   const uint32_t *prompt;
   uint32_t nprompt, max_tokens, min_tokens;
+  const uint32_t *source; /* an encoder's text, nsource ids: the sequence's own, beside the one it writes */
+  uint32_t nsource;
   uint32_t choices;     /* 1 to ZX_CHOICES */
   const uint32_t *stop; /* ids that end the text, too */
   uint32_t nstop;
@@ -299,6 +301,8 @@ struct ZxSequence {
   uint32_t choice;
   const uint32_t *id; /* prompt and answer, n of them */
   uint32_t n, nprompt;
+  const uint32_t *source; /* of an encoder, nsource of them */
+  uint32_t nsource;
   uint32_t most; /* prompt and max_tokens */
   uint32_t min_tokens;
   const uint32_t *end; /* all ids that end it */
@@ -336,6 +340,8 @@ typedef struct {
   const ZxGenPart *part;
   uint32_t ncopies;
   const ZxPageCopy *copy; /* to be made in this order before the step writes */
+  uint32_t nstarts;
+  const ZxSequence *const *start; /* that got their slots now: what is theirs alone is to be made there */
 } ZxGenStep;
 
 typedef struct ZxScheduler ZxScheduler;

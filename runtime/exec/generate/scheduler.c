@@ -10,6 +10,7 @@ struct Entry {
   uint64_t age;
   uint32_t *id, *end, idcap, endcap, biascap;
   ZxBias *bias;
+  uint32_t *source, sourcecap;
   ZxPrefix *prefix; /* by page of the text, as far as they were needed: nprefixes */
   uint32_t nprefixes, prefixcap;
   uint32_t known;  /* so many of its entries were made known, or were there */
@@ -40,6 +41,7 @@ struct ZxScheduler {
   ZxGenPart *part;
   Entry **of; /* by part; NULL: it has ended since */
   ZxPageCopy *copy;
+  const ZxSequence **start;
   uint32_t left, rows; /* while it is made: room for tokens and rows */
   bool preempts;       /* somebody was preempted */
   bool decodes;        /* nobody makes a prompt */
@@ -101,6 +103,7 @@ ZxScheduler *zx_scheduler_new(const ZxScheduling *how, ZbErr *err) {
   s->row = ZB_NEWN(a, uint32_t, how->rows);
   s->part = ZB_NEWN(a, ZxGenPart, slots);
   s->of = ZB_NEWN(a, Entry *, slots);
+  s->start = ZB_NEWN(a, const ZxSequence *, slots);
   s->copy = ZB_NEWN(a, ZxPageCopy, (size_t)slots * how->ngroups + 1);
   return s;
 }
@@ -113,6 +116,7 @@ static void free_all(Entry *q) {
     free(q->bias);
     free(q->prefix);
     zx_shape_release(q->is.shape);
+    free(q->source);
     free(q);
   }
 }
@@ -168,6 +172,7 @@ static bool check_request(const ZxScheduler *s, const ZxGenRequest *r, ZbErr *er
         "has %u for %u sequences",
         chunk, s->how.rows, s->how.slots);
   return check_pages(s, (uint32_t)total, err) && check_ids(s, r->prompt, r->nprompt, "the prompt", err) &&
+         check_ids(s, r->source, r->nsource, "the source", err) &&
          check_ids(s, r->stop, r->nstop, "tokens that end the text", err) &&
          zx_sampling_check(&r->sampling, s->how.vocabulary, err);
 }
@@ -191,6 +196,8 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
   q->end = room(q->end, &q->endcap, (size_t)nend + r->nstop, sizeof *q->end);
   q->bias = room(q->bias, &q->biascap, r->sampling.nbias, sizeof *q->bias);
   q->prefix = room(q->prefix, &q->prefixcap, s->how.prefixes ? most / s->how.page : 0, sizeof *q->prefix);
+  q->source = room(q->source, &q->sourcecap, r->nsource, sizeof *q->source);
+  if (r->nsource) memcpy(q->source, r->source, r->nsource * sizeof *q->source);
   memcpy(q->id, r->prompt, r->nprompt * sizeof *q->id);
   memcpy(q->end, s->how.end, nend * sizeof *q->end);
   if (r->nstop) memcpy(q->end + nend, r->stop, r->nstop * sizeof *q->end);
@@ -200,6 +207,8 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
                        .id = q->id,
                        .n = r->nprompt,
                        .nprompt = r->nprompt,
+                       .source = q->source,
+                       .nsource = r->nsource,
                        .most = most,
                        .min_tokens = r->shape ? 0 : r->min_tokens,
                        .end = q->end,
@@ -451,6 +460,7 @@ static bool start(ZxScheduler *s) {
     uint32_t cached = from < q->is.nprompt ? from : q->is.nprompt;
     if (!q->is.preempted) s->counts.cached_tokens += q->is.cached = cached;
     put(s, q, to);
+    s->start[s->step.nstarts++] = &q->is;
     s->running++;
     return true;
   }
@@ -529,7 +539,8 @@ const ZxGenStep *zx_next_step(ZxScheduler *s) {
                         .slot = s->slots,
                         .row = s->row,
                         .part = s->part,
-                        .copy = s->copy};
+                        .copy = s->copy,
+                        .start = s->start};
   s->left = s->how.tokens;
   s->rows = s->how.rows;
   s->preempts = false;

@@ -4,6 +4,18 @@
 
 #include <inttypes.h>
 
+/* Returns how many parameters steps read, or the admission of their sequences. */
+static double parameters(const ZpPlan *p) {
+  double all = p->notes.params;
+  for (uint32_t b = 0; p->admission && b < p->admission->programs.nbuckets; b++) {
+    const ZpBucket *k = &p->admission->programs.buckets[b];
+    double times = k->segment == ZP_NONE ? 1 : p->graph->segments[k->segment].trip;
+    for (uint32_t i = 0; i < k->nslices; i++)
+      if (!zp_has_param(p, k->slices[i].param)) all += times * (double)k->slices[i].n;
+  }
+  return all;
+}
+
 static void introduce(const ZxRun *r) {
   char text[24];
   const ZpGenerating *g = &r->plan->generating;
@@ -12,8 +24,9 @@ static void introduce(const ZxRun *r) {
   if (r->o.quiet || r->rank) return;
   fprintf(stderr,
           "model %s, %.4g M parameters; up to %" PRId64 " text%s of %" PRId64 " tokens at once; %s%s\n",
-          r->graph->model, r->plan->notes.params / 1e6, all, all == 1 ? "" : "s", g->length,
-          zb_bytes(text, zx_engine_bytes(r->engine)), r->c->t->size(r->c) > 1 ? " on rank 0" : "");
+          r->graph->model, parameters(r->plan) / 1e6, all, all == 1 ? "" : "s", g->length,
+          zb_bytes(text, zx_engine_bytes(r->engine) + zp_admission_bytes(r->plan)),
+          r->c->t->size(r->c) > 1 ? " on rank 0" : "");
   zx_engine_tell(r->engine, r->cluster, &t);
   zx_engine_fallbacks(r->engine, r->cluster, &t);
   const char *other = r->o.device->host ? zp_other_bits(r->plan) : NULL;
@@ -38,7 +51,7 @@ static void join_replica(ZxRun *r) {
 bool zx_run_answering(ZxRun *r, ZxWave w, ZxAnswering *how) {
   ZbErr err = {0};
   if (!w.wave) join_replica(r);
-  ZxStepper *stepper = zx_stepper_new(r->a, r->engine, r->plan, &r->replica, w, &err);
+  ZxStepper *stepper = zx_stepper_new(r->a, r->engine, r->plan, &r->replica, w, r->admission, &err);
   if (!zx_run_agree(r, stepper, &err)) return false;
   *how = (ZxAnswering){
       .words = &r->prompts.words, .sizes = zx_scheduling(r->plan, r->a, w), .play = play, .player = stepper};

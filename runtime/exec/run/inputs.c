@@ -137,6 +137,7 @@ bool zx_run_plan(ZxRun *r) {
                   .forward_only = r->o.evaluates || writes,
                   .generates = writes ? &r->generating : NULL,
                   .outputs = r->o.predict != NULL};
+  r->plan_options = po;
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!zx_run_agree_diags(r, r->plan)) return false;
   if (r->rank == 0) zx_run_print_diags(r); /* warnings */

@@ -9,7 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STEP_TOKENS = 256, DEVICE_STEP_TOKENS = 1024, PAGE = 32, SEQUENCES = 8, SERVED_LENGTH = 1 << 15 };
+enum {
+  STEP_TOKENS = 256,
+  DEVICE_STEP_TOKENS = 1024,
+  PAGE = 32,
+  SEQUENCES = 8,
+  SERVED_LENGTH = 1 << 15,
+  SERVED_SOURCE = 1024
+};
 
 /* ---- the model --------------------------------------------------------------------------------------------- */
 static bool is_folder(const char *path) {
@@ -64,22 +71,25 @@ static bool open_words(ZxRun *r, const ZxFolder *f, const ZgStream *along, ZbErr
   return zx_run_accept(r, ok, err);
 }
 
-/* Finds time. A model with other inputs than what is written, and what follows from the position, is refused. */
-static bool find_time(ZxRun *r, ZgStream *along, ZbErr *err) {
+/* Finds time, and what belongs to a sequence as a whole: one text, an encoder's source, can. */
+static bool find_time(ZxRun *r, ZpStream *s, ZbErr *err) {
   const ZgGraph *g = r->graph;
-  bool ok = zg_stream(g, r->a, NULL, NULL, along, err);
-  for (uint32_t i = 0; i < g->ninputs && ok; i++)
-    if (along->asked[i] && i != along->tokens && !zg_stream_has_time(along, &g->inputs[i].type))
-      ok = zb_fail(err, "models of one text can: decoders",
-                   "model %s cannot generate yet: its input %s belongs to a sequence as a whole, beside %s",
-                   g->model, g->inputs[i].name, g->inputs[along->tokens].name);
+  bool ok = zp_stream(g, r->a, NULL, NULL, s, err);
+  for (uint32_t i = 0; i < g->ninputs && ok && s->admit && s->source == ZG_NONE; i++)
+    if (s->along.asked[i] && i != s->along.tokens && !zg_stream_has_time(&s->along, &g->inputs[i].type))
+      ok = zb_fail(err, "models of one text can, and those with another text, which the prompt is",
+                   "model %s cannot generate: its input %s belongs to a sequence as a whole, beside %s",
+                   g->model, g->inputs[i].name, g->inputs[s->along.tokens].name);
   return zx_run_accept(r, ok, err);
 }
 
+static bool has_source(const ZpStream *s) { return s->admit && s->source != ZG_NONE; }
+
 /* Returns how many positions the model has: its axis of time is so long, or a table of positions, or the folder says
- * so; 0: nothing does. */
-static int64_t positions_of(const ZgGraph *g, const ZgStream *along, const ZxFolder *f) {
-  int64_t least = g->axes[along->time].size ? g->axes[along->time].size : f->positions;
+ * so, which with a source is about that; 0: nothing does. */
+static int64_t positions_of(const ZgGraph *g, const ZpStream *s, const ZxFolder *f) {
+  const ZgStream *along = &s->along;
+  int64_t least = g->axes[along->time].size ? g->axes[along->time].size : has_source(s) ? 0 : f->positions;
   for (uint32_t s = 0; s < g->nsegments; s++)
     for (uint32_t i = 0; i < g->segments[s].nforward; i++) {
       const ZgNode *n = &g->segments[s].nodes[i];
@@ -149,6 +159,7 @@ bool zx_run_all_there(const ZxPrompts *p) { return p->lines && p->results.done =
 typedef struct {
   uint32_t most;   /* positions that a sequence can have */
   uint32_t length; /* positions of the longest, prompt and answer */
+  uint32_t source; /* tokens of the longest prompt that is a source */
   uint64_t choices;
   ZtIds id;
 } Need;
@@ -161,6 +172,7 @@ static bool needs(ZxRun *r, const ZxQuery *q, Need *need, ZbErr *err) {
     return false;
   zx_shape_release(g.shape);
   if (g.nprompt + g.max_tokens > need->length) need->length = g.nprompt + g.max_tokens;
+  if (g.nsource > need->source) need->source = g.nsource;
   need->choices += g.choices;
   return true;
 }
@@ -246,9 +258,10 @@ static int64_t bound(const ZlRecipe *r, const char *axis) {
   return 0;
 }
 
-static bool read_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, Need *need, ZbErr *err) {
+static bool read_sizes(ZxRun *r, const ZpStream *s, const ZxFolder *f, Need *need, ZbErr *err) {
   const ZgGraph *g = r->graph;
-  int64_t own = positions_of(g, along, f), most = r->o.length, said = 0;
+  const ZgStream *along = &s->along;
+  int64_t own = positions_of(g, s, f), most = r->o.length, said = 0;
   if (r->o.recipe && !zx_run_agree_diags(r, zx_run_read_recipe(r, err))) return false;
   if (r->o.recipe && !zx_run_accept(r, r->recipe, err)) return false;
   if (r->recipe) said = bound(r->recipe, g->axes[along->time].name);
@@ -264,11 +277,40 @@ static bool read_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, Need 
 
 /* Returns how many tokens a step has at most: of a GPU enough for prompts at its full speed. */
 static int64_t step_tokens(const ZxRun *r) { return r->o.device->host ? STEP_TOKENS : DEVICE_STEP_TOKENS; }
+/* Finds how long prompts may be that are sources, and what begins the text that is written of one. */
+static bool read_source(ZxRun *r, const ZpStream *s, const ZxFolder *f, ZbErr *err) {
+  ZxWords *w = &r->prompts.words;
+  if (!has_source(s)) return true;
+  const ZgAxis *axis = &r->graph->axes[s->length];
+  int64_t said = axis->size ? axis->size : bound(r->recipe, axis->name);
+  w->source = said ? (uint32_t)said : INT32_MAX;
+  w->start = f->path ? f->start : ZX_NONE;
+  if (w->start >= w->vocabulary)
+    zb_fail(err, "give a folder whose config.json has decoder_start_token_id: DIR, or --init DIR --names ..",
+            "model %s writes of a source, and nothing says which token begins what it writes",
+            r->graph->model);
+  bool one = r->c->t->size(r->c) == 1 && !r->o.recipe_out;
+  if (w->start < w->vocabulary && !one)
+    zb_fail(err, "start it without mpirun and --recipe-out",
+            "model %s makes text of another text, which is for one rank yet", r->graph->model);
+  return zx_run_accept(r, w->start < w->vocabulary && one, err);
+}
+
+/* Returns how long the longest source is. */
+static int64_t choose_source(ZxRun *r, const ZpStream *s, const ZxFolder *f, const Need *need) {
+  ZxWords *w = &r->prompts.words;
+  if (!has_source(s)) return 0;
+  if (w->source == INT32_MAX)
+    w->source = need->source ? need->source : f->positions ? (uint32_t)f->positions : SERVED_SOURCE;
+  return w->source;
+}
 
 /* Returns bytes of caches and of parameters. */
-static uint64_t cache_bytes(const ZpStream *s, int64_t sequences, int64_t length, ZkElem real) {
-  uint64_t sequence =
-      zp_cache_bytes(s, ZP_CACHE_STATE, 0, real) + zp_cache_bytes(s, ZP_CACHE_RECENT, 0, real);
+static uint64_t cache_bytes(const ZpStream *s, int64_t sequences, int64_t length, int64_t source,
+                            ZkElem real) {
+  uint64_t sequence = zp_cache_bytes(s, ZP_CACHE_STATE, 0, real) +
+                      zp_cache_bytes(s, ZP_CACHE_RECENT, 0, real) +
+                      zp_cache_bytes(s, ZP_CACHE_OWN, 0, real) * (uint64_t)source;
   for (uint32_t i = 0; i < s->ngroups; i++) {
     int64_t window = s->groups[i].window, most = window ? window + STEP_TOKENS + 2 * PAGE : length;
     sequence += zp_cache_bytes(s, ZP_CACHE_PAGES, i, real) * (uint64_t)(most < length ? most : length);
@@ -276,10 +318,10 @@ static uint64_t cache_bytes(const ZpStream *s, int64_t sequences, int64_t length
   return sequence * (uint64_t)sequences;
 }
 
-/* Chooses how many sequences are written at once: as many as there are, on CPUs if their caches take at most a quarter
- * of the machine's memory. (What a GPU has is known when it is opened, which is after the plan.) */
-static int64_t choose_sequences(ZxRun *r, const Need *need, int64_t length, ZkElem real) {
-  ZpStream s;
+/* Chooses how many sequences are written at once: as many as there are, on CPUs if their caches take at most
+ * a quarter of the machine's memory. (What a GPU has is known when it is opened, which is after the plan.) */
+static int64_t choose_sequences(ZxRun *r, const ZpStream *s, const Need *need, int64_t length, int64_t source,
+                                ZkElem real) {
   bool serves = r->o.command == ZX_SERVE;
   int64_t n = !serves && need->choices < SEQUENCES ? (int64_t)need->choices : SEQUENCES;
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -287,17 +329,19 @@ static int64_t choose_sequences(ZxRun *r, const Need *need, int64_t length, ZkEl
   if (r->o.sequences) return r->o.sequences;
   if (!r->o.device->host) memory = UINT64_MAX;
   if (n < 1) n = r->o.dry_run ? SEQUENCES : 1;
-  if (!zp_stream(r->graph, r->a, NULL, NULL, &s, NULL)) return n;
-  while (n > 1 && cache_bytes(&s, n, length, real) > memory / 4) n--;
+  while (n > 1 && cache_bytes(s, n, length, source, real) > memory / 4) n--;
   return n;
 }
 
 /* Makes a recipe of one rank. */
-static bool make_recipe(ZxRun *r, const ZgStream *along, int64_t sequences, int64_t length, bool bf16) {
+static bool make_recipe(ZxRun *r, const ZpStream *s, int64_t sequences, int64_t length, int64_t source,
+                        bool bf16) {
+  const ZgStream *along = &s->along;
   const ZgAxis *axis = r->graph->axes;
   ZbText t = {0};
   zb_text_add(&t, "recipe generate {\n  bind %s = %" PRId64, axis[along->batch].name, sequences);
   if (!axis[along->time].size) zb_text_add(&t, ", %s = %" PRId64, axis[along->time].name, length);
+  if (source && !axis[s->length].size) zb_text_add(&t, ", %s = %" PRId64, axis[s->length].name, source);
   zb_text_add(&t, "\n%s}\n", bf16 ? "  precision compute bf16\n" : "");
   ZlProgram *p = zl_load_text(r->a, r->sources, r->diags, "<generate>", t.s, t.len, &(ZlOptions){0});
   zb_text_free(&t);
@@ -305,11 +349,14 @@ static bool make_recipe(ZxRun *r, const ZgStream *along, int64_t sequences, int6
   return zx_run_agree_diags(r, r->recipe);
 }
 
-static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, const Need *need) {
+static bool choose_sizes(ZxRun *r, const ZpStream *s, const ZxFolder *f, const Need *need) {
+  const ZgStream *along = &s->along;
+  int64_t source = choose_source(r, s, f, need);
   bool bf16 = r->o.precision == ZX_AS_WEIGHTS ? f->bf16 : r->o.precision == ZX_IN_BF16;
   int64_t length = (int64_t)zb_round_up(need->length ? need->length : 1, PAGE);
   if (length > need->most) length = need->most;
-  if (r->o.command == ZX_SERVE) length = need->most < SERVED_LENGTH ? need->most : SERVED_LENGTH;
+  int64_t served = source ? SERVED_SOURCE : SERVED_LENGTH;
+  if (r->o.command == ZX_SERVE) length = need->most < served ? need->most : served;
   if (r->o.length || r->graph->axes[along->time].size) length = need->most;
   if (r->o.dry_run && !need->length) length = need->most < 4096 ? need->most : 4096;
   r->generating = (ZpGenerating){.step = step_tokens(r), .page = PAGE};
@@ -318,9 +365,9 @@ static bool choose_sizes(ZxRun *r, const ZgStream *along, const ZxFolder *f, con
     r->generating.sequences = r->o.sequences;
     return true;
   }
-  int64_t sequences = choose_sequences(r, need, length, bf16 ? ZK_BF16 : ZK_F32);
+  int64_t sequences = choose_sequences(r, s, need, length, source, bf16 ? ZK_BF16 : ZK_F32);
   if (r->c->t->size(r->c) > 1 || r->o.recipe_out) return zx_run_choose_layout(r, sequences, length, bf16);
-  return make_recipe(r, along, sequences, length, bf16);
+  return make_recipe(r, s, sequences, length, source, bf16);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------------------- */
@@ -334,7 +381,7 @@ static bool read_prompts(ZxRun *r, Need *need, ZbErr *err) {
 bool zx_run_read_model(ZxRun *r) {
   ZbErr err = {0};
   ZxFolder f = {0};
-  ZgStream along;
+  ZpStream s;
   Need need = {0};
   zx_watch_phase("opening files");
   r->prompts.results.fd = -1;
@@ -346,7 +393,6 @@ bool zx_run_read_model(ZxRun *r) {
     return zx_run_refuse(r, &err);
   }
   return (is_folder(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&
-         find_time(r, &along, &err) && open_words(r, &f, &along, &err) &&
-         read_sizes(r, &along, &f, &need, &err) && read_prompts(r, &need, &err) &&
-         choose_sizes(r, &along, &f, &need);
+         find_time(r, &s, &err) && open_words(r, &f, &s.along, &err) && read_sizes(r, &s, &f, &need, &err) &&
+         read_source(r, &s, &f, &err) && read_prompts(r, &need, &err) && choose_sizes(r, &s, &f, &need);
 }

@@ -29,6 +29,7 @@
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
 #include "runtime/exec/serve/serve.h"
+#include "runtime/exec/stepper.h"
 #include "runtime/exec/state/alike.h"
 #include "runtime/exec/stepper.h"
 #include "runtime/exec/stop.h"
@@ -58,6 +59,7 @@ typedef struct {
   const ZlRecipe *recipe;
   const ZlCluster *cluster;
   ZpPlan *plan;
+  ZpOptions plan_options;
   ZpGenerating generating;
   ZxPrompts prompts;
   ZxServing serving;
@@ -70,6 +72,7 @@ typedef struct {
   ZkEnv env;
   bool opened; /* the device, in env */
   ZxEngine *engine;
+  ZxAdmission *admission; /* of a plan that has one; NULL */
   ZxEngine *eval_engine;
   ZxEval eval; /* where there is one, of the one engine or the other */
   ZxPredict *predict;

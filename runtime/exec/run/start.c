@@ -295,12 +295,22 @@ bool zx_run_start_generating(ZxRun *r) {
   ZxEngineOptions eo = {.device = r->o.device, .env = &r->env, .seed = r->o.seed};
   if (zx_run_all_there(&r->prompts)) return true;
   if (!open_device(r, &err)) return false;
+  bool own = r->plan->admission != NULL;
+  if (own) r->admission = zx_admission_new(r->a, r->plan, &r->plan_options, r->sources, r->c, &eo, &err);
+  if (!zx_run_agree(r, !own || r->admission, &err)) return false;
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!zx_run_agree(r, r->engine, &err)) return false;
   bool quiet = r->o.quiet;
   r->o.quiet = true; /* the standard output is for texts */
-  bool ok = zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err) &&
-            begin_parameters(r);
+  uint64_t bytes = zx_engine_untouched(r->engine);
+  if (own) bytes += zx_engine_untouched(zx_admission_engine(r->admission));
+  bool ok = zx_run_agree(r, zx_check_memory(r->c, bytes, &r->memory, &err), &err) && begin_parameters(r);
+  if (ok && own) {
+    ZxEngine *steps = r->engine;
+    r->engine = zx_admission_engine(r->admission);
+    ok = begin_parameters(r);
+    r->engine = steps;
+  }
   r->o.quiet = quiet;
   if (ok) zx_engine_touch(r->engine);
   return ok;

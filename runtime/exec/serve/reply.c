@@ -303,7 +303,7 @@ void zx_reply_answered(ZxServer *s, ZxPart *p, const ZxAnswered *q) {
   ZbJson j = {.text = &t};
   p->answered = true;
   job->answered++;
-  job->prompt_tokens += q->answer[0].nprompt;
+  job->prompt_tokens += q->prompt_tokens;
   job->cached_tokens += q->cached;
   for (uint32_t c = 0; c < (uint32_t)p->query.choices; c++)
     job->answer_tokens += q->answer[c].n - q->answer[c].nprompt;

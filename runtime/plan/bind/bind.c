@@ -418,7 +418,8 @@ static void check_prefetch(ZpBuild *b) {
 uint64_t zp_limit(const ZpBuild *b) {
   const ZlCluster *c = b->o->cluster;
   bool less = c && c->device_memory && (!b->limit || c->device_memory < b->limit);
-  return less ? c->device_memory : b->limit;
+  uint64_t limit = less ? c->device_memory : b->limit, own = zp_admission_bytes(b->p);
+  return limit > own ? limit - own : limit ? 1 : 0;
 }
 
 bool zp_bind(ZpBuild *b) {

@@ -27,8 +27,8 @@ static bool same_stage(const ZpStage *x, const ZpStage *y) {
 
 static bool same_parameters(const Check *c) {
   const ZpPlan *p = c->p, *q = p->asked.eval_of;
-  bool same = p->asked.forward_only && !q->asked.forward_only && p->model == q->model &&
-              p->layout.mesh.nranks == q->layout.mesh.nranks &&
+  bool same = p->asked.forward_only && (!q->asked.forward_only || (q->admits && p->admits)) &&
+              p->model == q->model && p->layout.mesh.nranks == q->layout.mesh.nranks &&
               p->programs.nbuckets == q->programs.nbuckets && p->programs.nstages == q->programs.nstages;
   for (uint32_t b = 0; same && b < p->programs.nbuckets; b++)
     same = same_bucket(&p->programs.buckets[b], &q->programs.buckets[b]);

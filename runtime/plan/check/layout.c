@@ -788,7 +788,8 @@ static bool params_fit(const Check *c) {
         return zb_fail(c->err, NULL, "bucket %s: slice %u is not the parameter that it is said to be",
                        p->programs.buckets[b].name, i);
     }
-  for (uint32_t i = 0; p->stream && i < p->graph->nparams; i++) n += !found[i] && !is_read(p->graph, i);
+  for (uint32_t i = 0; zp_stores_read(p) && i < p->graph->nparams; i++)
+    n += !found[i] && !is_read(p->graph, i);
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
   for (uint32_t b = 0; b < p->programs.nbuckets; b++)

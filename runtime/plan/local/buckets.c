@@ -41,7 +41,7 @@ static Users *find_users(const ZpPlan *p) {
       const ZgNode *k = &g->segments[s].nodes[i];
       if (k->op == ZG_OP_PARAM || k->op == ZG_OP_PARAM_GRAD) add_user(p, &users[k->opt[0]], s);
     }
-  for (uint32_t i = 0; !p->stream && i < g->nparams; i++) /* unused, yet stored; but in steps */
+  for (uint32_t i = 0; !zp_stores_read(p) && i < g->nparams; i++) /* unused, yet stored */
     if (!users[i].n) add_user(p, &users[i], g->params[i].segment == ZG_NONE ? 0 : g->params[i].segment);
   return users;
 }
@@ -127,7 +127,7 @@ void zp_buckets(ZpBuild *b) {
   const ZgGraph *g = p->graph;
   const Users *users = find_users(p);
   for (uint32_t i = 0; i < g->nparams; i++) {
-    if (p->stream && !users[i].n)
+    if (zp_stores_read(p) && !users[i].n)
       continue; /* a step makes the logits alone, and nothing of it reads this one */
     ZpSlice s = slice_of(p, i, 0);
     ZpBucket like = {.segment = g->params[i].segment, .frozen = p->asked.frozen && p->asked.frozen[i]};

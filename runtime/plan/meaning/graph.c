@@ -13,10 +13,16 @@ static int32_t integer(const Small *w, const ZgType *t, uint64_t h) {
   return h >> 61 ? (int32_t)((h & UINT32_MAX) % (uint64_t)n) : -1;
 }
 
-/* Returns the axis on which an integer input of a step counts: pages in tables, positions of tokens. ZG_NO_AXIS: it is
- * not such an input. */
-static uint16_t counted(const ZpStream *s, uint16_t op, int64_t k) {
+/* Returns the axis on which an integer input of a step counts, from *first on: pages in tables, positions of
+ * tokens, lengths. ZG_NO_AXIS: it is not such an input. */
+static uint16_t counted(const ZpStream *s, uint16_t op, int64_t k, int32_t *first) {
+  *first = 0;
   if (!s || op != ZG_OP_INPUT) return ZG_NO_AXIS;
+  for (uint32_t i = 0; i < s->nlengths; i++)
+    if (s->lengths[i].input == k) {
+      *first = 1;
+      return s->lengths[i].axis;
+    }
   for (uint32_t i = 0; i < s->ngroups; i++)
     if (s->groups[i].input == k) return s->groups[i].page;
   return s->position == k ? s->axis.position : ZG_NO_AXIS;
@@ -25,11 +31,12 @@ static uint16_t counted(const ZpStream *s, uint16_t op, int64_t k) {
 /* One id at least is unknown, another one for each seed. */
 void *zp_leaf(Eval *e, uint16_t op, int64_t k, const ZgType *t) {
   int64_t n = zp_whole_elements(e->w, t), unknown = (int64_t)e->seed % n;
-  uint16_t on = counted(e->w->p->stream, op, k);
+  int32_t first;
+  uint16_t on = counted(e->w->p->stream, op, k, &first);
   char *x = zb_alloc(e->a, (size_t)n * zp_cell(t) + 1);
   for (int64_t i = 0; i < n; i++) {
     uint64_t h = zb_random_u64(e->seed, (uint64_t)op << 32 | (uint64_t)k, (uint64_t)i);
-    if (on != ZG_NO_AXIS) ((int32_t *)(void *)x)[i] = (int32_t)(h % (uint64_t)e->w->valid[on]);
+    if (on != ZG_NO_AXIS) ((int32_t *)(void *)x)[i] = first + (int32_t)(h % (uint64_t)e->w->valid[on]);
     else if (zp_is_ints(t)) ((int32_t *)(void *)x)[i] = i == unknown ? -1 : integer(e->w, t, h);
     else ((ZkResidue *)(void *)x)[i] = zk_residue_reduced(h >> 33);
   }

@@ -78,7 +78,13 @@ static void show_generating(const ZpPlan *p, ZbText *out) {
   for (uint32_t i = 0; i < p->stream->ngroups; i++) show_pages(p, i, out);
   ZkElem real = zp_precision_elem(p->asked.recipe->precision.compute);
   uint64_t state = zp_cache_bytes(p->stream, ZP_CACHE_STATE, 0, real) +
-                   zp_cache_bytes(p->stream, ZP_CACHE_RECENT, 0, real);
+                   zp_cache_bytes(p->stream, ZP_CACHE_RECENT, 0, real),
+           own = zp_cache_bytes(p->stream, ZP_CACHE_OWN, 0, real);
+  if (own)
+    zb_text_add(out, "cache: %s a token of the `%s` of a sequence, of which there are up to %lld\n",
+                zb_bytes(text, own),
+                p->stream->source == ZG_NONE ? "inputs" : p->stream->model->inputs[p->stream->source].name,
+                p->stream->source == ZG_NONE ? 1 : (long long)p->layout.axis_size[p->stream->length]);
   if (state)
     zb_text_add(out, "cache: %s a sequence, of recurrences and recent tokens\n", zb_bytes(text, state));
   const char *other = zp_other_bits(p);
@@ -310,6 +316,10 @@ void zp_show(const ZpPlan *p, ZbText *out) {
   show_ledger(p, out);
   show_buckets(p, out);
   show_groups(p, out);
+  if (!p->admission) return;
+  zb_text_add(out, "\nadmission: made of a sequence's `%s` alone, once, and kept; with an arena of its own\n",
+              p->admission->graph->inputs[0].name);
+  zp_show(p->admission, out);
 }
 
 /* Puts "F3", "B3", with the micro-batch, or "F3.1", with the stage's virtual stage, if it has several. */

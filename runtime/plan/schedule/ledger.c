@@ -71,19 +71,20 @@ void zp_report_limit(ZpBuild *b) {
   uint64_t limit = zp_limit(b);
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     const ZpLedger *l = &p->programs.stages[s].ledger;
-    uint64_t arena = l->total[ZP_DEVICE];
+    uint64_t own = zp_admission_bytes(p), arena = l->total[ZP_DEVICE];
     if (fits(b, &p->programs.stages[s])) continue;
     char need[24], have[24], x[24];
-    bool given = limit == b->limit; /* the cluster's devices may have less */
+    bool given = limit + own == b->limit; /* the cluster's devices may have less */
     ZlDiag *e = zl_report(b->d, ZL_Z0501, given ? p->asked.recipe->limit.memory_span : p->asked.recipe->span,
-                          "rank class pipe=%u needs %s, %s %s", s, zb_bytes(need, arena),
+                          "rank class pipe=%u needs %s, %s %s", s, zb_bytes(need, arena + own),
                           given ? "limit is"
                                 : zb_printf(p->arena, "a device of cluster `%s` has", b->o->cluster->name),
-                          zb_bytes(have, limit));
+                          zb_bytes(have, limit + own));
     ZbText t = {0};
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
       if (l->bytes[i] && zp_ledger_info[i].memory == ZP_DEVICE)
         zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_info[i].text, zb_bytes(x, l->bytes[i]));
+    if (own) zb_text_add(&t, ", admission %s", zb_bytes(x, own));
     zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->programs.stages[s].prog.live,
             p->programs.stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);

@@ -112,6 +112,26 @@ static void copy_segment(Admit *x, ZgGraph *g, uint32_t k) {
   }
 }
 
+/* Finds the one text of which they are, in words of the output's. */
+static void find_source(ZpStream *to) {
+  const ZgGraph *m = to->model;
+  const ZgType *tokens = &m->inputs[to->along.tokens].type;
+  bool others = false;
+  to->source = ZG_NONE;
+  for (uint32_t k = 0; k < m->nsegments; k++)
+    for (uint32_t i = 0; i < to->admit->segments[k].nnodes; i++) {
+      const ZgNode *n = &to->admit->segments[k].nodes[i];
+      if (n->op != ZG_OP_INPUT || n->opt[0] == to->source) continue;
+      const ZgType *t = &m->inputs[n->opt[0]].type;
+      bool text =
+          t->elem == ZG_INDEX && t->of == tokens->of && t->naxes == 2 && zg_type_has(t, to->along.batch);
+      others |= !text || to->source != ZG_NONE;
+      to->source = (uint32_t)n->opt[0];
+      if (text) to->length = t->axis[t->axis[0] == to->along.batch];
+    }
+  if (others) to->source = ZG_NONE;
+}
+
 void zp_derive_admit(ZpStream *to, ZbArena *a) {
   const ZgGraph *m = to->model;
   Admit x = {to, a, ZB_NEWN(a, bool *, m->nsegments), ZB_NEWN(a, bool *, m->nsegments)};
@@ -126,4 +146,33 @@ void zp_derive_admit(ZpStream *to, ZbArena *a) {
   g->segments = ZB_NEWN(a, ZgSegment, m->nsegments);
   mark_all(&x);
   for (uint32_t k = 0; k < m->nsegments; k++) copy_segment(&x, g, k);
+  find_source(to);
+}
+
+const ZgGraph *zp_admission_graph(const ZpStream *s, ZbArena *a) {
+  ZgGraph *g = ZB_NEW(a, ZgGraph);
+  *g = *s->admit;
+  g->arena = a;
+  g->inputs = &s->model->inputs[s->source], g->ninputs = 1;
+  g->segments = ZB_NEWN(a, ZgSegment, g->nsegments);
+  memcpy(g->segments, s->admit->segments, g->nsegments * sizeof *g->segments);
+  for (uint32_t k = 0; k < g->nsegments; k++) {
+    ZgSegment *to = &g->segments[k];
+    to->nodes = ZB_NEWN(a, ZgNode, to->nnodes + 1);
+    memcpy(to->nodes, s->admit->segments[k].nodes, to->nnodes * sizeof *to->nodes);
+    for (uint32_t i = 0; i < to->nnodes; i++)
+      if (to->nodes[i].op == ZG_OP_INPUT) to->nodes[i].opt[0] = 0; /* the source, its only input */
+  }
+  for (uint32_t c = 0; c < s->ncaches; c++) {
+    const ZpCache *of = &s->caches[c];
+    if (of->kind != ZP_CACHE_OWN) continue;
+    ZgIo io = {.name = zb_printf(a, "own.%u", c),
+               .type = s->model->segments[of->segment].values[of->value].type};
+    for (uint32_t i = 0; i < g->segments[of->segment].nnodes; i++) {
+      ZgNode *n = &g->segments[of->segment].nodes[i];
+      if (n->op == ZG_OP_KEEP && n->opt[0] == c) n->op = ZG_OP_OUTPUT, n->opt[0] = g->noutputs;
+    }
+    ZB_PUSH(a, g->outputs, g->noutputs, io);
+  }
+  return g;
 }

@@ -120,15 +120,23 @@ uint32_t zp_step_own(ZpDerive *d, uint32_t value) {
   return add_cache(d, c);
 }
 
+/* Returns the input that says how long sequences' own values are along an axis. */
+static uint32_t own_length(ZpDerive *d, uint16_t axis) {
+  ZpStream *to = d->to;
+  for (uint32_t i = 0; i < to->nlengths; i++)
+    if (to->lengths[i].axis == axis) return to->lengths[i].input;
+  const char *name = zb_printf(d->a, "step.length.%s", d->g->axes[axis].name);
+  ZpOwnLength length = {axis, zp_step_input(d, name, zg_type(ZG_I32, &to->axis.sequence, 1))};
+  ZB_PUSH(d->a, to->lengths, to->nlengths, length);
+  return length.input;
+}
+
 uint32_t zp_step_attend_own(ZpDerive *d, const uint32_t *in, ZpForm form, ZgType to) {
   const ZgNode *n = d->from;
   ZgAttendAxes of = zg_attend_axes(n->ax, n->nax);
   uint32_t take[ZG_MAX_IN] = {in[0], in[1], in[2], zp_step_sequences(d, form)}, count = 4;
   for (int i = 3; i < n->nin; i++) take[count++] = in[i];
-  if (!d->g->axes[of.k].size) {
-    const char *name = zb_printf(d->a, "step.length.%s", d->g->axes[of.k].name);
-    take[count++] = zp_step_told(d, zp_step_input(d, name, zg_type(ZG_I32, &d->to->axis.sequence, 1)));
-  }
+  if (!d->g->axes[of.k].size) take[count++] = zp_step_told(d, own_length(d, of.k));
   ZgNode a = {.op = ZG_OP_ATTEND_OWN,
               .nax = 5,
               .ax = {zp_form_axis(d, form), of.h, of.w, d->to->axis.sequence, of.k},

@@ -33,4 +33,8 @@
 bool zp_stream(const ZgGraph *model, ZbArena *a, const char *output, const char *tokens, ZpStream *to,
                ZbErr *err);
 
+/* Returns the graph of a sequence's own values as a model's: output k is what the k-th of these caches holds,
+ * of one sample; one of a repeat comes from each of its iterations. */
+const ZgGraph *zp_admission_graph(const ZpStream *s, ZbArena *a);
+
 #endif

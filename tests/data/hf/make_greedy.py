@@ -1,5 +1,5 @@
 """Stores what transformers writes greedily: two prompts of 8 ids each and the ids that follow, FOLDER/greedy. Of models that write no
-text it stores what they make of records instead: FOLDER/records.i32, and outputs.safetensors.
+text, and of those that write of another text, it stores what they make of records: FOLDER/records.i32, and outputs.safetensors.
 
 python3 make_greedy.py [FOLDER...]        needs torch, transformers 5 and safetensors; writes beside this file
 
@@ -20,7 +20,7 @@ import transformers as T
 from safetensors.torch import load_file, save_file
 
 here = os.path.dirname(os.path.abspath(__file__))
-WORDS, PROMPT, ANSWER, TRIES, MANY = 300, 8, 32, 40, 16
+WORDS, PROMPT, ANSWER, TRIES, MANY, PENALTY = 300, 8, 32, 40, 16, 2.0
 base = dict(vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
             max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 t5 = dict(vocab_size=WORDS, initializer_factor=0.2, d_model=32, d_kv=8, d_ff=24, num_layers=2, num_heads=4, pad_token_id=0,
@@ -130,17 +130,22 @@ def load(folder, **changes):
 
 
 def write(m, prompt):
-    """The ids that follow and log-probabilities, or None if the choice is close at a step."""
+    """The ids that follow and log-probabilities, or None if the choice is close at a step. Of a model with an encoder, whose source the
+    prompt is, log-probabilities are those of what follows alone; and as these small ones would say one word for ever, what was said is
+    penalized."""
+    apart_from = m.config.is_encoder_decoder
     places = getattr(m.config, "n_positions", None) or getattr(m.config, "max_position_embeddings", None) or 64
-    out = m.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=min(ANSWER, places - PROMPT),
-                     output_logits=True, return_dict_in_generate=True)
+    out = m.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
+                     max_new_tokens=ANSWER if apart_from else min(ANSWER, places - PROMPT), output_logits=True, output_scores=True,
+                     return_dict_in_generate=True, repetition_penalty=PENALTY if apart_from else 1.0)
     ids, steps = out.sequences, torch.stack(out.logits, 1)
-    whole = m(input_ids=ids, use_cache=False).logits[:, :-1]
-    apart = (steps - whole[:, PROMPT - 1:]).abs().max()
+    begin = 1 if apart_from else PROMPT
+    whole = (m(input_ids=prompt, decoder_input_ids=ids) if apart_from else m(input_ids=ids, use_cache=False)).logits[:, :-1]
+    apart = (steps - whole[:, begin - 1:]).abs().max()
     assert apart < 1e-4, "steps differ from the whole text by %g" % apart
-    best = whole[0, PROMPT - 1:].topk(2).values
+    best = torch.stack(out.scores, 1)[0].topk(2).values
     logs = whole.double().log_softmax(-1).gather(-1, ids[:, 1:, None])
-    return (ids[0, PROMPT:].tolist(), logs.flatten().tolist()) if (best[:, 0] - best[:, 1]).min() > 1e-3 else None
+    return (ids[0, begin:].tolist(), logs.flatten().tolist()) if (best[:, 0] - best[:, 1]).min() > 1e-3 else None
 
 
 def greedy(folder):
@@ -148,7 +153,8 @@ def greedy(folder):
     far = load(folder, sliding_window=64) if getattr(m.config, "sliding_window", None) else None
     draw, found = torch.Generator().manual_seed(7), []
     for _ in range(TRIES):
-        prompt = torch.randint(3, WORDS, (1, PROMPT), generator=draw)
+        n = PROMPT + len(found) if m.config.is_encoder_decoder else PROMPT  # sources of several lengths
+        prompt = torch.randint(3, WORDS, (1, n), generator=draw)
         wrote = write(m, prompt)
         if not wrote:
             continue
@@ -211,4 +217,8 @@ if __name__ == "__main__":
     with torch.no_grad():
         for path in sys.argv[1:] or sorted(os.path.dirname(f) for f in glob.glob(here + "/**/config.json", recursive=True)
                                            if glob.glob(os.path.dirname(f) + "/model*.safetensors")):
-            outputs(path) if os.path.basename(path) in records and "/small/" in path else greedy(path)
+            text = os.path.basename(path) not in records or "/small/" not in path
+            if not text:
+                outputs(path)
+            if text or small[os.path.basename(path)][0]().is_encoder_decoder:
+                greedy(path)

@@ -20,6 +20,8 @@ enum { SAMPLES = 4, LENGTH = 24 };
 typedef struct {
   float *x;
   uint32_t words;
+  const char *name;      /* of the input that is written */
+  uint32_t source;       /* tokens of another text; 0: as many */
   uint32_t seed;         /* of which steps there are */
   bool alike, prefixes;  /* samples begin alike; and go on behind what others have made, rows of it unasked */
   bool repeats, drafts;  /* samples repeat themselves, but in one place; and have draft tokens */
@@ -53,7 +55,7 @@ static void evaluate(Player *p) {
 /* ---- in steps ---- */
 static uint32_t id_at(const Texts *t, int sample, uint32_t i) {
   uint64_t of = t->alike && i < LENGTH / 2 ? 0 : (uint64_t)sample;
-  return (uint32_t)job_id("tokens", of, t->repeats && i != 17 ? i % 4 : i, t->words);
+  return (uint32_t)job_id(t->name, of, t->repeats && i != 17 ? i % 4 : i, t->words);
 }
 
 /* A part of a sample is the prompt; what follows is chosen as the sample has it. */
@@ -62,13 +64,17 @@ static void submit(ZxScheduler *s, const Texts *t, int sample) {
   if (t->alike) n = LENGTH / 2 + 1 + (uint32_t)sample;
   if (t->repeats) n = 7 + (uint32_t)sample;
   uint64_t number;
+  uint32_t source[LENGTH];
   ZbErr err = {0};
   for (uint32_t i = 0; i < n; i++) id[i] = id_at(t, sample, i);
+  for (uint32_t i = 0; i < LENGTH; i++) source[i] = (uint32_t)job_id("source", (uint64_t)sample, i, t->words);
   ZxGenRequest r = {.prompt = id,
                     .nprompt = n,
                     .max_tokens = LENGTH + 1 - n,
                     .choices = 1,
                     .prompt_logprobs = !t->alike,
+                    .source = source,
+                    .nsource = t->source ? t->source : LENGTH,
                     .sampling = ZX_GREEDY};
   cr_assert(zx_submit(s, &r, &number, &err), "%s", err.text);
 }
@@ -88,6 +94,17 @@ static void take_rows(const Texts *t, const ZxGenPart *part, const float *logits
   }
 }
 
+/* What makes sequences' own values, with the parameters that the steps have; NULL: there are none. */
+static ZxAdmission *admission(Player *p) {
+  const ZxDeviceTable *dev = p->job->dev;
+  ZpOptions po = {.scratch = dev->scratch, .threads = 1, .supports = dev->supports};
+  ZxEngineOptions eo = p->e->o;
+  if (!p->job->p->admission) return NULL;
+  ZxAdmission *x = zx_admission_new(p->a, p->job->p, &po, zl_sources_new(p->a), p->c, &eo, &p->err);
+  p->ok = x && zx_engine_init(zx_admission_engine(x), &p->err);
+  return x;
+}
+
 /* Some samples come at once, the others one by one. */
 static void write_all(Player *p) {
   Texts *t = p->job->ctx;
@@ -97,7 +114,9 @@ static void write_all(Player *p) {
   how.drafts *= t->drafts;
   ZxScheduler *s = zx_scheduler_new(&how, &p->err);
   ZxReplica replica = zx_replica_of(p->c, p->job->p, p->a);
-  ZxStepper *x = s ? zx_stepper_new(p->a, p->e, p->job->p, &replica, (ZxWave){0, 1}, &p->err) : NULL;
+  ZxAdmission *own = admission(p);
+  ZxStepper *x =
+      s && p->ok ? zx_stepper_new(p->a, p->e, p->job->p, &replica, (ZxWave){0, 1}, own, &p->err) : NULL;
   p->ok = x && zx_engine_init(p->e, &p->err);
   const ZxGenStep *step;
   int next = 0;
@@ -114,6 +133,9 @@ static void write_all(Player *p) {
     cr_expect(zx_scheduler_check(s, &p->err), "%s", p->err.text);
   }
   if (x) cr_expect(zx_stepper_used(x) == p->planned, "%lu bytes used of %lu", zx_stepper_used(x), p->planned);
+  if (own && !t->source)
+    cr_expect_eq(zx_admission_used(own), zx_engine_bytes(zx_admission_engine(own)), "of the admission");
+  zx_admission_free(own);
   ZxCounts c = s && !p->rank ? zx_scheduler_counts(s) : (ZxCounts){0};
   t->preempted += c.preempted, t->cached += c.cached_tokens;
   t->right += c.right_drafts, t->wrong += c.drafts - c.right_drafts;
@@ -123,6 +145,7 @@ static void write_all(Player *p) {
 /* ---- both ---- */
 static Texts texts(ZgGraph *g) {
   Texts t = {.words = (uint32_t)g->axes[zg_axis_find(g, "vocab")].size};
+  t.name = zg_axis_find(g, "tgt") == ZG_NONE ? "tokens" : "before"; /* T5 */
   t.x = calloc((size_t)SAMPLES * LENGTH * t.words, sizeof *t.x);
   return t;
 }
@@ -245,8 +268,7 @@ Test(generate, small_models, .timeout = 300) {
 
 static void play_all(bool states, bool half) {
   for (int i = 0; i < stream_model_count; i++)
-    if (!stream_models[i].refused && stream_models[i].options && strcmp(stream_models[i].name, "t5") &&
-        has_states(&stream_models[i]) == states)
+    if (!stream_models[i].refused && stream_models[i].options && has_states(&stream_models[i]) == states)
       play_model(&stream_models[i], half);
 }
 
@@ -286,7 +308,7 @@ Test(generate, draft_tokens_leave_the_same_bits, .timeout = 300) {
   static const ZpGenerating how = {.step = 40, .page = 3, .sequences = 2};
   for (int i = 0; i < stream_model_count; i++) {
     const StreamModel *s = &stream_models[i];
-    if (s->refused || !s->options || !strcmp(s->name, "t5")) continue;
+    if (s->refused || !s->options) continue;
     Model m = {0};
     m.g = stream_model(&m.c, s);
     Texts without = texts(m.g), with = texts(m.g);
@@ -323,6 +345,31 @@ Test(generate, on_a_device_that_captures_steps) {
     model_close(&m);
   }
   cr_expect(played > 5);
+}
+
+/* An encoder's text is made as long as it is, whatever the longest is: the same bits. */
+Test(generate, sources_of_any_length, .timeout = 300) {
+  static const ZpGenerating how = {.step = 40, .page = 8, .sequences = 2};
+  static const char *const longest[] = {"", "bind src = 31", "bind src = 7"};
+  for (int i = 0; i < stream_model_count; i++) {
+    const StreamModel *s = &stream_models[i];
+    if (strcmp(s->name, "t5")) continue;
+    Model m = {0};
+    m.g = stream_model(&m.c, s);
+    for (uint32_t n = 1; n <= 7; n += 3) {
+      Texts first = texts(m.g);
+      for (int k = 0; k < 3; k++) {
+        Texts t = k ? texts(m.g) : first;
+        t.source = n;
+        t = play_on(&zx_device_cpu, &m, longest[k], &how, t);
+        cr_expect(!k || same(&first, &t), "%u tokens, %s: other bits, off by %g", n, longest[k],
+                  differ(&t, &first));
+        if (k) free(t.x);
+      }
+      free(first.x);
+    }
+    model_close(&m);
+  }
 }
 
 /* Half of the pages that all could have: sequences are preempted, and made again with the same bits. */

@@ -86,6 +86,40 @@ Test(steps, models_that_see_later_tokens_have_none) {
   model_close(&m);
 }
 
+static const char t5[] = "-D layers=2 -D heads=4 -D width=32 -D head_dim=8 -D inner=48 -D words=97";
+
+/* An encoder, and keys and values of what it makes, are a plan of their own, for one sequence: parameters of
+ * either are stored where they are read, what is kept is in the steps' caches, and a limit is of both
+ * together. */
+Test(steps, an_encoder_has_a_plan_of_its_own) {
+  Model m = model_open("t5", NULL, t5);
+  ZpGenerating g = {.step = 16, .page = 8};
+  Plan q = steps(&m, "bind batch = 3, src = 20, tgt = 40", g);
+  cr_assert(q.p && q.p->admission, "%s", plan_messages(&q));
+  cr_expect_eq(ledger(&q)->bytes[ZP_L_CACHE], 2 * 2 * 32 * 4 * 3 * (40 + 20));
+  uint32_t both = 0;
+  for (uint32_t i = 0; i < m.g->nparams; i++) {
+    bool steps = zp_has_param(q.p, i), own = zp_has_param(q.p->admission, i);
+    cr_expect(steps || own, "%s is read by neither", m.g->params[i].path);
+    both += steps && own;
+  }
+  cr_expect_eq(both, 1, "of which one is the table of words");
+  uint64_t all = ledger(&q)->total[ZP_DEVICE] + zp_admission_bytes(q.p);
+  plan_close(&q);
+  for (int less = 0; less < 2; less++) {
+    char recipe[120];
+    snprintf(recipe, sizeof recipe, "bind batch = 3, src = 20, tgt = 40 limit memory %llu B",
+             (unsigned long long)(all - (less ? 64 : 0)));
+    q = steps(&m, recipe, g);
+    cr_expect(q.p && (q.p->pages[0] < 15) == less, "%s", plan_messages(&q));
+    plan_close(&q);
+  }
+  q = steps(&m, "bind batch = 3, src = 20, tgt = 40 limit memory 20 kB", g);
+  cr_expect(!q.p && strstr(plan_messages(&q), "Z0501"), "%s", plan_messages(&q));
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* ---- faults -------------------------------------------------------------------------------------------- */
 static ZpValue *cache(ZpSegment *s, int nth) {
   for (uint32_t v = 0; v < s->nvalues; v++)
