@@ -3,6 +3,7 @@ noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
   runtime/exec/answer/answer.h \
   runtime/exec/answer/answers.c \
+  runtime/exec/answer/chats.c \
   runtime/exec/answer/folder.c \
   runtime/exec/answer/query.c \
   runtime/exec/answer/query.h \
@@ -76,6 +77,7 @@ libexec_a_SOURCES = \
   runtime/exec/stop.h \
   runtime/exec/run/agree.c \
   runtime/exec/run/answering.c \
+  runtime/exec/run/chat.c \
   runtime/exec/run/generate.c \
   runtime/exec/run/layout.c \
   runtime/exec/run/inputs.c \

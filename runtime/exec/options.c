@@ -197,13 +197,20 @@ static const ZbOption options[] = {
   {"prompt-file", 0, ZB_TEXTS, FIELD(prompt_file), "FILE", .commands = GENERATE,
    .help = "go on with the text of this file; `-`: of the standard input; may be repeated"},
   {"prompts", 0, ZB_TEXT, FIELD(prompts), "FILE.jsonl", .commands = GENERATE,
-   .help = "go on with each of many prompts, a line {\"prompt\": TEXT} or {\"tokens\": [ID, ...]} each, with fields named as "
-           "the options below (`max_tokens`); results go to -o"},
+   .help = "go on with each of many prompts, a line {\"prompt\": TEXT}, {\"messages\": [...]} or {\"tokens\": [ID, ...]} each, "
+           "with fields named as the options below (`max_tokens`); results go to -o"},
+  {"chat", 0, ZB_FLAG, FIELD(chat), .commands = GENERATE,
+   .help = "prompts are messages of a user, and the model answers, by its chat template. Without a prompt it is a conversation: "
+           "each line of the standard input is a message. Ctrl-C ends an answer, Ctrl-D the conversation"},
+  {"system", 0, ZB_TEXT, FIELD(system), "TEXT", .commands = GENERATE, .help = "begin a --chat with this message of the system"},
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.jsonl", .commands = GENERATE,
    .help = "where to write the results of --prompts, a line each and in their order. One that is there already is gone on with "
            "behind its last whole line"},
   {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = WRITES,
    .help = "a tokenizer.json, or a folder with one (default: that of DIR; of a graph: a token is a byte)"},
+  {"chat-template", 0, ZB_TEXT, FIELD(chat_template), "FILE", .commands = WRITES,
+   .help = "what makes texts of conversations, in Jinja (default: chat_template.jinja or tokenizer_config.json beside the "
+           "tokenizer)"},
   {"max-tokens", 0, ZB_WHOLE, FIELD(query.max_tokens), "K", .most = INT32_MAX, .commands = GENERATE,
    .help = "write at most K tokens (default: 256, or as many as fit)"},
   {"min-tokens", 0, ZB_WHOLE, FIELD(query.min_tokens), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE,
@@ -365,6 +372,20 @@ static bool check_options(const ZxOptions *o, ZbErr *err) {
   return true;
 }
 
+static bool check_chat(const ZxOptions *o, bool prompts, ZbErr *err) {
+  const ZxQuery *q = &o->query;
+  if (o->system && !o->chat) return zb_fail(err, "give --chat, too", "--system begins a conversation");
+  if (o->chat && o->prompts)
+    return zb_fail(
+        err, "write {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}]} there",
+        "--chat is for --prompt and the standard input; lines of --prompts say themselves what they are");
+  if (!o->chat || prompts || (q->choices == 1 && !q->echo && q->logprobs == ZX_UNSAID)) return true;
+  return zb_fail(err, "give --prompt, too, or leave it out", "%s is not for a conversation",
+                 q->choices > 1 ? "-n"
+                 : q->echo      ? "--echo"
+                                : "--logprobs");
+}
+
 /* Checks what a run that generates is asked, and takes what is several options' together. */
 static bool check_query(ZbArena *a, ZxOptions *o, ZbErr *err) {
   bool some = o->prompt.n || o->prompt_file.n;
@@ -376,10 +397,12 @@ static bool check_query(ZbArena *a, ZxOptions *o, ZbErr *err) {
     if (!zx_query_add_bias(&o->query, a, o->bias.s[i]))
       return zb_fail(err, "give ID=NUMBER, the number from -100 to 100", "--logit-bias cannot be '%s'",
                      zb_show(o->bias.s[i]));
+  if (!check_chat(o, some, err)) return false;
   if (some && o->prompts)
     return zb_fail(err, "give one of them", "zrun generate takes --prompts, or --prompt and --prompt-file");
-  if (!some && !o->prompts && !o->dry_run)
-    return zb_fail(err, help, "zrun generate needs --prompt TEXT, --prompt-file FILE or --prompts FILE");
+  if (!some && !o->prompts && !o->chat && !o->dry_run)
+    return zb_fail(err, help,
+                   "zrun generate needs --prompt TEXT, --prompt-file FILE, --prompts FILE or --chat");
   if (!o->prompts != !o->out)
     return zb_fail(err, help,
                    o->out ? "-o is for the results of --prompts FILE"

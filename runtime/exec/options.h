@@ -42,7 +42,8 @@ typedef struct {
   int64_t trace_from, trace_to;
   /* generate, and of serve the model and its sizes: what is asked for, and what of it lines of `prompts` need not say; sizes, 0: they are chosen. */
   ZbTexts prompt, prompt_file, end, bias;
-  const char *prompts, *tokenizer, *json_schema;
+  const char *prompts, *tokenizer, *json_schema, *chat_template, *system;
+  bool chat; /* prompts are messages of a user; without one, a conversation */
   int64_t length, sequences, drafts;
   const char *recipe_out;
   enum { ZX_AS_WEIGHTS, ZX_IN_F32, ZX_IN_BF16 } precision;

@@ -121,6 +121,10 @@ static bool time_is_up(const ZxStop *s) {
 /* ---- both ---- */
 int zx_stop_wanted(const ZxStop *s) { return asked ? asked : time_is_up(s) ? TIME : 0; }
 
+void zx_stop_forget_interrupt(void) {
+  if (asked == SIGINT) asked = 0;
+}
+
 const char *zx_stop_why(int wanted) {
   return wanted == TIME      ? "its time limit"
          : wanted == SIGTERM ? "SIGTERM"

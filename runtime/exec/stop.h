@@ -25,6 +25,8 @@ void zx_stop_step(ZxStop *s, double seconds);
 void zx_stop_saved(ZxStop *s, double seconds);
 /* Why this rank wants to stop now, for zx_stop_why; 0: it does not. The number fits a double. */
 int zx_stop_wanted(const ZxStop *s);
+/* Forgets a SIGINT that asked for it, which has ended something smaller than the run. */
+void zx_stop_forget_interrupt(void);
 const char *zx_stop_why(int wanted); /* "SIGTERM", "its time limit" */
 
 #endif

@@ -97,7 +97,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save || r->o.ckpt);
   bool ok = r->o.dry_run ? dry_run(r)
             : serves     ? zx_run_open_server(r) && zx_run_start_generating(r) && zx_run_serve(r)
-            : generates  ? zx_run_start_generating(r) && zx_run_generate(r)
+            : generates  ? zx_run_start_generating(r) && (zx_run_talks(r) ? zx_run_chat : zx_run_generate)(r)
                          : zx_run_start(r) && (r->o.evaluates ? zx_run_evaluate(r) : zx_run_train(r));
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }

@@ -41,7 +41,7 @@ two="--recipe recipes.zug:two"
 run="$two --data text.bin --steps 2"
 
 # ---- the command line ----
-wrong 2 'zrun has no command .gpt2.zsg.; there are train, eval, generate and calibrate' gpt2.zsg $run
+wrong 2 'zrun has no command .gpt2.zsg.; there are train, eval, generate, serve and calibrate' gpt2.zsg $run
 wrong 2 'zrun train needs --recipe FILE:NAME' train gpt2.zsg --data text.bin --steps 1
 wrong 2 'zrun train needs --steps K' train gpt2.zsg $two --data text.bin
 wrong 2 '--steps cannot be .-1.; give a whole number from 0 on' train gpt2.zsg $two --data text.bin --steps -1

@@ -80,6 +80,14 @@ cmp drafts.out none.out || fail "draft tokens change results"
 echo '{"properties": {"where": {"enum": ["on the mat", "on the dog"]}}, "required": ["where"]}' >schema.json
 gen --prompt "the cat sat " --json-schema schema.json --max-tokens 50 --min-tokens 40 >where.json || fail "a schema"
 grep -Eqx '\{"where": ?"on the mat"\}' where.json || { cat where.json; fail "it is not the JSON of the schema"; }
+# ---- chats: a template makes the prompt, and a conversation goes on with all that was said ----
+printf "{%% for m in messages %%}{{ m.content }}{%% endfor %%}{%% if tools %%}no tools{%% endif %%}\n" >talk.jinja
+says " the mat" --chat --chat-template talk.jinja --system "the cat " --prompt "sat on" --max-tokens 8
+[ "$(printf 'the cat sat on\n\n. ' | gen --chat --chat-template talk.jinja --max-tokens 8 | tr '\n' '|')" = " the mat|the cat |" ] ||
+  fail "two turns of a conversation"
+echo '{"messages": [{"role": "user", "content": [{"type": "text", "text": "the cat sat on"}]}], "max_tokens": 8}' >chats.jsonl
+gen --prompts chats.jsonl -o chats.out --chat-template talk.jinja || fail "a line with messages"
+grep -q '"text":" the mat"' chats.out || { cat chats.out; fail "a line with messages"; }
 
 # ---- what is wrong ----
 bad() { # PATTERN LINE: a line among good ones
@@ -92,6 +100,14 @@ bad 'did you mean .temperature' '{"prompt": "a", "temperture": 1}'
 bad 'ids below 256' '{"tokens": [256]}'
 bad 'at most 64' '{"prompt": "a", "max_tokens": 64}'
 g="zrun generate gpt2.zsg --init w.safetensors"
+bad 'no chat template' '{"messages": [{"role": "user", "content": "x"}]}'
+mistake 'no chat template' $g --chat --prompt x
+printf 'a\n{{ x | no_such_filter }}' >broken.jinja
+mistake 'broken.jinja:2: .*no_such_filter' $g --chat --prompt x --chat-template broken.jinja
+printf "{%% for m in messages %%}{{ raise_exception('no ' + m.role) }}{%% endfor %%}" >refusing.jinja
+mistake 'no user' $g --chat --prompt x --chat-template refusing.jinja
+echo x | mistake 'no user' $g --chat --chat-template refusing.jinja
+printf 'x%.0s' $(seq 99) | mistake 'at most 64' $g --chat --chat-template talk.jinja
 mistake 'prompt is empty' $g --prompt ''
 mistake 'has 100 tokens; .* at most 64' $g --prompt "$(head -c 100 text)"
 bad 'minimum. at #/properties/a ' '{"prompt": "a", "json_schema": {"properties": {"a": {"minimum": 3}}}}'

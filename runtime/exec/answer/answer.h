@@ -3,7 +3,7 @@
  *
  *   DIR -> folder.c -> shipped.c: a graph            in.jsonl, options -> query.c: a query
  *             |                                                             |
- *             +------- words.c: ids of texts, ends ------------------------ +
+ *             +------- words.c: ids of texts, ends; chats.c: of talks ----- +
  *                                                                           |
  *   step -> logits -> sampled tokens -> text as it is sure         answers.c: many at once
  *                                                                           |
@@ -17,7 +17,7 @@
 #include "graph/graph.h"
 #include "lang/lang.h"
 #include "runtime/exec/answer/query.h"
-#include "runtime/text/text.h"
+#include "runtime/text/template/template.h"
 
 /* ---- folder.c: what a Hugging Face folder says beside its weights ---------------------------------------- */
 typedef struct {
@@ -32,6 +32,33 @@ typedef struct {
 } ZxFolder;
 /* Reads those files of a folder that are there. False with a message if one is broken. */
 bool zx_folder_read(ZxFolder *f, ZbArena *a, const char *path, ZbErr *err);
+
+struct cJSON;
+/* Reads one of its files, an object. *out NULL: it is not there. */
+bool zx_folder_json(ZbArena *a, const char *folder, const char *name, struct cJSON **out, ZbErr *err);
+/* Returns the folder of a file, or the folder itself. */
+const char *zx_folder_of(ZbArena *a, const char *path);
+
+/* ---- chats.c: conversations ------------------------------------------------------------------------------- */
+/* It does not change once it is open: all threads share it. */
+typedef struct {
+  const char *name;     /* of the file that its template is of */
+  ZtTemplate *usual;    /* NULL: there is none, or it cannot be used, and `why` */
+  ZtTemplate *tools;    /* for conversations with tools; NULL: the usual one */
+  struct cJSON *tokens; /* special tokens by what templates call them: bos_token */
+  ZbErr why;
+} ZxChats;
+/* Opens the template of a folder: chat_template.jinja, else `chat_template` of tokenizer_config.json; or `file`, where
+ * one is given. Either may be NULL. True, too, where there is none; false with a message if it cannot be read, or used,
+ * and it is then closed. */
+bool zx_chats_open(ZxChats *c, ZbArena *a, const char *folder, const char *file, ZbErr *err);
+void zx_chats_close(ZxChats *c);
+/* Appends the ids of a conversation: an object that has `messages`, and perhaps `tools`, `documents`,
+ * `chat_template_kwargs`, `continue_final_message` and `add_generation_prompt`, which is true without. `now`: the
+ * seconds of the calendar that it is for the template, 0: the clock's. False with a message, also where there is no
+ * template. */
+bool zx_chat_ids(const ZxChats *c, ZtCoder *coder, const struct cJSON *chat, int64_t now, ZtIds *out,
+                 ZbErr *err);
 
 /* ---- shipped.c: the models that the program carries ------------------------------------------------------ */
 /* Compiles the shipped model whose weights have the folder's `model_type`, with the sizes of its config.json;
@@ -54,8 +81,9 @@ typedef struct {
   uint32_t *end;
   uint32_t nend;
   ZxShapes *shapes; /* of the schemas that answers must fit */
+  ZxChats chats;
 } ZxWords;
-/* Opens a tokenizer.json, or a folder with one; NULL: bytes. `f` says how texts begin and end; NULL: the files
+/* Opens a tokenizer.json, or a folder with one; NULL: bytes. No chat template: see zx_chats_open. `f` says how texts begin and end; NULL: the files
  * beside the tokenizer's do. False with a message, also where the model has fewer ids. */
 bool zx_words_open(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, uint32_t vocabulary,
                    ZbErr *err);

@@ -2,12 +2,19 @@
 #include "runtime/exec/answer/answer.h"
 
 #include <cjson/cJSON.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_FILE = 16 << 20, MOST_ENDS = 64 };
 
-/* Reads a file of the folder. *out NULL: it is not there. */
-static bool read_json(ZbArena *a, const char *folder, const char *name, cJSON **out, ZbErr *err) {
+const char *zx_folder_of(ZbArena *a, const char *path) {
+  struct stat st;
+  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return path;
+  const char *slash = strrchr(path, '/');
+  return slash ? zb_strndup(a, path, (size_t)(slash - path) + !(slash - path)) : ".";
+}
+
+bool zx_folder_json(ZbArena *a, const char *folder, const char *name, cJSON **out, ZbErr *err) {
   size_t n;
   ZbErr why;
   const char *path = zb_printf(a, "%s/%s", folder, name);
@@ -64,8 +71,8 @@ static void take_model(ZxFolder *f, ZbArena *a, const cJSON *config) {
 bool zx_folder_read(ZxFolder *f, ZbArena *a, const char *path, ZbErr *err) {
   cJSON *config, *generation;
   *f = (ZxFolder){.path = path, .begin = ZX_NONE, .start = ZX_NONE};
-  if (!read_json(a, path, "config.json", &config, err)) return false;
-  bool ok = read_json(a, path, "generation_config.json", &generation, err);
+  if (!zx_folder_json(a, path, "config.json", &config, err)) return false;
+  bool ok = zx_folder_json(a, path, "generation_config.json", &generation, err);
   if (ok && config) take_model(f, a, config);
   if (ok && !take_ends(f, a, generation)) take_ends(f, a, config);
   take_begin(f, generation);

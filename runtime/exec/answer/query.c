@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-typedef enum { PROMPT, TOKENS, WHOLE, REAL, SWITCH, STOPS, ENDS, BIASES, FORMAT, SCHEMA } Kind;
+typedef enum { PROMPT, TOKENS, CHAT, WHOLE, REAL, SWITCH, STOPS, ENDS, BIASES, FORMAT, SCHEMA } Kind;
 #define AT(f) offsetof(ZxQuery, f)
 static const struct {
   const char *name;
@@ -17,6 +17,12 @@ static const struct {
 } fields[] = {
     {"prompt", PROMPT, 0, 0, 0},
     {"tokens", TOKENS, 0, 0, 0},
+    {"messages", CHAT, 0, 0, 0},
+    {"tools", CHAT, 0, 0, 0},
+    {"documents", CHAT, 0, 0, 0},
+    {"chat_template_kwargs", CHAT, 0, 0, 0},
+    {"add_generation_prompt", CHAT, 0, 0, 0},
+    {"continue_final_message", CHAT, 0, 0, 0},
     {"max_tokens", WHOLE, AT(max_tokens), 0, INT32_MAX},
     {"min_tokens", WHOLE, AT(min_tokens), 0, INT32_MAX},
     {"temperature", REAL, AT(temperature), 0, 1e6},
@@ -199,6 +205,7 @@ static bool take(ZxQuery *q, ZbArena *a, int i, const cJSON *v, ZbErr *err) {
     q->length = strlen(q->prompt);
     return true;
   case TOKENS: return zx_query_ids(name, v, a, &q->token, &q->ntokens, err);
+  case CHAT: return true; /* see zx_chat_ids */
   case WHOLE: return zx_query_whole(v, fields[i].least, fields[i].most, field, err);
   case REAL: return take_real(name, v, fields[i].least, fields[i].most, field, err);
   case SWITCH:
@@ -223,7 +230,7 @@ static int field_named(const char *name) {
 
 ZxFieldTaken zx_query_take(ZxQuery *q, ZbArena *a, const cJSON *field, ZbErr *err) {
   int i = field_named(field->string);
-  if (i < 0 || fields[i].kind == PROMPT || fields[i].kind == TOKENS) return ZX_FIELD_UNKNOWN;
+  if (i < 0 || fields[i].kind <= CHAT) return ZX_FIELD_UNKNOWN;
   return take(q, a, i, field, err) ? ZX_FIELD_TAKEN : ZX_FIELD_WRONG;
 }
 
@@ -249,9 +256,14 @@ static bool take_all(ZxQuery *q, ZbArena *a, const cJSON *o, ZbErr *err) {
     given[i] = true;
     if (!take(q, a, i, v, err)) return false;
   }
-  if (!q->prompt == !q->token)
+  bool chat = cJSON_GetObjectItemCaseSensitive(o, "messages");
+  if (!!q->prompt + !!q->token + chat != 1)
     return zb_fail(err, "give one of them",
-                   q->prompt ? "it has a `prompt` and `tokens`" : "it has neither a `prompt` nor `tokens`");
+                   q->prompt || q->token || chat ? "it has two of `prompt`, `tokens` and `messages`"
+                                                 : "it has neither a `prompt` nor `tokens` nor `messages`");
+  for (int i = 0; i < FIELDS; i++)
+    if (given[i] && fields[i].kind == CHAT && !chat)
+      return zb_fail(err, NULL, "`%s` belongs to `messages`, which is not there", fields[i].name);
   return true;
 }
 
@@ -272,6 +284,10 @@ cJSON *zx_query_parse(const char *text, size_t n, const char *help, ZbErr *err) 
 bool zx_query_read(ZxQuery *q, ZbArena *a, const char *text, size_t n, ZbErr *err) {
   cJSON *o = zx_query_parse(zb_strndup(a, text, n), n, "write {\"prompt\": \"...\"}", err);
   bool ok = o && take_all(q, a, o, err) && zx_query_check(q, err);
+  if (ok && !q->prompt && !q->token) {
+    q->chat = zb_strndup(a, text, n);
+    q->nchat = n;
+  }
   cJSON_Delete(o);
   return ok;
 }

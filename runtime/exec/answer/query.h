@@ -9,8 +9,11 @@
 typedef enum { ZX_ANY_TEXT, ZX_JSON_OBJECT, ZX_JSON_SCHEMA } ZxFormat;
 enum { ZX_UNSAID = -1, ZX_ALL_LEFT = -2, ZX_ANSWER_TOKENS = 256 /* without max_tokens */ };
 typedef struct {
-  const char *prompt; /* UTF-8, `length` bytes of it; NULL: tokens */
+  const char *prompt; /* UTF-8, `length` bytes of it; NULL: tokens, or a chat */
   size_t length;
+  const char *chat; /* NULL, or a JSON object of `nchat` bytes that has `messages`: see zx_chat_ids */
+  size_t nchat;
+  int64_t now; /* for its template: seconds of the calendar; 0: the clock's */
   const uint32_t *token;
   uint32_t ntokens;
   /* ZX_UNSAID: ZX_ANSWER_TOKENS, or what is left of the positions; ZX_ALL_LEFT: all of that */

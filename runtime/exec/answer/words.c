@@ -2,9 +2,9 @@
 #define _GNU_SOURCE /* getrandom */
 #include "runtime/exec/answer/answer.h"
 
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
 
 enum { BYTES = 256 };
@@ -63,14 +63,6 @@ static uint32_t usual_end(const ZtTokenizer *t) {
   return ZX_NONE;
 }
 
-/* Returns the folder of a file, or the folder itself. */
-static const char *folder_of(ZbArena *a, const char *path) {
-  struct stat st;
-  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return path;
-  const char *slash = strrchr(path, '/');
-  return slash ? zb_strndup(a, path, (size_t)(slash - path) + !(slash - path)) : ".";
-}
-
 static bool open_file(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, ZbErr *err) {
   ZxFolder own;
   w->name = zb_file_of(a, path, "tokenizer.json");
@@ -81,7 +73,7 @@ static bool open_file(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *
     return zb_fail(err, "give the tokenizer of this model",
                    "%s has ids below %u, the model has them below %u: it is another model's",
                    zb_show(w->name), w->words, w->vocabulary);
-  if (!f && !zx_folder_read(&own, a, folder_of(a, path), err)) return false;
+  if (!f && !zx_folder_read(&own, a, zx_folder_of(a, path), err)) return false;
   take_ends(w, a, f ? f : &own);
   uint32_t usual = usual_end(w->t);
   if (!w->nend && usual < w->vocabulary) ZB_PUSH(a, w->end, w->nend, usual);
@@ -111,6 +103,7 @@ bool zx_words_open(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, 
 
 void zx_words_close(ZxWords *w) {
   zx_shapes_free(w->shapes);
+  zx_chats_close(&w->chats);
   zt_coder_free(w->coder);
   zt_free(w->t);
   w->shapes = NULL;
@@ -143,19 +136,28 @@ static bool encode(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err) {
   return true;
 }
 
+static bool encode_chat(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err) {
+  cJSON *chat = zx_query_parse(q->chat, q->nchat, NULL, err);
+  bool ok = chat && zx_chat_ids(&w->chats, w->coder, chat, q->now, out, err);
+  cJSON_Delete(chat);
+  return ok;
+}
+
 bool zx_words_of(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err) {
   size_t before = out->n;
+  if (q->chat && !encode_chat(w, q, out, err)) return false;
   if (q->prompt && !encode(w, q, out, err)) return false;
-  if (!q->prompt && !q->ntokens) return zb_fail(err, "give at least one id", "`tokens` is empty");
-  if (!q->prompt) memcpy(append(out, q->ntokens), q->token, q->ntokens * sizeof *q->token);
+  bool ids = !q->prompt && !q->chat;
+  if (ids && !q->ntokens) return zb_fail(err, "give at least one id", "`tokens` is empty");
+  if (ids) memcpy(append(out, q->ntokens), q->token, q->ntokens * sizeof *q->token);
   for (size_t i = before; i < out->n; i++)
     if (out->id[i] >= w->vocabulary)
-      return w->name || !q->prompt ? zb_fail(err, "give ids of this model's tokenizer",
-                                             "token %zu of the prompt is %u; the model has ids below %u",
-                                             i - before + 1, out->id[i], w->vocabulary)
-                                   : zb_fail(err, "give --tokenizer, if the model was trained with one",
-                                             "byte %zu of the prompt is %u; the model has ids below %u",
-                                             i - before + 1, out->id[i], w->vocabulary);
+      return w->name || ids ? zb_fail(err, "give ids of this model's tokenizer",
+                                      "token %zu of the prompt is %u; the model has ids below %u",
+                                      i - before + 1, out->id[i], w->vocabulary)
+                            : zb_fail(err, "give --tokenizer, if the model was trained with one",
+                                      "byte %zu of the prompt is %u; the model has ids below %u",
+                                      i - before + 1, out->id[i], w->vocabulary);
   return true;
 }
 

@@ -59,6 +59,52 @@ bool zx_run_answering(ZxRun *r, ZxWave w, ZxAnswering *how) {
   return true;
 }
 
+/* ---- one wave, and all ranks --------------------------------------------------------------------------------- */
+bool zx_run_answering_together(ZxRun *r, ZxAnswering *how) {
+  ZbErr err = {0};
+  if (!zx_run_answering(r, (ZxWave){0, 1}, how)) return false;
+  if (r->replica.count == 1) return true;
+  zb_fail(&err, "leave `split batch` out of the recipe, or start each replica by itself",
+          "%d replicas cannot share what is asked one by one; `zrun generate --prompts` can", r->replica.count);
+  return zx_run_refuse(r, &err);
+}
+
+void zx_run_tell_all(ZxRun *r, void *p, size_t bytes) {
+  if (r->replica.size > 1) r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, p, bytes, 0));
+}
+
+bool zx_run_goes_on(ZxRun *r, ZxAnswers *x, bool ok) {
+  struct {
+    uint64_t digest;
+    int32_t stopping, failed;
+  } said = {zx_answers_digest(x), r->stopping, ok ? 0 : r->failed};
+  if (!r->rank && !said.stopping) said.stopping = zx_stop_wanted(&r->stop);
+  zx_run_tell_all(r, &said, sizeof said);
+  if (said.digest != zx_answers_digest(x))
+    ZB_BUG("rank %d has come to other steps or tokens than rank 0", r->rank);
+  r->stopping = said.stopping;
+  if (r->stopping) zx_answers_cancel(x);
+  if (said.failed) r->failed = said.failed;
+  return !said.failed;
+}
+
+bool zx_run_step(ZxRun *r, ZxAnswers *x, ZbErr *err) {
+  const ZxReplica *p = &r->replica;
+  bool played;
+  size_t bytes;
+  if (p->size == 1) return zx_answers_step(x, err);
+  if (!zx_answers_play(x, &played, err)) return false;
+  if (!played) return true;
+  void *chosen = zx_answers_chosen(x, &bytes);
+  if (p->last) zx_answers_sample(x);
+  if (p->staged) r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, chosen, bytes, p->world[p->root]));
+  if (!zx_answers_take(x, err)) return false;
+  double seconds = zx_answers_seconds(x);
+  zx_run_tell_all(r, &seconds, sizeof seconds);
+  zx_answers_took(x, seconds);
+  return true;
+}
+
 void zx_run_tell_used(const ZxRun *r, const ZxAnswering *how, uint32_t n) {
   char text[24];
   uint64_t planned = zx_engine_bytes(r->engine), used = 0;

@@ -7,12 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a query says no seed, it has one that is the same on all ranks. */
-static void give_seed(const ZxRun *r, ZxQuery *q, uint64_t number) {
+void zx_run_give_seed(const ZxRun *r, ZxQuery *q, uint64_t number) {
   if (q->seed == ZX_UNSAID) q->seed = (int64_t)(zb_random_u64(r->prompts.seed, 0, number) >> 1);
 }
 
-static void tell(const ZxRun *r, const ZxLaneCounts *c, uint64_t answers, double seconds) {
+void zx_run_tell(const ZxRun *r, const ZxLaneCounts *c, uint64_t answers, double seconds) {
   if (r->o.quiet || r->rank || !answers) return;
   fprintf(stderr, "%" PRIu64 " tokens of prompts, %" PRIu64 " written in %.3f s: %.1f tokens/s", c->of[0],
           c->of[1], seconds, seconds > 0 ? (double)c->of[1] / seconds : 0);
@@ -149,7 +148,7 @@ static void read_line(const ZxRun *r, uint64_t number, ZbArena *a, ZxQuery *q) {
   ZbErr err;
   *q = r->o.query;
   if (!zx_query_read(q, a, text, n, &err)) ZB_BUG("line %" PRIu64 ": %s", number + 1, err.text);
-  give_seed(r, q, number);
+  zx_run_give_seed(r, q, number);
 }
 
 static bool next_line(void *ctx, uint64_t *number, uint32_t *choices) {
@@ -239,11 +238,11 @@ static bool generate_texts(ZxRun *r) {
                  .query = text_query,
                  .forget = keep_text};
   ZxLaneCounts counts;
-  for (uint32_t i = 0; i < r->prompts.nqueries; i++) give_seed(r, &r->prompts.query[i], i);
+  for (uint32_t i = 0; i < r->prompts.nqueries; i++) zx_run_give_seed(r, &r->prompts.query[i], i);
   double from = zb_now();
   bool ok = zx_run_lanes(r, &desk, &counts);
   if (s.last != '\n') put(&s, "\n", 1); /* of a text that was not ended */
-  if (ok && !r->stopping) tell(r, &counts, n, zb_now() - from);
+  if (ok && !r->stopping) zx_run_tell(r, &counts, n, zb_now() - from);
   for (uint32_t i = 0; i < n; i++) zb_text_free(&s.text[i].waits);
   return ok;
 }
@@ -265,7 +264,7 @@ static bool generate_lines(ZxRun *r) {
   double from = zb_now();
   uint64_t before = l.written;
   bool ok = zx_run_lanes(r, &desk, &counts);
-  if (ok && l.written > before) tell(r, &counts, l.written - before, zb_now() - from);
+  if (ok && l.written > before) zx_run_tell(r, &counts, l.written - before, zb_now() - from);
   for (uint64_t i = 0; i < l.window; i++) {
     zb_text_free(&l.line[i].result);
     zb_arena_free(l.line[i].a);

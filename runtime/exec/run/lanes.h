@@ -36,4 +36,7 @@ typedef struct ZxLanes ZxLanes;
  * said. Counts are rank 0's to have. */
 bool zx_run_lanes(ZxRun *r, const ZxDesk *desk, ZxLaneCounts *counts);
 
+/* generate.c: says how many tokens there were, and how fast, unless nobody wants to know. */
+void zx_run_tell(const ZxRun *r, const ZxLaneCounts *c, uint64_t answers, double seconds);
+
 #endif

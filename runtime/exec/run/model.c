@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -56,6 +57,20 @@ static bool find_weights(ZxRun *r, ZbErr *err) {
   return zx_run_accept(r, zx_run_read_manifest(r, err), err);
 }
 
+/* Opens the chat template beside a tokenizer, NULL: bytes. One that cannot be used is wrong for those who want to talk. */
+static bool open_chats(ZxRun *r, const char *tokenizer, ZbErr *err) {
+  ZxChats *c = &r->prompts.words.chats;
+  const char *folder = tokenizer ? zx_folder_of(r->a, tokenizer) : NULL;
+  bool ok = zx_chats_open(c, r->a, folder, r->o.chat_template, err),
+       wanted = r->o.command == ZX_SERVE || r->o.chat || r->o.chat_template;
+  if (ok && r->o.chat && !c->usual) {
+    *err = c->why;
+    ok = false;
+  }
+  if (!ok && !wanted) *err = (ZbErr){0};
+  return zx_run_accept(r, ok || !wanted, err);
+}
+
 /* Opens the tokenizer that was given, or that of the folder that the weights come from. */
 static bool open_words(ZxRun *r, const ZxFolder *f, const ZgStream *along, ZbErr *err) {
   int64_t words = r->graph->axes[along->words].size;
@@ -68,7 +83,7 @@ static bool open_words(ZxRun *r, const ZxFolder *f, const ZgStream *along, ZbErr
     zb_fail(err, NULL, "the model's words, axis %s, have no size of their own",
             r->graph->axes[along->words].name);
   else ok = zx_words_open(&r->prompts.words, r->a, path, f->path ? f : NULL, (uint32_t)words, err);
-  return zx_run_accept(r, ok, err);
+  return zx_run_accept(r, ok, err) && open_chats(r, path, err);
 }
 
 /* Finds time, and what belongs to a sequence as a whole: one text, an encoder's source, can. */
@@ -108,8 +123,7 @@ static void from_first(ZxRun *r, void *p, size_t bytes) {
   r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, p, bytes, 0));
 }
 
-/* Collective: a text of rank 0's, to all; others have none yet. */
-static void share_text(ZxRun *r, ZbText *t) {
+void zx_run_share_text(ZxRun *r, ZbText *t) {
   uint64_t n = t->len;
   from_first(r, &n, sizeof n);
   if (!n || r->c->t->size(r->c) == 1) return;
@@ -140,7 +154,7 @@ static bool read_own(const char *path, ZbText *out, ZbErr *err) {
 static bool read_all(ZxRun *r, const char *path, ZbText *out, ZbErr *err) {
   bool ok = r->rank || read_own(path, out, err);
   if (!zx_agree(r->c, ok)) return false;
-  share_text(r, out);
+  zx_run_share_text(r, out);
   return true;
 }
 
@@ -177,11 +191,39 @@ static bool needs(ZxRun *r, const ZxQuery *q, Need *need, ZbErr *err) {
   return true;
 }
 
+bool zx_run_talks(const ZxRun *r) {
+  return r->o.chat && !r->o.prompt.n && !r->o.prompt_file.n && !r->o.dry_run;
+}
+
+void zx_run_message(ZbJson *j, const char *role, const char *text, size_t n) {
+  if (!text) return;
+  zb_json_object(j, NULL);
+  zb_json_string(j, "role", role);
+  zb_json_string_n(j, "content", text, n);
+  zb_json_end(j);
+}
+
+/* Makes a prompt the message of a user. */
+static void make_message(ZxRun *r, ZxQuery *q, const char *text, size_t n) {
+  ZbText t = {0};
+  ZbJson j = {.text = &t};
+  zb_json_object(&j, NULL);
+  zb_json_list(&j, "messages");
+  zx_run_message(&j, "system", r->o.system, r->o.system ? strlen(r->o.system) : 0);
+  zx_run_message(&j, "user", text, n);
+  zb_json_end(&j);
+  zb_json_end(&j);
+  q->chat = zb_strndup(r->a, t.s, t.len);
+  q->nchat = t.len;
+  zb_text_free(&t);
+}
+
 static bool add_prompt(ZxRun *r, const char *text, size_t n, const char *name, Need *need, ZbErr *err) {
   ZxPrompts *p = &r->prompts;
   ZxQuery q = r->o.query;
   ZbErr why = {0};
-  q.prompt = text;
+  if (r->o.chat) make_message(r, &q, text, n);
+  else q.prompt = text;
   q.length = n;
   ZB_PUSH(r->a, p->query, p->nqueries, q);
   return needs(r, &q, need, &why) || zb_fail(err, why.help, "%s: %s", name, why.text);
@@ -356,7 +398,7 @@ static bool choose_sizes(ZxRun *r, const ZpStream *s, const ZxFolder *f, const N
   int64_t length = (int64_t)zb_round_up(need->length ? need->length : 1, PAGE);
   if (length > need->most) length = need->most;
   int64_t served = source ? SERVED_SOURCE : SERVED_LENGTH;
-  if (r->o.command == ZX_SERVE) length = need->most < served ? need->most : served;
+  if (r->o.command == ZX_SERVE || zx_run_talks(r)) length = need->most < served ? need->most : served;
   if (r->o.length || r->graph->axes[along->time].size) length = need->most;
   if (r->o.dry_run && !need->length) length = need->most < 4096 ? need->most : 4096;
   r->generating = (ZpGenerating){.step = step_tokens(r), .page = PAGE};
@@ -373,7 +415,10 @@ static bool choose_sizes(ZxRun *r, const ZpStream *s, const ZxFolder *f, const N
 /* ---- all of it ----------------------------------------------------------------------------------------------- */
 static bool read_prompts(ZxRun *r, Need *need, ZbErr *err) {
   if (r->o.command == ZX_SERVE) return true;
-  bool ok = read_schema(r, err) && (r->o.prompts ? read_lines(r, need, err) : read_options(r, need, err));
+  r->o.query.now = (int64_t)time(NULL); /* the same for all ranks */
+  from_first(r, &r->o.query.now, sizeof r->o.query.now);
+  bool ok = read_schema(r, err);
+  if (ok && !zx_run_talks(r)) ok = r->o.prompts ? read_lines(r, need, err) : read_options(r, need, err);
   zt_ids_free(&need->id);
   return zx_run_accept(r, ok, err);
 }

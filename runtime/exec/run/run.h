@@ -10,6 +10,7 @@
  * answering.c what plays steps of the engine for answers
  * generate.c answers to prompts, in place of steps: where queries come from, and answers go to; lanes.c who answers
  *            which (lanes.h)
+ * chat.c     answers to what somebody types
  * serve.c    answers to what comes by HTTP
  *
  * Functions of type bool are collective, and false on all ranks when the run is not to go on: all that is to
@@ -153,6 +154,12 @@ bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16
 bool zx_run_read_model(ZxRun *r);
 /* Returns the next line of the prompts, *n bytes of it, and moves *at behind it; NULL: there is none. */
 const char *zx_run_line(const ZxPrompts *p, size_t *at, size_t *n);
+/* Collective: a text of rank 0's, to all; others have none yet. */
+void zx_run_share_text(ZxRun *r, ZbText *t);
+/* Says if the run is a conversation, whose messages are not there yet. */
+bool zx_run_talks(const ZxRun *r);
+/* Adds a message to a list of them; nothing, if its text is NULL. */
+void zx_run_message(ZbJson *j, const char *role, const char *text, size_t n);
 /* Says if all lines have results. */
 bool zx_run_all_there(const ZxPrompts *p);
 
@@ -171,11 +178,25 @@ bool zx_run_evaluate(ZxRun *r);
 /* ---- answering.c --------------------------------------------------------------------------------------- */
 /* Makes what plays steps of the engine for answers of a wave; of the first one collective. */
 bool zx_run_answering(ZxRun *r, ZxWave w, ZxAnswering *how);
+/* The same for one wave, of which all ranks play the steps: replicas are refused. */
+bool zx_run_answering_together(ZxRun *r, ZxAnswering *how);
+/* Collective: what rank 0 has, to all. */
+void zx_run_tell_all(ZxRun *r, void *p, size_t bytes);
+/* Collective: what rank 0 knows before a step of that wave, for all. False if it has failed, which it has said. What
+ * ranks have decided so far is compared. If somebody wants the run to end, all that is under way is cancelled. */
+bool zx_run_goes_on(ZxRun *r, ZxAnswers *x, bool ok);
+/* Plays a step of it, if there is one; the last stage chooses, and tells the others. */
+bool zx_run_step(ZxRun *r, ZxAnswers *x, ZbErr *err);
 /* Ends the job if the steps of all waves did not use what was planned for them. */
 void zx_run_tell_used(const ZxRun *r, const ZxAnswering *how, uint32_t n);
 
 /* ---- generate.c ---------------------------------------------------------------------------------------- */
 bool zx_run_generate(ZxRun *r);
+/* Gives a query that says no seed one that is the same on all ranks. */
+void zx_run_give_seed(const ZxRun *r, ZxQuery *q, uint64_t number);
+
+/* ---- chat.c -------------------------------------------------------------------------------------------- */
+bool zx_run_chat(ZxRun *r);
 
 /* ---- serve.c -------------------------------------------------------------------------------------------- */
 /* Listens, before weights are read: an address that is taken is known at once. */

@@ -61,8 +61,12 @@ Test(options, generate) {
   cr_assert(parse("generate dir --prompts a.jsonl -o b.jsonl"));
   cr_expect(o.query.max_tokens == ZX_UNSAID && o.query.top_p == 1 && o.query.repetition == 1 &&
             o.query.choices == 1 && o.query.logprobs == ZX_UNSAID && o.query.seed == ZX_UNSAID);
-  says("generate dir", "zrun generate needs --prompt TEXT, --prompt-file FILE or --prompts FILE",
+  says("generate dir", "zrun generate needs --prompt TEXT, --prompt-file FILE, --prompts FILE or --chat",
        "zrun --help shows all commands and options");
+  cr_expect(parse("generate dir --chat"));
+  cr_expect(parse("generate dir --chat --prompt A -n 2 --system B"));
+  says("generate dir --chat -n 2", "-n is not for a conversation", "give --prompt, too, or leave it out");
+  says("generate dir --prompt A --system B", "--system begins a conversation", "give --chat, too");
   says("generate dir --prompts a.jsonl", "--prompts needs -o FILE, where the results go",
        "zrun --help shows all commands and options");
   says("generate dir --prompt A --prompts a.jsonl -o b",

@@ -35,6 +35,8 @@ Test(query, what_lines_say) {
       "{\"tokens\": [1, 2, 3.0], \"stop_token_ids\": [5], \"stop\": [\"a\", \"b\"], \"logprobs\": 0}", &q));
   cr_expect(!q.prompt && q.ntokens == 3 && q.token[2] == 3 && q.nend == 1 && q.stop.n == 2 &&
             q.logprobs == 0);
+  cr_assert(reads("{\"messages\": [{\"role\": \"user\"}], \"tools\": [], \"seed\": 2}", &q));
+  cr_expect(!q.prompt && !q.token && q.seed == 2 && q.nchat && strstr(q.chat, "messages"));
   cr_assert(reads(" {\"prompt\": \"\", \"seed\": null, \"stop\": null} ", &q));
   cr_expect(q.prompt && !q.length && q.seed == ZX_UNSAID && !q.stop.n);
 }
@@ -66,7 +68,9 @@ Test(query, what_is_wrong) {
       {"{", "not JSON"},
       {"[]", "not a JSON object"},
       {"{\"max_tokens\": 3}", "neither"},
-      {"{\"prompt\": \"a\", \"tokens\": [1]}", "`prompt` and `tokens`"},
+      {"{\"prompt\": \"a\", \"tokens\": [1]}", "two of `prompt`"},
+      {"{\"prompt\": \"a\", \"messages\": []}", "two of `prompt`"},
+      {"{\"prompt\": \"a\", \"tools\": []}", "`tools` belongs to `messages`"},
       {"{\"prompt\": \"A\xff\"}", "not UTF-8"},
       {"{\"prompt\": \"A\\u0000\"}", "U+0000"},
       {"{\"prompt\": 3}", "`prompt` is 3"},
