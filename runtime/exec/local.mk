@@ -62,6 +62,8 @@ libexec_a_SOURCES = \
   runtime/exec/report.h \
   runtime/exec/saves.c \
   runtime/exec/saves.h \
+  runtime/exec/serve/calls.c \
+  runtime/exec/serve/calls.h \
   runtime/exec/serve/connection.c \
   runtime/exec/serve/endpoints.c \
   runtime/exec/serve/http.c \

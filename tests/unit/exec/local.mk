@@ -3,6 +3,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-exec
 TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
+  tests/unit/exec/calls.c \
   tests/unit/exec/ckpt.c \
   tests/unit/exec/config.c \
   tests/unit/exec/cpu.c \
