@@ -67,3 +67,6 @@ bench-search: all $(bench_programs)
 	$(bench_sh)/search.sh
 bench-time: all $(bench_programs)
 	$(bench_sh)/time.sh
+.PHONY: bench-serve
+bench-serve: all
+	$(bench_sh)/bench-serve.sh

@@ -4,6 +4,7 @@ libexec_a_SOURCES = \
   runtime/exec/answer/answer.h \
   runtime/exec/answer/answers.c \
   runtime/exec/answer/chats.c \
+  runtime/exec/answer/events.c \
   runtime/exec/answer/folder.c \
   runtime/exec/answer/query.c \
   runtime/exec/answer/query.h \
@@ -64,12 +65,17 @@ libexec_a_SOURCES = \
   runtime/exec/saves.h \
   runtime/exec/serve/calls.c \
   runtime/exec/serve/calls.h \
+  runtime/exec/serve/chat.c \
   runtime/exec/serve/connection.c \
   runtime/exec/serve/endpoints.c \
   runtime/exec/serve/http.c \
   runtime/exec/serve/job.c \
+  runtime/exec/serve/logprobs.c \
   runtime/exec/serve/loop.c \
+  runtime/exec/serve/messages.c \
   runtime/exec/serve/metrics.c \
+  runtime/exec/serve/openai.c \
+  runtime/exec/serve/part.c \
   runtime/exec/serve/reply.c \
   runtime/exec/serve/request.c \
   runtime/exec/serve/room.h \

@@ -1,7 +1,7 @@
 # Runs each fuzz target for FUZZ_SECONDS (default: 20 s for all of them) on mutations of what the tools make.
 # For more: make fuzz FUZZ_SECONDS=600 FUZZ_SEED=2, in a build configured with --enable-sanitize.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
-targets="lang format zsg data manifest weights hub metrics text documents megatron table config trace hosts schema"
+targets="lang format zsg data manifest weights hub metrics text documents megatron table config trace hosts schema serve"
 seconds=${FUZZ_SECONDS:-1.3}
 seed=${FUZZ_SEED:-1}
 
@@ -117,6 +117,15 @@ printf '{"hidden_size":4,"architectures":["A"],"model_type":"llama","num_attenti
   printf '{"ph":"M","pid":0,"name":"process_name","args":{"name":"rank 0"}}\n]}\n'
 } >trace/two
 printf '# a cluster\nnode1 slots=4 max_slots=8\nnode-2:2\n  n_3.x\n' >hosts/three
+# The first byte says what: 0 to 2 a request for completions, chats, messages, 3 texts, 4 ids, 5 an answer that may call tools.
+printf '\000{"prompt":[[1,2],[3]],"max_tokens":3,"stop":["a"],"logit_bias":{"5":1.5},"n":2,"seed":7,"stream":true}' >serve/ids
+printf '\000{"model":"m","prompt":["a","b\\u00e9"],"logprobs":2,"echo":true,"top_p":0.5,"stop_token_ids":[3]}' >serve/texts
+printf '\001{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\\"x\\":1}"}}]}],"tools":[{"type":"function","function":{"name":"f"}}],"logprobs":true,"top_logprobs":1}' >serve/chat
+printf '\002{"system":[{"type":"text","text":"s"}],"max_tokens":9,"stop_sequences":["x"],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"tool_use","id":"i","name":"f","input":{"x":[1]}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":"r"}]}],"tools":[{"name":"f","input_schema":{"type":"object"}}]}' >serve/messages
+printf '\003{"prompt":"abc","add_special_tokens":false}' >serve/text
+printf '\004{"tokens":[1,255,7]}' >serve/tokens
+printf '\005Let me.\n<tool_call>{"name": "f", "arguments": {"a": "\\"}{"}}</tool_call> <tool_call>\n{"name":"g","arguments":{}}' >serve/hermes
+printf '\005{"name": "f", "parameters": {"a": [1, 2.5e3]}}; {"name": "g", "parameters": {}}' >serve/llama
 
 for target in $targets; do
   "$ZUG_BUILD/tests/unit/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||

@@ -114,8 +114,8 @@ floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_s
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
 floors shape grammar.c literals.c schema.c automaton.c trie.c masks.c
 floors generate pages.c sample.c draft.c scheduler.c
-floors answer query.c folder.c chats.c shipped.c words.c answers.c results.c
-floors serve connection.c job.c request.c endpoints.c metrics.c reply.c loop.c http.c
+floors answer query.c folder.c chats.c shipped.c words.c answers.c events.c results.c
+floors serve calls.c connection.c job.c part.c messages.c chat.c request.c endpoints.c metrics.c logprobs.c openai.c reply.c loop.c http.c
 floors run agree.c machine.c inputs.c layout.c model.c start.c train.c answering.c lanes.c generate.c chat.c serve.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 

@@ -92,6 +92,22 @@ def answers():
     wanted(all(x == max(t.values()) for x, t in zip(l['token_logprobs'][7:], l['top_logprobs'][7:])), 'the most likely tokens, to the last digit')
 
 
+def chats():
+    talk = {'messages': [{'role': 'user', 'content': 'the cat'}], 'temperature': 0, 'max_tokens': 4}
+    status, o = post('/v1/chat/completions', **talk)
+    wanted(status == 200 and o['choices'][0]['message'] == {'role': 'assistant', 'content': ' sat'}, 'an answer of a chat: %s' % o)
+    status, kind, data = ask('POST', '/v1/chat/completions', dict(talk, stream=True))
+    events = [json.loads(b[6:]) for b in data.decode().split('\n\n')[:-2]]
+    wanted(''.join(e['choices'][0]['delta'].get('content', '') for e in events) == ' sat' and events[-1]['choices'][0]['finish_reason'] == 'length', 'a stream of a chat: %s' % events)
+    status, o = post('/v1/messages', **dict(talk, stop_sequences=['at']))
+    wanted(status == 200 and o['content'] == [{'type': 'text', 'text': ' s'}] and o['stop_sequence'] == 'at', 'an answer of /v1/messages: %s' % o)
+    status, kind, data = ask('POST', '/v1/messages', dict(talk, stream=True))
+    events = [json.loads(b.split('\n')[1][6:]) for b in data.decode().split('\n\n')[:-1]]
+    wanted(''.join(e['delta']['text'] for e in events if e['type'] == 'content_block_delta') == ' sat' and events[0]['type'] == 'message_start' and events[-1]['type'] == 'message_stop', 'a stream of /v1/messages: %s' % events)
+    for path, body in (('/v1/chat/completions', dict(talk, messages=[])), ('/v1/messages', dict(talk, messages=[{'role': 'user', 'content': [{'type': 'image'}]}])), ('/v1/chat/completions', dict(talk, echo=True))):
+        wanted(post(path, **body)[0] == 400, '400 of %s %s' % (path, body))
+
+
 def others():
     o = json.loads(ask('GET', '/v1/models')[2])
     wanted(o['data'][0]['id'] == 'cat', '/v1/models: %s' % o)
@@ -182,6 +198,7 @@ def health(until):
 
 
 answers()
+chats()
 others()
 refusals()
 for k in range(6):

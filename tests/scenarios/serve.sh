@@ -2,20 +2,26 @@
 # nobody but its sender; clients that leave are forgotten; keys; a port that is taken; SIGTERM. A night asks for a minute, with 300 at once.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 need_mpi
-command -v python3 >/dev/null || { echo "no python3 here"; exit 77; }
+for tool in python3 curl; do command -v $tool >/dev/null || { echo "no $tool here"; exit 77; }; done
 
 cat >r.zug <<'END'
 recipe learn { bind batch = 8, seq = 32   optimizer adamw(lr = 1e-2, b2 = 0.95)   clip 1.0 }
+recipe t2 { bind batch = 8, seq = 64   mesh tensor = 2   split head, ffn, vocab over tensor else seq }
+recipe p2 { bind batch = 8, seq = 64   mesh pipe = 2   stages over pipe by cost }
 END
 for i in $(seq 200); do printf 'the cat sat on the mat. '; done >text
 ok zdata pack text -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o cat.zsg -q -D layers=2 -D heads=2 -D width=32 -D context=64 -D words=256
 ok timeout -k 5 100 zrun train cat.zsg --recipe r.zug:learn --data text.bin --steps 60 --save w.safetensors --quiet
-s="zrun serve cat.zsg --init w.safetensors"
+echo '{% for m in messages %}{{ m.content }}{% endfor %}' | tr -d '\n' >template.jinja
+s="zrun serve cat.zsg --init w.safetensors --chat-template template.jinja"
 
-# begin OPTION...: starts a server on any port; $pid and $port are its. It ends with this script.
+# begin RANKS OPTION...: starts a server on any port; $pid and $port are its. It ends with this script.
 begin() {
-  $s --port 0 "$@" 2>server.txt &
+  ranks=$1
+  shift
+  : >server.txt
+  $(on "$ranks") $s --port 0 "$@" 2>server.txt &
   pid=$!
   trap 'kill -9 $pid 2>/dev/null' EXIT
   for i in $(seq 200); do
@@ -28,8 +34,8 @@ begin() {
   grep -q 'has no HTTP server' server.txt && exit 77 # built without libmicrohttpd
   fail "the server does not begin"
 }
-end() { # CODE: it ends by SIGTERM
-  kill -TERM $pid
+end() { # CODE: it ends by SIGTERM, or what mpirun hands on of signals
+  [ "$ranks" -eq 1 ] && kill -TERM $pid || kill -USR1 $pid
   wait $pid
   [ $? -eq "$1" ] || { cat server.txt; fail "a server that was ended has another code than $1"; }
 }
@@ -42,7 +48,7 @@ print(c.getresponse().status)
 END
 }
 
-begin
+begin 1
 seconds=2
 at_night && seconds=60
 ok timeout -k 5 200 python3 "$ZUG_SRC/tests/scenarios/serve.py" "$port" $pid $seconds
@@ -50,8 +56,31 @@ cat out.txt
 breaks 'cannot listen' $s --port "$port"
 end 0
 
+# ---- on several ranks ----
+for recipe in t2 p2; do
+  begin 2 --recipe r.zug:$recipe --threads 1
+  ok timeout -k 5 200 python3 "$ZUG_SRC/tests/scenarios/serve.py" "$port" $pid 0.5
+  end 0
+done
+
+# A rank is lost in the middle of a stream: its client is told, and the job ends.
+MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 4"
+begin 2 --recipe r.zug:p2 --threads 1
+job=$pid
+lost=$(rank_pid 1)
+kill -STOP $lost
+curl -sN "http://127.0.0.1:$port/v1/completions" -d '{"prompt": "a", "max_tokens": 60, "stream": true}' >lost.txt &
+client=$!
+sleep 0.5
+kill -KILL $lost
+wait $client
+grep -q '^data: {"error":' lost.txt && grep -q 'DONE' lost.txt || { cat lost.txt server.txt; fail "a client of a server that lost a rank is told nothing"; }
+for i in $(seq 60); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+kill -0 $pid 2>/dev/null && fail "a server that lost a rank goes on"
+ranks=1
+
 echo secret >keys
-begin --api-key-file keys
+begin 1 --api-key-file keys
 [ "$(web POST /v1/completions)$(web POST /v1/completions other)$(web POST /v1/completions secret)$(web GET /health)" = 401401200200 ] || fail "keys"
 end 0
 # ---- kept: a server that was killed serves again ----
@@ -74,6 +103,8 @@ kill -TERM $keeper
 wait $keeper
 [ $? -eq 0 ] && grep -q 'start 2' kept.txt || { cat kept.txt; fail "a server that is kept"; }
 
+echo '{{ x | no_such_filter }}' >bad.jinja
+mistake 'no_such_filter' zrun serve cat.zsg --init w.safetensors --chat-template bad.jinja --port 0
 mistake 'reached from outside' $s --host 0.0.0.0
 mistake '--host cannot be' $s --host example.org --open
 mistake 'keys2' $s --api-key-file keys2 --port 0

@@ -8,6 +8,7 @@
  *   step -> logits -> sampled tokens -> text as it is sure         answers.c: many at once
  *                                                                           |
  *                                                        results.c: lines of out.jsonl
+ *   events.c: the same queries on the other ranks that play these steps
  *
  * query.h and query.c know fields, their types and ranges; words.c what ids a text has. Nothing of a file is
  * trusted. */
@@ -111,7 +112,8 @@ typedef struct {
   uint32_t first;
   const char *text; /* without the prompt, or with `echo` with it */
   size_t length;
-  const char *finish; /* "stop", "length", "cancelled" */
+  const char *finish; /* "stop", "length", "cancelled"; NULL: it goes on */
+  int stop;           /* which stop string ended it; -1: none */
 } ZxAnswer;
 typedef struct {
   uint64_t number; /* the caller's */
@@ -162,6 +164,15 @@ bool zx_answers_so_far(const ZxAnswers *x, uint64_t number, uint32_t choice, ZxA
 const ZxAnswered *zx_answers_next(ZxAnswers *x);
 ZxCounts zx_answers_counts(const ZxAnswers *x);
 uint64_t zx_answers_digest(const ZxAnswers *x); /* see zx_scheduler_digest */
+
+/* ---- events.c: what one rank asks and ends, for the others that play its steps ------------------------------ */
+/* Append what zx_answers_ask and zx_answers_end were called with. The query has ids and a seed. */
+void zx_event_ask(ZbText *to, const ZxQuery *q, uint64_t number);
+void zx_event_end(ZbText *to, uint64_t number);
+/* Does the same again, in the same order. False with a message: a mistake of ours, since it went well there. */
+bool zx_events_play(ZxAnswers *x, const char *event, size_t n, ZbErr *err);
+/* Forgets a query that was made so, when it is answered. */
+void zx_events_forget(const ZxAnswered *q);
 
 /* ---- results.c: files of queries and results --------------------------------------------------------------- */
 /* Writes a result as a line of JSON, with its end. */

@@ -368,7 +368,8 @@ static ZxAnswer answer_of(const Asked *q, uint32_t choice) {
                   .nprompt = q->nprompt,
                   .logprob = q->q->logprobs == ZX_UNSAID ? NULL : c->logprob,
                   .first = (uint32_t)(c->id.n - c->nlogprobs),
-                  .finish = c->finish};
+                  .finish = c->finish,
+                  .stop = zt_detokenizer_stopped(c->d)};
   out.text = zt_detokenized_text(c->d, &out.length);
   return out;
 }

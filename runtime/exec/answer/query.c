@@ -318,10 +318,10 @@ bool zx_query_add_bias(ZxQuery *q, ZbArena *a, const char *text) {
 }
 
 bool zx_query_check(const ZxQuery *q, ZbErr *err) {
-  int64_t most = q->max_tokens == ZX_UNSAID ? ZX_ANSWER_TOKENS : q->max_tokens;
-  if (q->min_tokens > most && q->max_tokens != ZX_UNSAID)
+  if (q->max_tokens >= 0 && q->min_tokens > q->max_tokens)
     return zb_fail(err, "ask for more tokens, or let it end sooner",
-                   "`min_tokens` is %lld, and `max_tokens` %lld", (long long)q->min_tokens, (long long)most);
+                   "`min_tokens` is %lld, and `max_tokens` %lld", (long long)q->min_tokens,
+                   (long long)q->max_tokens);
   if (!(q->repetition > 0)) return zb_fail(err, "1 is none", "`repetition_penalty` is 0; it is above 0");
   if (q->stop.n > ZT_STOPS)
     return zb_fail(err, NULL, "`stop` has %u texts; at most %d are possible", q->stop.n, ZT_STOPS);

@@ -17,6 +17,10 @@ bool zx_run_fail(ZxRun *r, const ZbErr *err) { return end(r, err, ZX_EXIT_FAILED
 
 int zx_run_lowest(ZxRun *r, bool mine) { return (int)zx_lowest(r->c, mine ? r->rank : -1); }
 
+void zx_run_tell_all(ZxRun *r, void *p, size_t bytes) {
+  if (r->c->t->size(r->c) > 1) r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, p, bytes, 0));
+}
+
 bool zx_run_agree(ZxRun *r, bool ok, const ZbErr *err) {
   bool mine = zx_run_lowest(r, !ok && *err->text) == r->rank;
   if (mine) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);

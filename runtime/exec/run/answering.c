@@ -65,12 +65,9 @@ bool zx_run_answering_together(ZxRun *r, ZxAnswering *how) {
   if (!zx_run_answering(r, (ZxWave){0, 1}, how)) return false;
   if (r->replica.count == 1) return true;
   zb_fail(&err, "leave `split batch` out of the recipe, or start each replica by itself",
-          "%d replicas cannot share what is asked one by one; `zrun generate --prompts` can", r->replica.count);
+          "%d replicas cannot share what is asked one by one; `zrun generate --prompts` can",
+          r->replica.count);
   return zx_run_refuse(r, &err);
-}
-
-void zx_run_tell_all(ZxRun *r, void *p, size_t bytes) {
-  if (r->replica.size > 1) r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, p, bytes, 0));
 }
 
 bool zx_run_goes_on(ZxRun *r, ZxAnswers *x, bool ok) {

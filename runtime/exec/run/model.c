@@ -118,17 +118,12 @@ static int64_t positions_of(const ZgGraph *g, const ZpStream *s, const ZxFolder 
 }
 
 /* ---- what rank 0 has ---- */
-/* Collective: what rank 0 has comes to all. */
-static void from_first(ZxRun *r, void *p, size_t bytes) {
-  r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, p, bytes, 0));
-}
-
 void zx_run_share_text(ZxRun *r, ZbText *t) {
   uint64_t n = t->len;
-  from_first(r, &n, sizeof n);
+  zx_run_tell_all(r, &n, sizeof n);
   if (!n || r->c->t->size(r->c) == 1) return;
   char *all = r->rank ? zx_need(malloc(n)) : t->s;
-  from_first(r, all, n);
+  zx_run_tell_all(r, all, n);
   if (!r->rank) return;
   zb_text_put(t, all, n);
   free(all);
@@ -266,7 +261,7 @@ static bool read_lines(ZxRun *r, Need *need, ZbErr *err) {
   ZbText t = {0};
   bool opened = r->rank || zx_results_open(&p->results, r->a, r->o.out, err);
   if (!zx_agree(r->c, opened)) return false;
-  from_first(r, &p->results.done, sizeof p->results.done);
+  zx_run_tell_all(r, &p->results.done, sizeof p->results.done);
   if (r->rank) p->results.path = r->o.out;
   if (!read_all(r, path, &t, err)) return false;
   p->lines = zb_strndup(r->a, t.s ? t.s : "", t.len);
@@ -416,7 +411,7 @@ static bool choose_sizes(ZxRun *r, const ZpStream *s, const ZxFolder *f, const N
 static bool read_prompts(ZxRun *r, Need *need, ZbErr *err) {
   if (r->o.command == ZX_SERVE) return true;
   r->o.query.now = (int64_t)time(NULL); /* the same for all ranks */
-  from_first(r, &r->o.query.now, sizeof r->o.query.now);
+  zx_run_tell_all(r, &r->o.query.now, sizeof r->o.query.now);
   bool ok = read_schema(r, err);
   if (ok && !zx_run_talks(r)) ok = r->o.prompts ? read_lines(r, need, err) : read_options(r, need, err);
   zt_ids_free(&need->id);
@@ -432,11 +427,6 @@ bool zx_run_read_model(ZxRun *r) {
   r->prompts.results.fd = -1;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
-  if (r->c->t->size(r->c) > 1 && r->o.command != ZX_GENERATE) {
-    zb_fail(&err, "start it without mpirun", "zrun serve is for one rank yet, and mpirun started %d",
-            r->c->t->size(r->c));
-    return zx_run_refuse(r, &err);
-  }
   return (is_folder(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&
          find_time(r, &s, &err) && open_words(r, &f, &s.along, &err) && read_sizes(r, &s, &f, &need, &err) &&
          read_source(r, &s, &f, &err) && read_prompts(r, &need, &err) && choose_sizes(r, &s, &f, &need);

@@ -110,6 +110,8 @@ bool zx_run_refuse(ZxRun *r, const ZbErr *err);
 bool zx_run_fail(ZxRun *r, const ZbErr *err);
 /* The lowest rank for which `mine` is true, on all ranks; -1: none. */
 int zx_run_lowest(ZxRun *r, bool mine);
+/* Collective: what rank 0 has comes to all. */
+void zx_run_tell_all(ZxRun *r, void *p, size_t bytes);
 /* Whether all ranks are `ok`. The lowest that knows why one is not says it. */
 bool zx_run_agree(ZxRun *r, bool ok, const ZbErr *err);
 /* The same for what was given: that it is wrong is a mistake, unless some rank's error is a passing one. */
@@ -180,8 +182,6 @@ bool zx_run_evaluate(ZxRun *r);
 bool zx_run_answering(ZxRun *r, ZxWave w, ZxAnswering *how);
 /* The same for one wave, of which all ranks play the steps: replicas are refused. */
 bool zx_run_answering_together(ZxRun *r, ZxAnswering *how);
-/* Collective: what rank 0 has, to all. */
-void zx_run_tell_all(ZxRun *r, void *p, size_t bytes);
 /* Collective: what rank 0 knows before a step of that wave, for all. False if it has failed, which it has said. What
  * ranks have decided so far is compared. If somebody wants the run to end, all that is under way is cancelled. */
 bool zx_run_goes_on(ZxRun *r, ZxAnswers *x, bool ok);

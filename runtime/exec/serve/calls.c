@@ -105,7 +105,7 @@ static Found call_at(const char *s, size_t n, size_t *at, ZxCall *c) {
     if (s[i++] == '}') break;
     if (s[i - 1] != ',') return NOT;
   }
-  if (!c->nname || !c->narguments) return NOT;
+  if (!c->nname || !c->narguments || memchr(s + c->name, '\\', c->nname)) return NOT;
   cJSON *o = zb_json_parse(s + c->arguments, c->narguments, ZB_JSON_ANY, &why);
   cJSON_Delete(o);
   *at = i;

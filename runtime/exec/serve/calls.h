@@ -12,7 +12,7 @@
  * A call ends with its JSON, whatever markers its texts have. What is no JSON of a call stays text. */
 enum { ZX_CALLS = 64 /* of an answer; further ones are text */ };
 typedef struct {
-  size_t name, nname;           /* the bytes between the quotes, as they are written */
+  size_t name, nname;           /* the bytes between the quotes, without escapes */
   size_t arguments, narguments; /* an object */
 } ZxCall;
 typedef struct {

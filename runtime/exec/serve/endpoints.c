@@ -26,6 +26,13 @@ void zx_list_models(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefu
   zb_json_end(&j);
 }
 
+void zx_count_tokens(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
+  ZxJob *job = zx_request_read(s, ZX_MESSAGE, body, n, r);
+  if (!job) return;
+  zb_text_add(out, "{\"input_tokens\":%u}", job->part[0].query.ntokens);
+  zx_job_release(s, job);
+}
+
 /* Returns the member, which must have that type; all other members must be among `others`, of which none is looked
  * at. */
 static const cJSON *member(const cJSON *o, const char *name, cJSON_bool (*is)(const cJSON *),

@@ -26,6 +26,8 @@ static ZxEndpoint tell_health;
 static const Route routes[] = {
     {"POST", "/v1/completions", NULL, ZX_COMPLETION, NULL, false},
     {"POST", "/v1/chat/completions", NULL, ZX_CHAT, NULL, false},
+    {"POST", "/v1/messages", NULL, ZX_MESSAGE, NULL, false},
+    {"POST", "/v1/messages/count_tokens", zx_count_tokens, ZX_MESSAGE, NULL, false},
     {"GET", "/v1/models", zx_list_models, 0, NULL, false},
     {"POST", "/tokenize", zx_tokenize, 0, NULL, false},
     {"POST", "/detokenize", zx_detokenize, 0, NULL, false},
@@ -89,7 +91,7 @@ static enum MHD_Result queue(struct MHD_Connection *c, int status, const char *t
 static enum MHD_Result refuse(struct MHD_Connection *c, Coming *x, const ZxRefusal *r) {
   ZbText t = {0};
   x->refused = true;
-  zx_reply_error(&t, r);
+  zx_reply_error(&t, x->route ? x->route->form : ZX_COMPLETION, r);
   return queue(c, r->status, NULL, &t);
 }
 
@@ -151,6 +153,15 @@ static bool take_body(ZxServer *s, Coming *x, const char *data, size_t n, ZxRefu
 }
 
 /* ---- answers of jobs ----------------------------------------------------------------------------------------------- */
+/* Under the lock: writes why the server has failed as a job's answer. */
+static void tell_failure(ZxServer *s, ZxJob *j) {
+  ZxRefusal r = {0};
+  zx_refuse(&r, 503, NULL, "try again later", "%s", s->failed);
+  j->status = r.status;
+  zx_reply_ended(&j->out, j, &r);
+  j->done = true;
+}
+
 /* Gives the next bytes of a stream. */
 static ssize_t read_stream(void *ctx, uint64_t at, char *to, size_t most) {
   Coming *x = ctx;
@@ -159,6 +170,7 @@ static ssize_t read_stream(void *ctx, uint64_t at, char *to, size_t most) {
   ssize_t n = 0;
   (void)at;
   pthread_mutex_lock(&s->lock);
+  if (s->failed && !j->done) tell_failure(s, j);
   size_t left = j->out.len - j->taken;
   if (j->gone) n = MHD_CONTENT_READER_END_WITH_ERROR;
   else if (left) {
@@ -193,6 +205,7 @@ static int socket_of(struct MHD_Connection *c) {
 static enum MHD_Result end_job(ZxServer *s, struct MHD_Connection *c, ZxJob *j) {
   ZbText t = {0};
   pthread_mutex_lock(&s->lock);
+  if (s->failed && !j->done) tell_failure(s, j);
   bool done = j->done && !j->gone;
   int status = j->status;
   t = j->out;
@@ -268,7 +281,8 @@ static void ended(void *ctx, struct MHD_Connection *c, void **coming, enum MHD_R
     if (!x->job->done) x->job->gone = true;
     x->job->waits = false;
     x->job->socket = -1;
-    s->open--;
+    *x->job->open_at = x->job->open_next;
+    if (x->job->open_next) x->job->open_next->open_at = x->job->open_at;
     pthread_cond_signal(&s->came);
     pthread_mutex_unlock(&s->lock);
     zx_job_release(s, x->job);
@@ -423,8 +437,9 @@ static void set_state(ZxServer *s, int state) {
   pthread_mutex_unlock(&s->lock);
 }
 
-void zx_server_ready(ZxServer *s, uint32_t slots) {
+void zx_server_ready(ZxServer *s, uint32_t slots, const ZxTogether *together) {
   s->served.slots = slots;
+  s->together = together;
   set_state(s, ZX_SERVES);
 }
 

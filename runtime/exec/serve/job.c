@@ -2,6 +2,7 @@
 #include "runtime/exec/serve/room.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -41,7 +42,8 @@ void zx_coder_back(ZxServer *s, ZtCoder *c) {
 
 /* ---- jobs --------------------------------------------------------------------------------------------------- */
 ZxJob *zx_job_new(ZxForm form) {
-  static const char *const begin[] = {[ZX_COMPLETION] = "cmpl-", [ZX_CHAT] = "chatcmpl-"};
+  static const char *const begin[] = {
+      [ZX_COMPLETION] = "cmpl-", [ZX_CHAT] = "chatcmpl-", [ZX_MESSAGE] = "msg_"};
   uint64_t random[2] = {0};
   ZbArena *a = zb_arena_new();
   ZxJob *j = ZB_NEW(a, ZxJob);
@@ -68,6 +70,12 @@ void zx_job_release(ZxServer *s, ZxJob *j) {
   zb_arena_free(j->a);
 }
 
+const char *zx_call_id(const ZxPart *p, const ZxNew *new, uint32_t nth, char out[64]) {
+  const char *id = p->job->id + strcspn(p->job->id, "-_");
+  snprintf(out, 64, "call_%.24s_%u_%u", id + 1, new->answer->choice, new->first_call + nth);
+  return out;
+}
+
 bool zx_job_submit(ZxServer *s, ZxJob *j, ZxRefusal *r) {
   pthread_mutex_lock(&s->lock);
   bool serves = s->state == ZX_SERVES, room = s->njobs < s->how->queue;
@@ -76,7 +84,10 @@ bool zx_job_submit(ZxServer *s, ZxJob *j, ZxRefusal *r) {
     *s->inbox_end = j;
     s->inbox_end = &j->next;
     s->njobs++;
-    s->open++;
+    j->open_next = s->open;
+    if (s->open) s->open->open_at = &j->open_next;
+    s->open = j;
+    j->open_at = &s->open;
     j->holders++;
     pthread_cond_signal(&s->came);
   } else s->metrics.requests[1]++;
@@ -97,6 +108,14 @@ void zx_job_send(ZxServer *s, ZxJob *j, const char *text, size_t n, bool done) {
     j->done = done;
     zx_connection_wake(j);
   }
+  pthread_mutex_unlock(&s->lock);
+}
+
+void zx_server_fail(ZxServer *s, const char *why) {
+  pthread_mutex_lock(&s->lock);
+  s->failed = why;
+  s->state = ZX_DRAINS;
+  for (ZxJob *j = s->open; j; j = j->open_next) zx_connection_wake(j);
   pthread_mutex_unlock(&s->lock);
 }
 

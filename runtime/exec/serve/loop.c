@@ -73,10 +73,17 @@ static void take_out(ZxServer *s, ZxJob **at, int outcome) {
   zx_job_release(s, j);
 }
 
+/* Ends a part that is under way, on all ranks. */
+static bool end_part(ZxServer *s, ZxPart *p, ZxAnswers *x, ZbErr *err) {
+  if (!zx_answers_end(x, (uintptr_t)p, err)) return false;
+  if (s->together) s->together->ended(s->together->ctx, (uintptr_t)p);
+  return true;
+}
+
 /* Ends the parts of a job that are under way. */
-static bool end_parts(ZxJob *j, ZxAnswers *x, ZbErr *err) {
+static bool end_parts(ZxServer *s, ZxJob *j, ZxAnswers *x, ZbErr *err) {
   for (uint32_t i = 0; i < j->asked; i++)
-    if (!j->part[i].answered && !zx_answers_end(x, (uintptr_t)&j->part[i], err)) return false;
+    if (!j->part[i].answered && !end_part(s, &j->part[i], x, err)) return false;
   j->nparts = j->asked; /* the others are never asked */
   return true;
 }
@@ -91,8 +98,8 @@ static bool end_some(ZxServer *s, ZxAnswers *x, ZbErr *err) {
       ZxRefusal r = {0};
       zx_refuse(&r, 504, NULL, "ask for less", "the request took longer than %g s", s->how->limit);
       zx_reply_broken(s, j, &r);
-      if (!end_parts(j, x, err)) return false;
-    } else if (is_gone(s, j) && !end_parts(j, x, err)) return false;
+      if (!end_parts(s, j, x, err)) return false;
+    } else if (is_gone(s, j) && !end_parts(s, j, x, err)) return false;
   }
   return true;
 }
@@ -106,11 +113,12 @@ static bool ask(ZxServer *s, ZxAnswers *x, ZbErr *err) {
       ZxRefusal r = {.status = 400};
       if (zx_answers_ask(x, &p->query, (uintptr_t)p, &r.err)) {
         j->asked++;
+        if (s->together) s->together->asked(s->together->ctx, &p->query, (uintptr_t)p);
         continue;
       }
       if (r.err.passing) return true;
       zx_reply_broken(s, j, &r);
-      if (!end_parts(j, x, err)) return false;
+      if (!end_parts(s, j, x, err)) return false;
     }
   return true;
 }
@@ -136,6 +144,14 @@ static void wait_for_work(ZxServer *s) {
   pthread_mutex_unlock(&s->lock);
 }
 
+/* Tells other ranks what was asked, and that a step comes; now and then that none does. */
+static void meet(ZxServer *s, bool step) {
+  double now = zb_now();
+  if (!s->together || (!step && now - s->met < 1)) return;
+  s->met = now;
+  s->together->meet(s->together->ctx, step);
+}
+
 static void tell_state(ZxServer *s, const ZxAnswers *x) {
   pthread_mutex_lock(&s->lock);
   s->served.of = zx_answers_counts(x);
@@ -148,7 +164,9 @@ bool zx_server_turn(ZxServer *s, ZxAnswers *x, ZbErr *err) {
   look_who_left(s);
   if (!end_some(s, x, err) || !ask(s, x, err)) return false;
   bool idle = zx_answers_idle(x);
-  if (!idle && !zx_answers_step(x, err)) return false;
+  meet(s, !idle);
+  if (!idle && !(s->together ? s->together->step(s->together->ctx, x, err) : zx_answers_step(x, err)))
+    return false;
   hand_out(s, x);
   tell_state(s, x);
   if (idle && !s->first) wait_for_work(s);
@@ -162,7 +180,7 @@ void zx_server_abort(ZxServer *s, ZxAnswers *x, const char *why) {
     ZxRefusal r = {0};
     zx_refuse(&r, 503, NULL, "try again later", "%s", why);
     if (!j->done) zx_reply_broken(s, j, &r);
-    if (x) end_parts(j, x, &err);
+    if (x) end_parts(s, j, x, &err);
     else j->nparts = j->answered;
   }
   if (x) hand_out(s, x);

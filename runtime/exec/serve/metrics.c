@@ -88,7 +88,7 @@ void zx_tell_state(ZxServer *s, const char *body, size_t n, ZbText *t, ZxRefusal
   zb_json_count(&j, "running", now.of.running);
   zb_json_count(&j, "waiting", now.of.waiting);
   zb_json_count(&j, "most", now.slots);
-  zb_json_bool(&j, "chats", false);
+  zb_json_bool(&j, "chats", s->how->words->chats.usual != NULL);
   zb_json_count(&j, "pages", now.of.pages);
   zb_json_count(&j, "pages_free", now.of.free_pages);
   zb_json_count(&j, "steps", now.of.steps);

@@ -6,15 +6,7 @@
 
 enum { COMPLETION_TOKENS = 16 /* without max_tokens, as OpenAI has it */ };
 
-typedef struct {
-  ZxServer *s;
-  ZxJob *j;
-  ZxQuery q;
-  ZxRefusal *r;
-  const cJSON *prompt, *messages;
-  bool logprobs; /* of a chat */
-  int64_t top;   /* of a chat; ZX_UNSAID */
-} Reading;
+typedef ZxReading Reading;
 
 static bool wrong(Reading *x, const cJSON *v, const char *wanted) {
   zx_query_wrong(v->string, v, wanted, &x->r->err);
@@ -49,6 +41,17 @@ static bool take_messages(Reading *x, const cJSON *v) {
   return true;
 }
 
+static bool take_system(Reading *x, const cJSON *v) {
+  x->system = v;
+  return true;
+}
+
+/* Leaves a field to what renders conversations: zx_chat_ids. */
+static bool leave(Reading *x, const cJSON *v) {
+  (void)x, (void)v;
+  return true;
+}
+
 static bool take_stream(Reading *x, const cJSON *v) { return take_bool(x, v, &x->j->stream); }
 
 static bool take_stream_options(Reading *x, const cJSON *v) {
@@ -78,8 +81,40 @@ static bool take_suffix(Reading *x, const cJSON *v) {
 }
 
 static bool take_tools(Reading *x, const cJSON *v) {
-  if (!cJSON_IsArray(v)) return wrong(x, v, "a list");
-  return !v->child || zx_refuse(x->r, 400, v->string, "leave it out", "`tools` are not supported");
+  x->tools = v->child ? v : NULL;
+  return cJSON_IsArray(v) || wrong(x, v, "a list");
+}
+
+/* Takes "auto" and "none", by themselves or as the `type` of an object. */
+static bool take_tool_choice(Reading *x, const cJSON *v) {
+  const cJSON *type = cJSON_IsObject(v) ? cJSON_GetObjectItemCaseSensitive(v, "type") : v;
+  const char *word = cJSON_IsString(type) ? type->valuestring : "";
+  x->no_tools = !strcmp(word, "none");
+  return x->no_tools || !strcmp(word, "auto") ||
+         zx_refuse(x->r, 400, v->string, "give \"auto\" or \"none\", and say in the text what is wanted",
+                   "`tool_choice` cannot be forced");
+}
+
+static bool take_parallel(Reading *x, const cJSON *v) {
+  bool parallel = false;
+  if (!take_bool(x, v, &parallel)) return false;
+  return parallel || zx_refuse(x->r, 400, v->string, "leave it out, and take the first call",
+                               "`parallel_tool_calls` cannot be false");
+}
+
+static bool take_thinking(Reading *x, const cJSON *v) {
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(v, "type");
+  return (cJSON_IsString(type) && !strcmp(type->valuestring, "disabled")) ||
+         zx_refuse(x->r, 400, v->string, "leave it out", "`thinking` can only be disabled");
+}
+
+/* Takes stop strings under their other name. */
+static bool take_stops(Reading *x, const cJSON *v) {
+  cJSON *stop = cJSON_Duplicate(v, true), *o = cJSON_CreateObject();
+  cJSON_AddItemToObject(o, "stop", stop);
+  bool ok = zx_query_take(&x->q, x->j->a, stop, &x->r->err) == ZX_FIELD_TAKEN;
+  cJSON_Delete(o);
+  return ok || zx_refuse_field(x->r, v->string);
 }
 
 static bool take_chat_logprobs(Reading *x, const cJSON *v) { return take_bool(x, v, &x->logprobs); }
@@ -107,34 +142,56 @@ static bool ignore(Reading *x, const cJSON *v) {
   return true;
 }
 
-enum { TEXT = 1 << ZX_COMPLETION, CHAT = 1 << ZX_CHAT, BOTH = TEXT | CHAT };
+enum {
+  TEXT = 1 << ZX_COMPLETION,
+  CHAT = 1 << ZX_CHAT,
+  MESSAGE = 1 << ZX_MESSAGE,
+  TALKS = CHAT | MESSAGE,
+  ALL = TEXT | TALKS
+};
 static const struct {
   const char *name;
   int forms;
   bool (*take)(Reading *x, const cJSON *v);
 } fields[] = {
-    {"model", BOTH, take_model},
+    {"model", ALL, take_model},
     {"prompt", TEXT, take_prompt},
-    {"messages", CHAT, take_messages},
-    {"stream", BOTH, take_stream},
-    {"stream_options", BOTH, take_stream_options},
+    {"messages", TALKS, take_messages},
+    {"system", MESSAGE, take_system},
+    {"stream", ALL, take_stream},
+    {"stream_options", TEXT | CHAT, take_stream_options},
+    {"stop_sequences", MESSAGE, take_stops},
     {"max_completion_tokens", CHAT, take_most},
     {"best_of", TEXT, take_best},
     {"suffix", TEXT, take_suffix},
-    {"tools", CHAT, take_tools},
+    {"tools", TALKS, take_tools},
+    {"tool_choice", TALKS, take_tool_choice},
+    {"parallel_tool_calls", CHAT, take_parallel},
+    {"thinking", MESSAGE, take_thinking},
+    {"documents", CHAT, leave},
+    {"chat_template_kwargs", CHAT, leave},
+    {"add_generation_prompt", CHAT, leave},
+    {"continue_final_message", CHAT, leave},
     {"logprobs", CHAT, take_chat_logprobs},
     {"top_logprobs", CHAT, take_top},
-    {"skip_special_tokens", BOTH, take_special},
+    {"skip_special_tokens", TEXT | CHAT, take_special},
     {"add_special_tokens", TEXT, take_around},
-    {"return_token_ids", BOTH, take_ids},
+    {"return_token_ids", TEXT | CHAT, take_ids},
     /* Clients send these, and they change nothing here. */
-    {"user", BOTH, ignore},
-    {"store", BOTH, ignore},
-    {"metadata", BOTH, ignore},
-    {"service_tier", BOTH, ignore},
-    {"safety_identifier", BOTH, ignore},
-    {"prompt_cache_key", BOTH, ignore},
+    {"user", TEXT | CHAT, ignore},
+    {"store", TEXT | CHAT, ignore},
+    {"metadata", ALL, ignore},
+    {"service_tier", ALL, ignore},
+    {"safety_identifier", TEXT | CHAT, ignore},
+    {"prompt_cache_key", TEXT | CHAT, ignore},
 };
+/* Fields of queries that an API has not. */
+static const struct {
+  const char *name;
+  int forms;
+} foreign[] = {{"echo", TALKS},          {"response_format", MESSAGE},
+               {"json_schema", MESSAGE}, {"logprobs", MESSAGE},
+               {"n", MESSAGE},           {"stop", MESSAGE}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 static bool unknown(Reading *x, const char *name) {
@@ -150,7 +207,9 @@ static bool take(Reading *x, const cJSON *v) {
   for (int i = 0; i < FIELDS; i++)
     if (fields[i].forms >> x->j->form & 1 && !strcmp(fields[i].name, v->string))
       return cJSON_IsNull(v) || fields[i].take(x, v);
-  if (x->j->form == ZX_CHAT && !strcmp(v->string, "echo")) return unknown(x, v->string);
+  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+    if (foreign[i].forms >> x->j->form & 1 && !strcmp(foreign[i].name, v->string))
+      return unknown(x, v->string);
   switch (zx_query_take(&x->q, x->j->a, v, &x->r->err)) {
   case ZX_FIELD_TAKEN: return true;
   case ZX_FIELD_WRONG: return zx_refuse_field(x->r, v->string);
@@ -184,41 +243,18 @@ static bool take_all(Reading *x, const cJSON *o) {
 }
 
 /* ---- prompts --------------------------------------------------------------------------------------------------- */
-/* Makes a part of the ids that a query has, or of its text. */
-static bool add_part(Reading *x, const ZxQuery *q) {
-  ZxWords words = *x->s->how->words;
-  ZxPart *p = &x->j->part[x->j->nparts];
-  ZtIds id = {0};
-  ZxGenRequest g;
-  words.coder = zx_coder(x->s);
-  bool ok = zx_words_of(&words, q, &id, &x->r->err) &&
-            zx_words_request(&words, q, &id, x->s->how->length, &g, &x->r->err);
-  zx_coder_back(x->s, words.coder);
-  if (ok) zx_shape_release(g.shape);
-  if (ok) {
-    uint32_t *own = ZB_NEWN(x->j->a, uint32_t, id.n + 1);
-    memcpy(own, id.id, id.n * sizeof *own);
-    *p = (ZxPart){.job = x->j, .index = x->j->nparts++, .query = *q};
-    p->query.prompt = NULL;
-    p->query.token = own;
-    p->query.ntokens = (uint32_t)id.n;
-  }
-  zt_ids_free(&id);
-  return ok || zx_refuse_field(x->r, "prompt");
-}
-
 static bool add_text(Reading *x, const char *text) {
   ZxQuery q = x->q;
   q.prompt = text;
   q.length = strlen(text);
-  return add_part(x, &q);
+  return zx_request_part(x, &q);
 }
 
 static bool add_ids(Reading *x, const cJSON *ids) {
   ZxQuery q = x->q;
   if (!zx_query_ids("prompt", ids, x->j->a, &q.token, &q.ntokens, &x->r->err))
     return zx_refuse_field(x->r, "prompt");
-  return add_part(x, &q);
+  return zx_request_part(x, &q);
 }
 
 /* Reads a text, a list of texts, a list of ids, or a list of these. */
@@ -242,10 +278,6 @@ static bool read_prompts(Reading *x) {
   return true;
 }
 
-static bool read_messages(Reading *x) {
-  return zx_refuse(x->r, 400, "messages", "use /v1/completions", "this model's folder has no chat template");
-}
-
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 cJSON *zx_request_parse(const char *body, size_t n, ZxRefusal *r) {
   ZbErr why = {0};
@@ -255,22 +287,22 @@ cJSON *zx_request_parse(const char *body, size_t n, ZxRefusal *r) {
 }
 
 static ZxQuery usual(ZxForm form) {
-  return (ZxQuery){.max_tokens = form == ZX_CHAT ? ZX_ALL_LEFT : COMPLETION_TOKENS,
+  return (ZxQuery){.max_tokens = form == ZX_COMPLETION ? COMPLETION_TOKENS : ZX_ALL_LEFT,
                    .choices = 1,
                    .logprobs = ZX_UNSAID,
                    .seed = ZX_UNSAID,
                    .temperature = 1,
                    .top_p = 1,
                    .repetition = 1,
-                   .plain = form == ZX_CHAT};
+                   .plain = form != ZX_COMPLETION};
 }
 
 ZxJob *zx_request_read(ZxServer *s, ZxForm form, const char *body, size_t n, ZxRefusal *r) {
   cJSON *o = zx_request_parse(body, n, r);
   if (!o) return NULL;
   ZxJob *j = zx_job_new(form);
-  Reading x = {.s = s, .j = j, .q = usual(form), .r = r, .top = ZX_UNSAID};
-  bool ok = take_all(&x, o) && (form == ZX_CHAT ? read_messages(&x) : read_prompts(&x));
+  Reading x = {.s = s, .j = j, .q = usual(form), .r = r, .body = o, .top = ZX_UNSAID};
+  bool ok = take_all(&x, o) && (form == ZX_COMPLETION ? read_prompts(&x) : zx_request_chat(&x));
   cJSON_Delete(o);
   if (ok) return j;
   zx_job_release(s, j);

@@ -2,6 +2,7 @@
 #ifndef ZUG_EXEC_SERVE_ROOM_H
 #define ZUG_EXEC_SERVE_ROOM_H
 
+#include "runtime/exec/serve/calls.h"
 #include "runtime/exec/serve/serve.h"
 
 #include <cjson/cJSON.h>
@@ -29,13 +30,17 @@ bool zx_refuse(ZxRefusal *r, int status, const char *param, const char *help, co
 bool zx_refuse_field(ZxRefusal *r, const char *param);
 
 /* ---- jobs ----------------------------------------------------------------------------------------------- */
-typedef enum { ZX_COMPLETION, ZX_CHAT } ZxForm;
+typedef enum { ZX_COMPLETION, ZX_CHAT, ZX_MESSAGE } ZxForm;
 typedef struct ZxJob ZxJob;
 /* What was sent of a choice. */
 typedef struct {
   bool begun;
   uint32_t tokens; /* with their log-probabilities */
   uint64_t offset; /* characters of these */
+  size_t content;  /* with tools: bytes of what is not of a call, */
+  uint32_t calls;  /* and calls */
+  uint32_t blocks; /* of /v1/messages: those that were begun */
+  bool open;       /* the last of them is text, and not ended */
 } ZxSent;
 /* A prompt of a request. */
 typedef struct {
@@ -51,6 +56,7 @@ struct ZxJob {
   ZbArena *a;
   ZxForm form;
   bool stream, usage, ids;
+  bool tools; /* calls are looked for */
   char id[40];
   int64_t created; /* seconds of the calendar */
   ZxPart *part;
@@ -69,7 +75,8 @@ struct ZxJob {
   bool waits; /* its connection is suspended */
   struct MHD_Connection *connection;
   int socket;
-  int holders; /* threads that know it: freed by the last */
+  int holders;                 /* threads that know it: freed by the last */
+  ZxJob *open_next, **open_at; /* among those whose connection has not ended */
 };
 
 /* ---- metrics -------------------------------------------------------------------------------------------- */
@@ -105,8 +112,9 @@ struct ZxServer {
   /* Under the lock: */
   enum { ZX_LOADING, ZX_SERVES, ZX_DRAINS } state;
   ZxJob *inbox, **inbox_end;
-  uint32_t njobs; /* under way, those of the inbox among them */
-  uint32_t open;  /* jobs whose connection has not ended */
+  uint32_t njobs;     /* under way, those of the inbox among them */
+  ZxJob *open;        /* jobs whose connection has not ended */
+  const char *failed; /* why nothing is answered any more; NULL */
   size_t bodies;
   ZxMetrics metrics;
   ZxServed served;
@@ -116,7 +124,8 @@ struct ZxServer {
   /* The main thread's: jobs under way, oldest first; when it looked for clients that left. */
   ZxJob *first, **last;
   ZxAnswers *answers;
-  double looked;
+  const ZxTogether *together; /* NULL: this rank is alone */
+  double looked, met;
 };
 
 /* job.c */
@@ -137,21 +146,72 @@ void zx_coder_back(ZxServer *s, ZtCoder *c);
 void zx_connection_wait(ZxJob *j);
 void zx_connection_wake(ZxJob *j); /* nothing, if it does not wait */
 
+/* What a body says, while it is read. */
+typedef struct {
+  ZxServer *s;
+  ZxJob *j;
+  ZxQuery q;
+  ZxRefusal *r;
+  cJSON *body;
+  const cJSON *prompt, *messages, *system, *tools;
+  bool no_tools;
+  bool logprobs; /* of a chat */
+  int64_t top;   /* of a chat; ZX_UNSAID */
+} ZxReading;
+/* part.c: makes a part of the ids that a query has, or of its text. False: it is refused. */
+bool zx_request_part(ZxReading *x, const ZxQuery *q);
+/* chat.c: makes the part of a conversation. False: it is refused. */
+bool zx_request_chat(ZxReading *x);
 /* request.c: makes a job of a body. NULL: it is refused. */
 ZxJob *zx_request_read(ZxServer *s, ZxForm form, const char *body, size_t n, ZxRefusal *r);
+/* messages.c: the messages and tools of a request as those of a chat, to be deleted. NULL: they are refused. */
+cJSON *zx_messages_open(const cJSON *messages, const cJSON *system, ZxRefusal *r);
+cJSON *zx_messages_tools(const cJSON *tools, ZxRefusal *r);
 cJSON *zx_request_parse(const char *body, size_t n, ZxRefusal *r);
 
 /* reply.c */
-void zx_reply_error(ZbText *out, const ZxRefusal *r);
+void zx_reply_error(ZbText *out, ZxForm form, const ZxRefusal *r);
 void zx_reply_piece(ZxServer *s, const ZxAnswers *x, ZxPart *p, uint32_t choice, const char *text, size_t n);
 /* Takes an answered part. */
 void zx_reply_answered(ZxServer *s, ZxPart *p, const ZxAnswered *q);
-/* Ends a job that cannot be answered. */
+/* Writes what ends a job that cannot be answered; ends it with that. */
+void zx_reply_ended(ZbText *out, const ZxJob *job, const ZxRefusal *r);
 void zx_reply_broken(ZxServer *s, ZxJob *j, const ZxRefusal *r);
+
+/* ---- APIs ------------------------------------------------------------------------------------------------ */
+/* What is new of a choice. */
+typedef struct {
+  const ZxAnswer *answer; /* all of it so far */
+  const char *text;       /* content, n bytes */
+  size_t n;
+  const ZxCall *call;
+  uint32_t ncalls, first_call; /* the number of the first */
+  const char *all;             /* the text in which calls are */
+  const char *finish;          /* why it ended; NULL: it goes on */
+} ZxNew;
+/* How an API writes replies. All but `choice` append to `out`. */
+typedef struct {
+  void (*event)(ZxServer *s, ZbText *out, ZxPart *p, const ZxNew *new);
+  void (*last)(ZxServer *s, ZbText *out, ZxJob *j); /* events behind all choices */
+  void (*broken)(ZbText *out, const ZxRefusal *r);  /* events that end a stream too early */
+  void (*choice)(ZxServer *s, ZbJson *j, ZxPart *p, const ZxNew *new);
+  void (*whole)(ZxServer *s, ZbText *out, ZxJob *j); /* an answer, of the choices that its parts have */
+  void (*error)(ZbText *out, const ZxRefusal *r);
+} ZxApi;
+extern const ZxApi zx_api_completions, zx_api_chat; /* openai.c */
+extern const ZxApi zx_api_messages;                 /* messages.c */
+
+/* logprobs.c */
+/* Write the log-probabilities of an answer's tokens from there on: as /v1/completions has them, `offset` being the
+ * characters before them, and returning those before what comes next; and as chats have them. */
+uint64_t zx_put_logprobs(const ZxWords *w, ZbJson *j, const ZxAnswer *x, uint32_t from, uint64_t offset);
+void zx_put_chat_logprobs(const ZxWords *w, ZbJson *j, const ZxAnswer *x, uint32_t from);
+/* job.c: writes the id of a call that is new. */
+const char *zx_call_id(const ZxPart *p, const ZxNew *new, uint32_t nth, char out[64]);
 
 /* endpoints.c: what is answered without a step. */
 typedef void ZxEndpoint(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r);
-ZxEndpoint zx_list_models, zx_tokenize, zx_detokenize, zx_tokenizer_info;
+ZxEndpoint zx_list_models, zx_tokenize, zx_detokenize, zx_tokenizer_info, zx_count_tokens;
 ZxEndpoint zx_tell_page;
 /* metrics.c */
 ZxEndpoint zx_tell_metrics, zx_tell_state;

@@ -28,6 +28,16 @@ typedef struct {
   double limit;    /* seconds that a request may take; 0: any */
 } ZxServing;
 
+/* Ranks that play the same steps: what they are told. */
+typedef struct {
+  void (*asked)(void *ctx, const ZxQuery *q, uint64_t number);
+  void (*ended)(void *ctx, uint64_t number);
+  /* Collective: tells them, and that a step comes; without one it is called at least every second. */
+  void (*meet)(void *ctx, bool step);
+  bool (*step)(void *ctx, ZxAnswers *x, ZbErr *err); /* with them */
+  void *ctx;
+} ZxTogether;
+
 typedef struct ZxServer ZxServer;
 /* Listens, and answers that it is not ready yet. `how` must stay. NULL with a message: the address cannot be had, the
  * keys cannot be read, or this build has no HTTP library. */
@@ -37,10 +47,12 @@ void zx_server_close(ZxServer *s);
 /* Returns "http://127.0.0.1:8080". */
 const char *zx_server_address(const ZxServer *s);
 
-/* From now on requests are taken; `slots` sequences run at once. */
-void zx_server_ready(ZxServer *s, uint32_t slots);
+/* From now on requests are taken; `slots` sequences run at once. `together`: NULL, if this rank is alone. */
+void zx_server_ready(ZxServer *s, uint32_t slots, const ZxTogether *together);
 /* From now on requests are refused, and those under way go on. */
 void zx_server_drain(ZxServer *s);
+/* Any thread: the main one will make no turn any more. All clients are told `why`, which stays, at once. */
+void zx_server_fail(ZxServer *s, const char *why);
 bool zx_server_busy(ZxServer *s); /* says whether requests are under way */
 
 /* Takes text that has become sure: the ZxPiece of the answers, with the server as its context. */
