@@ -1,13 +1,13 @@
 # Runs each fuzz target for FUZZ_SECONDS (default: 20 s for all of them) on mutations of what the tools make.
 # For more: make fuzz FUZZ_SECONDS=600 FUZZ_SEED=2, in a build configured with --enable-sanitize.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
-targets="lang format zsg data manifest weights hub metrics text documents megatron table config trace hosts schema serve"
+targets="lang format zsg data manifest weights hub metrics text documents megatron table config trace hosts schema serve template"
 seconds=${FUZZ_SECONDS:-1.3}
 seed=${FUZZ_SEED:-1}
 
 for target in $targets; do mkdir $target; done
-rmdir text
-cp -r "$ZUG_SRC/tests/data/fuzz/text" text
+rmdir text template
+cp -r "$ZUG_SRC/tests/data/fuzz/text" "$ZUG_SRC/tests/data/fuzz/template" .
 cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
 cp lang/* format/
 for text in good if trees weights; do cp "$ZUG_SRC/tests/data/lang/$text.zug" format/; done

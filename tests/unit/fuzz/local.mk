@@ -2,7 +2,7 @@
 fuzz_programs = tests/unit/fuzz/fuzz-lang tests/unit/fuzz/fuzz-format tests/unit/fuzz/fuzz-zsg tests/unit/fuzz/fuzz-data tests/unit/fuzz/fuzz-manifest \
   tests/unit/fuzz/fuzz-weights tests/unit/fuzz/fuzz-hub tests/unit/fuzz/fuzz-metrics tests/unit/fuzz/fuzz-text \
   tests/unit/fuzz/fuzz-documents tests/unit/fuzz/fuzz-megatron tests/unit/fuzz/fuzz-table tests/unit/fuzz/fuzz-config tests/unit/fuzz/fuzz-trace \
-  tests/unit/fuzz/fuzz-hosts tests/unit/fuzz/fuzz-schema tests/unit/fuzz/fuzz-serve
+  tests/unit/fuzz/fuzz-hosts tests/unit/fuzz/fuzz-schema tests/unit/fuzz/fuzz-serve tests/unit/fuzz/fuzz-template
 EXTRA_PROGRAMS += $(fuzz_programs)
 tests_unit_fuzz_fuzz_lang_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_lang.c
 tests_unit_fuzz_fuzz_lang_LDADD = $(libs_compiler)
@@ -40,6 +40,9 @@ tests_unit_fuzz_fuzz_metrics_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
 tests_unit_fuzz_fuzz_metrics_LDADD = $(libs_zlog)
 tests_unit_fuzz_fuzz_text_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_text.c
 tests_unit_fuzz_fuzz_text_LDADD = $(libs_text)
+tests_unit_fuzz_fuzz_template_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_template.c
+tests_unit_fuzz_fuzz_template_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
+tests_unit_fuzz_fuzz_template_LDADD = $(libs_text)
 tests_unit_fuzz_fuzz_hosts_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_hosts.c
 tests_unit_fuzz_fuzz_hosts_LDADD = libkeep.a $(libs_base)
 tests_unit_fuzz_fuzz_schema_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_schema.c
