@@ -53,6 +53,12 @@ seconds=2
 at_night && seconds=60
 ok timeout -k 5 200 python3 "$ZUG_SRC/tests/scenarios/serve.py" "$port" $pid $seconds
 cat out.txt
+for answer in "the cat sat on the mat" "the cat sat in the hat" "mat. the dog" "mat. the cat"; do
+  echo "{\"prompt\": \"$answer\", \"max_tokens\": 0, \"echo\": true, \"logprobs\": 0}"
+done >scored.jsonl
+ok zrun generate cat.zsg --init w.safetensors --prompts scored.jsonl -o scored.out
+ok timeout -k 5 100 python3 "$ZUG_SRC/tests/scenarios/serve_clients.py" "$port" scored.out
+cat out.txt
 breaks 'cannot listen' $s --port "$port"
 end 0
 

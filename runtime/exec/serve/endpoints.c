@@ -112,7 +112,15 @@ void zx_detokenize(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefus
   cJSON_Delete(o);
 }
 
-/* Writes what a client that cuts texts itself needs to know. */
+/* Writes a token as the tokenizer's file has it. */
+static void put_token(const ZxWords *w, ZbJson *j, const char *key, uint32_t id) {
+  size_t n = 0;
+  const char *text = id == ZX_NONE ? NULL : zt_token(w->t, id, &n);
+  if (text) zb_json_string_n(j, key, text, n);
+  else zb_json_null(j, key);
+}
+
+/* Writes what a client that cuts texts itself needs to know, as lm-eval's RemoteTokenizer asks for it. */
 void zx_tokenizer_info(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
   const ZxWords *w = s->how->words;
   ZbJson j = {.text = out};
@@ -122,6 +130,8 @@ void zx_tokenizer_info(ZxServer *s, const char *body, size_t n, ZbText *out, ZxR
   zb_json_count(&j, "max_model_len", s->how->length);
   if (w->begin == ZX_NONE) zb_json_null(&j, "bos_token_id");
   else zb_json_count(&j, "bos_token_id", w->begin);
+  put_token(w, &j, "bos_token", w->begin);
+  put_token(w, &j, "eos_token", w->nend ? w->end[0] : ZX_NONE);
   zb_json_list(&j, "eos_token_ids");
   for (uint32_t i = 0; i < w->nend; i++) zb_json_count(&j, NULL, w->end[i]);
   zb_json_end(&j);
