@@ -82,9 +82,9 @@ Test(engine, what_a_stalled_step_waits_for) {
   moves++;
   while (w.told) zx_relax(&e, &w, ZX_FOR_DEVICE);
   cr_expect_eq(progressed, 0);
-  e.capture = ZX_CAPTURED;
+  e.capture[e.class] = ZX_CAPTURED;
   while (!w.told) zx_relax(&e, &w, ZX_FOR_DEVICE);
-  e.capture = ZX_CAPTURE_NEVER, e.step = 0;
+  e.capture[e.class] = ZX_CAPTURE_NEVER, e.step = 0;
   w = (ZxWait){0};
   while (!w.told) zx_relax(&e, &w, ZX_FOR_DEVICE);
   cr_expect_stderr_eq_str(
