@@ -107,8 +107,7 @@ static const ZbOption options[] = {
    .help = "evaluate on the first K batches (default: all whole batches)"},
   {"recipe-out", 0, ZB_TEXT, FIELD(recipe_out), "FILE", .commands = GENERATE, .same = ZB_SAME_VALUE,
    .help = "without --recipe: write the recipe that was found for these ranks here, with reasons"},
-  {"cluster", 0, ZB_TEXT, FIELD(cluster), "FILE:NAME", .commands = GENERATE, .same = ZB_SAME_VALUE,
-   .show = show_cluster,
+  {"cluster", 0, ZB_TEXT, FIELD(cluster), "FILE:NAME", .commands = GENERATE,
    .help = "without --recipe: find one by the constants of this cluster, which zrun calibrate measured (default: what "
            "is assumed of CPUs)"},
   {"cluster", 0, ZB_TEXT, FIELD(cluster), "FILE:NAME", .commands = BOTH, .same = ZB_SAME_VALUE,

@@ -66,7 +66,7 @@ static ZxEngine engine(void) {
       .c = zx_comm_self(),
       .in_order = true,
       .done = done,
-      .capture = ZX_CAPTURE_NEVER,
+      .capture = {ZX_CAPTURE_NEVER},
       .step_state = &now,
       .count = {.step_state = &then},
       .nlosses = zg_losses(&graph),

@@ -71,8 +71,6 @@ Test(options, generate) {
        "zrun --help shows all commands and options");
   says("generate dir --prompt A --prompts a.jsonl -o b",
        "zrun generate takes --prompts, or --prompt and --prompt-file", "give one of them");
-  says("generate dir --prompt A --device cuda", "zrun generate cannot use --device cuda yet",
-       "leave it out: it computes on the CPU");
   says("generate dir --prompt A --top-p 3", "--top-p cannot be '3'", "give a number from 0 to 1");
   says("generate dir --prompt A --min-tokens 9 --max-tokens 4", "`min_tokens` is 9, and `max_tokens` 4",
        "ask for more tokens, or let it end sooner");
