@@ -199,9 +199,11 @@ ZK_AVX512 static void order_sums(const ZkFewRows *x, bool back) {
     for (int64_t j = 0; j < x->n; j += 32) {
       float *sum = x->sum + i * x->ldsum + j;
       __m512 s0 = _mm512_loadu_ps(sum), s1 = _mm512_loadu_ps(sum + 16);
-      __m512 t0 = _mm512_shuffle_f32x4(s0, s1, back ? 0x44 : 0x88);
-      __m512 t1 = _mm512_shuffle_f32x4(s0, s1, back ? 0xee : 0xdd);
-      if (back) t0 = _mm512_shuffle_f32x4(t0, t0, 0xd8), t1 = _mm512_shuffle_f32x4(t1, t1, 0xd8);
+      __m512 t0, t1;
+      if (back) {
+        t0 = _mm512_shuffle_f32x4(s0, s1, 0x44), t1 = _mm512_shuffle_f32x4(s0, s1, 0xee);
+        t0 = _mm512_shuffle_f32x4(t0, t0, 0xd8), t1 = _mm512_shuffle_f32x4(t1, t1, 0xd8);
+      } else t0 = _mm512_shuffle_f32x4(s0, s1, 0x88), t1 = _mm512_shuffle_f32x4(s0, s1, 0xdd);
       _mm512_storeu_ps(sum, t0);
       _mm512_storeu_ps(sum + 16, t1);
     }

@@ -40,7 +40,8 @@ typedef struct {
   const char *predict;
   const char *trace; /* a file, or NULL; its steps, 0: the default ones */
   int64_t trace_from, trace_to;
-  /* generate, and of serve the model and its sizes: what is asked for, and what of it lines of `prompts` need not say; sizes, 0: they are chosen. */
+  /* generate: what is asked for, and what of it lines of `prompts` need not say. Sizes, of serve too; 0: they are
+   * chosen. */
   ZbTexts prompt, prompt_file, end, bias;
   const char *prompts, *tokenizer, *json_schema, *chat_template, *system;
   bool chat; /* prompts are messages of a user; without one, a conversation */

@@ -84,8 +84,9 @@ typedef struct {
   ZxShapes *shapes; /* of the schemas that answers must fit */
   ZxChats chats;
 } ZxWords;
-/* Opens a tokenizer.json, or a folder with one; NULL: bytes. No chat template: see zx_chats_open. `f` says how texts begin and end; NULL: the files
- * beside the tokenizer's do. False with a message, also where the model has fewer ids. */
+/* Opens a tokenizer.json, or a folder with one; NULL: bytes. Its chat template is opened by zx_chats_open. `f` says
+ * how texts begin and end; NULL: the files beside the tokenizer's do. False with a message, also where the model has
+ * fewer ids. */
 bool zx_words_open(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, uint32_t vocabulary,
                    ZbErr *err);
 void zx_words_close(ZxWords *w);
@@ -94,8 +95,8 @@ void zx_words_close(ZxWords *w);
 bool zx_words_of(ZxWords *w, const ZxQuery *q, ZtIds *out, ZbErr *err);
 /* Returns a seed that nobody has had. */
 uint64_t zx_new_seed(void);
-/* Returns the shape of what a query wants, to be released; with any text NULL. NULL with a message: its schema is wrong, or
- * not supported, or the tokenizer cannot write it. Any thread. */
+/* Returns the shape of what a query wants, to be released; with any text NULL. NULL with a message: its schema is
+ * wrong, or not supported, or the tokenizer cannot write it. Any thread. */
 ZxShape *zx_words_shape(const ZxWords *w, const ZxQuery *q, ZbErr *err);
 /* Makes the scheduler's request of a query whose ids are given, for sequences of so many positions. The seed is
  * new where none is said; out->shape is the caller's to release, NULL if false. False with a message. Any thread. */

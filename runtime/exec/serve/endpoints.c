@@ -33,8 +33,7 @@ void zx_count_tokens(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRef
   zx_job_release(s, job);
 }
 
-/* Returns the member, which must have that type; all other members must be among `others`, of which none is looked
- * at. */
+/* Returns the member, which must have that type. NULL: it is refused. */
 static const cJSON *member(const cJSON *o, const char *name, cJSON_bool (*is)(const cJSON *),
                            const char *wanted, ZxRefusal *r) {
   const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
