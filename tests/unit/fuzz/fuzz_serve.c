@@ -15,11 +15,11 @@ static ZxServer *server(void) {
   static ZxWords words;
   static ZxServing how = {.name = "m", .words = &words, .length = 4096, .queue = 4};
   static ZxServer s = {.how = &how};
-  static bool open;
+  static ZbArena *a;
   ZbErr err;
-  if (open) return &s;
-  open = true;
-  if (!zx_words_open(&words, zb_arena_new(), NULL, NULL, 256, &err)) ZB_BUG("%s", err.text);
+  if (a) return &s;
+  a = zb_arena_new();
+  if (!zx_words_open(&words, a, NULL, NULL, 256, &err)) ZB_BUG("%s", err.text);
   words.chats.usual = zt_template_new(template, sizeof template - 1, "fuzz", &err);
   if (!words.chats.usual) ZB_BUG("%s", err.text);
   pthread_mutex_init(&s.lock, NULL);
