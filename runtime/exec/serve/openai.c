@@ -177,11 +177,11 @@ static void choice(ZxServer *s, ZbJson *j, ZxPart *p, const ZxNew *new) {
 /* Joins the choices of all parts, in their order. */
 static void whole(ZxServer *s, ZbText *out, ZxJob *job) {
   ZbJson j = {.text = out};
+  ZbText all = {0};
   put_head(s, &j, job);
-  zb_json_key(&j, "choices");
-  for (uint32_t i = 0; i < job->nparts; i++) zb_text_add(out, "%c%s", i ? ',' : '[', job->part[i].choices.s);
-  zb_text_add(out, "]");
-  j.keyed = false, j.more = true;
+  for (uint32_t i = 0; i < job->nparts; i++) zb_text_add(&all, "%s%s", i ? "," : "", job->part[i].choices.s);
+  zb_json_raw(&j, "choices", "[%s]", all.s);
+  zb_text_free(&all);
   put_usage(&j, job);
   zb_json_end(&j);
 }

@@ -88,7 +88,6 @@ typedef struct {
 typedef struct {
   ZxHistogram first, between, whole; /* seconds: to the first piece, between pieces, of a request */
   uint64_t requests[3];              /* done, refused, left */
-  uint64_t done_tokens, prompt_tokens;
 } ZxMetrics;
 void zx_histogram_add(ZxHistogram *h, double seconds);
 
