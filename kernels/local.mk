@@ -81,6 +81,8 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/invariant_pack.c \
   kernels/cpu/invariant_rows.c \
   kernels/cpu/invariant_rows_set.h \
+  kernels/cpu/invariant_ahead.h \
+  kernels/cpu/invariant_tiles.c \
   kernels/cpu/grouped.h \
   kernels/cpu/grouped_places.c \
   kernels/cpu/grouped_outer.c \

@@ -73,12 +73,11 @@ typedef enum {
 
 static int64_t weight_bytes(const ZkBgemm *g) { return (int64_t)zk_plain_bytes((ZkElem)g->v[ZK_GB].elem); }
 
-/* Returns how m rows are computed. AMX reads tiles only. */
+/* Returns how m rows are computed. */
 static Way way_of(const ZkBgemm *g, int64_t m) {
   ZkElem w = (ZkElem)g->v[ZK_GB].elem;
   bool half = is_half(g);
   if (m > ZK_FEW || (w != ZK_F32 && w != ZK_BF16)) return BLOCK;
-  if (half && zk_bgemm_path() != &zk_bgemm_avx512) return BLOCK;
   bool along = runs(&g->k, ZK_GB) && g->n.nloops <= 1 && (half || zk_few_columns_here());
   if (runs(&g->n, ZK_GB) && g->k.nloops <= 1 && !(along && g->N < 16)) return ACROSS;
   return along ? ALONG : BLOCK;
@@ -218,6 +217,8 @@ static const void *few_x(const Part *p, FewX *to, int64_t k0, int64_t *n, int64_
   return p->half ? (const void *)to->h : to->x;
 }
 
+static bool by_tiles(void) { return zk_bgemm_path() == &zk_bgemm_amx; }
+
 static void sum_across(const Part *p, int64_t k0, int64_t k1, float *sums) {
   const ZkBgemm *g = p->g;
   int64_t apart = g->k.nloops ? g->k.loop[0].s[ZK_GB] : 0;
@@ -227,7 +228,7 @@ static void sum_across(const Part *p, int64_t k0, int64_t k1, float *sums) {
     f.k = k1 - k;
     f.x = few_x(p, &own, k, &f.k, &f.ldx);
     f.w = zk_at(&g->v[ZK_GB], p->off[ZK_GB] + p->col[0] + k * apart), f.next = zk_max(0, p->until - k - f.k);
-    if (p->half) zk_few_rows_pairs(&f);
+    if (p->half) (by_tiles() ? zk_few_rows_tiles : zk_few_rows_pairs)(&f);
     else zk_few_rows(&f, (ZkElem)g->v[ZK_GB].elem);
   }
 }
@@ -246,7 +247,7 @@ static void sum_along(const Part *p, float *sums, int64_t apart) {
         f.k = end - k, f.from = k;
         f.x = few_x(p, &own, k, &f.k, &f.ldx);
         f.w = zk_at(&g->v[ZK_GB], p->off[ZK_GB] + p->col[j] + k);
-        if (p->half) zk_few_columns_pairs(&f);
+        if (p->half) (by_tiles() ? zk_few_columns_tiles : zk_few_columns_pairs)(&f);
         else zk_few_columns(&f, (ZkElem)g->v[ZK_GB].elem);
       }
     }

@@ -4,6 +4,7 @@
  *   invariant.c        who computes what, chunks, and their tree
  *   invariant_pack.c   weights of a block into panels
  *   invariant_rows.c   few rows by weights that are read where they lie
+ *   invariant_tiles.c  the same with the bits of AMX
  *
  * The order of summation. The contracted axes are gone through in the order in which they lie in the call's
  * second operand, slowest first: k = 0 .. K-1. K is cut into ZK_SUM_CHUNKS = 8 chunks by halving it three times, where
@@ -68,6 +69,7 @@ typedef struct {
 } ZkFewRows;
 void zk_few_rows(const ZkFewRows *x, ZkElem w);
 void zk_few_rows_pairs(const ZkFewRows *x); /* by vdpbf16ps: bf16, x in pairs */
+void zk_few_rows_tiles(const ZkFewRows *x); /* the same with the bits of AMX's tiles */
 
 /* The same of columns that run along k: up to 16 of them, ldw apart. The sum is of elements from .. from + k
  * of `whole`, of which w is the first. Rows of x in bf16 have zeros up to a multiple of 32 elements. Sums
@@ -84,6 +86,7 @@ typedef struct {
 bool zk_few_columns_here(void); /* the set in use has it */
 void zk_few_columns(ZkFewColumns *x, ZkElem w);
 void zk_few_columns_pairs(ZkFewColumns *x);
+void zk_few_columns_tiles(ZkFewColumns *x);
 
 /* For tests: by instruction set 0, 1, 2 as zk_fgemm_use. */
 bool zk_few_rows_use(int set);

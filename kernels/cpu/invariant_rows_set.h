@@ -53,7 +53,7 @@ ZK_INLINE void NAME(deep)(const ZkFewRows *x, int64_t p, Ahead *ahead, const int
 
 ZK_INLINE void NAME(few)(const ZkFewRows *x, const int rows, const bool half) {
   int64_t p = 0;
-  Ahead ahead = rows_ahead(x, half ? 2 : 4), none = {0};
+  Ahead ahead = rows_ahead(x, half ? 2 : 4, DEEP), none = {0};
   for (; p + DEEP <= x->k; p += DEEP) NAME(deep)(x, p, &ahead, rows, half, DEEP);
   for (; p < x->k; p++) NAME(deep)(x, p, &none, rows, half, 1);
 }
