@@ -35,6 +35,7 @@ libexec_a_SOURCES = \
   runtime/exec/generate/generate.h \
   runtime/exec/generate/pages.c \
   runtime/exec/generate/sample.c \
+  runtime/exec/generate/shared.c \
   runtime/exec/generate/scheduler.c \
   runtime/exec/shape/automaton.c \
   runtime/exec/shape/grammar.c \

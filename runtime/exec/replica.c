@@ -46,14 +46,7 @@ ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p, ZbArena *a) {
 }
 
 /* ---- what they tell each other --------------------------------------------------------------------------- */
-void zx_replica_gather(const ZxReplica *r, const float *own, uint32_t rows, uint32_t own_words, float *room,
-                       float *all, uint32_t words) {
-  size_t each = (size_t)rows * own_words;
-  r->c->t->wait(r->c, r->c->t->all_gather(r->c, r->words, own, each * sizeof *own, room));
-  for (uint32_t i = 0; i < rows; i++)
-    for (uint32_t k = 0; k < (uint32_t)r->parts; k++) {
-      uint64_t first = (uint64_t)k * own_words, n = first >= words ? 0 : words - first;
-      if (n > own_words) n = own_words;
-      memcpy(all + (size_t)i * words + first, room + k * each + (size_t)i * own_words, n * sizeof *all);
-    }
+void zx_replica_gather(void *replica, const void *own, size_t bytes, void *all) {
+  const ZxReplica *r = replica;
+  r->c->t->wait(r->c, r->c->t->all_gather(r->c, r->words, own, bytes, all));
 }

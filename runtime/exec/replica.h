@@ -22,9 +22,7 @@ typedef struct {
 } ZxReplica;
 /* Finds this rank's. Collective over the world. */
 ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p, ZbArena *a);
-/* Collective over the last stage: own[row][word] of each part to all[row][word], `words` of them without padding; room
- * has parts x rows x own_words. */
-void zx_replica_gather(const ZxReplica *r, const float *own, uint32_t rows, uint32_t own_words, float *room,
-                       float *all, uint32_t words);
+/* Gives ranks of the last stage that share the words what each of them has (ZxGather). Collective over them. */
+void zx_replica_gather(void *replica, const void *own, size_t bytes, void *all);
 
 #endif

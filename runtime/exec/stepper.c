@@ -15,10 +15,10 @@ struct ZxStepper {
   int32_t *ids, *positions, *sequences, *rows, *documents, **tables;
   ZxAdmission *admission; /* NULL: nothing belongs to a sequence alone */
   int32_t *lengths;       /* of sources, by slot */
-  float *logits;          /* [row][word] */
-  float *own, *parts; /* of the rank's words, with padding; of all ranks that share them. NULL: it has all */
+  ZxShare share;
+  float *logits; /* [row][word], of the rank's words, own_words of them without padding */
   uint64_t used;
-  uint32_t words, own_words;
+  uint32_t own_words;
 };
 
 static int64_t size_of(const ZpPlan *p, uint16_t axis) { return p->layout.axis_size[axis]; }
@@ -144,9 +144,12 @@ ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxRepl
             p->given->model);
     return NULL;
   }
-  *x = (ZxStepper){.e = e, .p = p, .r = r, .wave = w, .admission = admission, .words = words_of(p)};
+  *x = (ZxStepper){.e = e, .p = p, .r = r, .wave = w, .admission = admission};
   uint16_t axis = s->model->inputs[s->along.tokens].type.of;
-  x->own_words = (uint32_t)(size_of(p, axis) / r->parts);
+  x->share = (ZxShare){(uint32_t)r->part, (uint32_t)r->parts, (uint32_t)(size_of(p, axis) / r->parts),
+                       zx_replica_gather, (void *)r};
+  x->own_words = zx_share_first(&x->share, words_of(p), x->share.part + 1) -
+                 zx_share_first(&x->share, words_of(p), x->share.part);
   x->lengths = ZB_NEWN(a, int32_t, p->generating.sequences);
   x->input = ZB_NEWN(a, const void *, s->step->ninputs + 1);
   x->ids = ZB_NEWN(a, int32_t, tokens), x->positions = ZB_NEWN(a, int32_t, tokens);
@@ -155,11 +158,7 @@ ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxRepl
   x->tables = ZB_NEWN(a, int32_t *, s->ngroups + 1);
   for (uint32_t g = 0; g < s->ngroups; g++)
     x->tables[g] = ZB_NEWN(a, int32_t, p->generating.sequences * size_of(p, s->axis.entry));
-  x->logits = ZB_NEWN(a, float, rows * x->words);
-  if (r->parts > 1) {
-    x->own = ZB_NEWN(a, float, rows * x->own_words);
-    x->parts = ZB_NEWN(a, float, rows *size_of(p, axis));
-  }
+  x->logits = ZB_NEWN(a, float, rows * x->own_words + 1);
   return find_inputs(x, err) ? x : NULL;
 }
 
@@ -178,18 +177,19 @@ static void take_tables(ZxStepper *x, const ZxScheduler *s) {
     }
 }
 
-/* Takes rows of logits as f32, without the padding of words, from all ranks that share them. */
+/* Takes rows of logits as f32, without the padding of words. */
 static void take_logits(ZxStepper *x, const ZxLogits *from, uint32_t rows) {
-  uint32_t n = x->own ? x->own_words : x->words;
+  uint32_t n = x->own_words;
   for (uint32_t r = 0; r < rows; r++) {
-    float *to = (x->own ? x->own : x->logits) + (size_t)r * n;
-    size_t at = (size_t)r * x->own_words;
+    float *to = x->logits + (size_t)r * n;
+    size_t at = (size_t)r * x->share.each;
     if (from->elem == ZK_F32) memcpy(to, (const float *)from->data + at, n * sizeof *to);
     else
       for (uint32_t i = 0; i < n; i++) to[i] = zb_bf16_to_f32(((const uint16_t *)from->data)[at + i]);
   }
-  if (x->own && rows) zx_replica_gather(x->r, x->own, rows, n, x->parts, x->logits, x->words);
 }
+
+ZxShare zx_stepper_share(const ZxStepper *x) { return x->share; }
 
 const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err) {
   ZxStep done;

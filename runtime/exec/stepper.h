@@ -24,9 +24,11 @@ typedef struct ZxStepper ZxStepper;
  * tokens, a source, documents and places. */
 ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxReplica *r, ZxWave w,
                           ZxAdmission *admission, ZbErr *err);
-/* Plays a step, with the other ranks of the replica. Returns logits[row][id] of its rows, valid until the next step; on
- * ranks that are not of the last stage they are nothing. NULL with a message. */
+/* Plays a step, with the other ranks of the replica. Returns logits[row][id] of its rows and of the ids that are this
+ * rank's share, valid until the next step; on ranks that are not of the last stage they are nothing. NULL with a
+ * message. */
 const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err);
+ZxShare zx_stepper_share(const ZxStepper *x);
 uint64_t zx_stepper_used(const ZxStepper *x); /* bytes of the arena that steps have touched so far */
 
 #endif

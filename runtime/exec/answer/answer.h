@@ -126,6 +126,7 @@ typedef struct {
   const ZbErr *broken;    /* its logits are not numbers; NULL: they are */
 } ZxAnswered;
 
+/* Plays a step and returns its rows of logits, those of this rank's words. */
 typedef const float *ZxPlay(void *player, const ZxScheduler *s, const ZxGenStep *step, ZbErr *err);
 /* Takes text that has become sure. */
 typedef void ZxPiece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n);
@@ -134,6 +135,7 @@ typedef struct {
   ZxScheduling sizes; /* ends and queue are filled in */
   ZxPlay *play;
   void *player;
+  ZxShare share; /* of the words that logits are of */
   ZxPiece *piece; /* NULL: nobody takes it */
   void *ctx;
 } ZxAnswering;

@@ -30,20 +30,16 @@ struct Asked {
 
 /* What is chosen from the rows of a step, as ranks tell it to each other. */
 typedef struct {
-  ZxChoice choice;
-  bool ok; /* else `why` says why there is none */
-} Chosen;
-typedef struct {
   ZbErr why;
-  Chosen row[];
+  ZxChosen row[];
 } ChosenRows;
 
 struct ZxAnswers {
   ZxAnswering how;
   ZbArena *a;
   ZxScheduler *s;
-  ZxTokenSampler *sampler;
-  ZxFound found;
+  ZxShared *shared;
+  ZxWanted *wanted;      /* rows of a step */
   const ZxGenStep *step; /* that is played */
   const float *logits;
   ChosenRows *chosen_rows;
@@ -73,8 +69,8 @@ ZxAnswers *zx_answers_new(const ZxAnswering *how, ZbErr *err) {
   ZxAnswers *x = ZB_NEW(a, ZxAnswers);
   *x = (ZxAnswers){.how = *how, .a = a, .s = s};
   x->how.sizes = sizes;
-  x->sampler = zx_sampler_new(a, sizes.vocabulary, how->words->words);
-  zx_found_new(a, &x->found, sizes.vocabulary, 0, 1);
+  x->shared = zx_shared_new(a, &how->share, sizes.vocabulary, how->words->words);
+  x->wanted = ZB_NEWN(a, ZxWanted, sizes.rows);
   x->chosen = ZB_NEWN(a, uint32_t, sizes.rows);
   x->chosen_rows = zb_alloc(a, sizeof *x->chosen_rows + sizes.rows * sizeof *x->chosen_rows->row);
   x->sequence_of = ZB_NEWN(a, ZxSequence, sizes.slots);
@@ -205,7 +201,7 @@ static bool ends(const ZxSequence *q, uint32_t id) {
 
 /* Takes the choice of a row: of a token of the prompt its log-probability, or a new token. False: there is none. */
 static bool take_row(ZxAnswers *x, const ZxSequence *q, uint32_t row, bool next) {
-  const Chosen *c = &x->chosen_rows->row[row];
+  const ZxChosen *c = &x->chosen_rows->row[row];
   Asked *of = asked(x, q->request);
   if (!c->ok) {
     of->broken = x->chosen_rows->why;
@@ -222,21 +218,25 @@ static bool take_row(ZxAnswers *x, const ZxSequence *q, uint32_t row, bool next)
   return true;
 }
 
-/* Chooses the tokens of a part's rows; without logits, takes those that were chosen. */
-static void each_row(ZxAnswers *x, const ZxGenPart *part, const float *logits) {
-  const ZxSequence *q = part->sequence;
-  if (*asked(x, q->request)->broken.text) return;
+/* Says whether row k of a part gives something: a new token (*next), or a log-probability of the prompt. */
+static bool is_wanted(const ZxGenPart *part, uint32_t k, bool *next) {
+  *next = part->chooses && k + 1 + part->ndrafts >= part->nrows;
+  return *next || part->from + part->n - part->nrows + k + 1 < part->sequence->n;
+}
+
+static bool is_broken(ZxAnswers *x, const ZxGenPart *part) {
+  return *asked(x, part->sequence->request)->broken.text;
+}
+
+/* Takes what was chosen from a part's rows. */
+static void take_rows(ZxAnswers *x, const ZxGenPart *part) {
+  bool next;
+  if (is_broken(x, part)) return;
   for (uint32_t k = 0; k < part->nrows; k++) {
-    uint32_t position = part->from + part->n - part->nrows + k, row = part->row + k;
-    bool next = part->chooses && k + 1 + part->ndrafts >= part->nrows;
-    if (!next && position + 1 >= q->n) continue;
-    Chosen *c = &x->chosen_rows->row[row];
-    ZxRow r = zx_row(q, position);
-    if (logits)
-      c->ok = zx_sample(x->sampler, &r, logits + (size_t)row * x->how.sizes.vocabulary, &x->found, &c->choice,
-                        &x->chosen_rows->why);
-    bool ok = logits ? c->ok : take_row(x, q, row, next);
-    if (!ok || (next && !zx_goes_on(part, row, c->choice.id))) return;
+    uint32_t row = part->row + k;
+    if (!is_wanted(part, k, &next)) continue;
+    if (!take_row(x, part->sequence, row, next)) return;
+    if (next && !zx_goes_on(part, row, x->chosen[row])) return;
   }
 }
 
@@ -312,7 +312,16 @@ bool zx_answers_play(ZxAnswers *x, bool *played, ZbErr *err) {
 
 void zx_answers_sample(ZxAnswers *x) {
   double from = zb_now();
-  for (uint32_t p = 0; p < x->step->nparts; p++) each_row(x, &x->step->part[p], x->logits);
+  uint32_t n = 0;
+  bool next;
+  for (uint32_t p = 0; p < x->step->nparts; p++) {
+    const ZxGenPart *part = &x->step->part[p];
+    if (is_broken(x, part)) continue;
+    for (uint32_t k = 0; k < part->nrows; k++)
+      if (is_wanted(part, k, &next))
+        x->wanted[n++] = (ZxWanted){part->sequence, part->from + part->n - part->nrows + k, part->row + k};
+  }
+  zx_shared_choose(x->shared, x->wanted, n, x->logits, x->chosen_rows->row, &x->chosen_rows->why);
   x->seconds += zb_now() - from;
 }
 
@@ -324,7 +333,7 @@ void *zx_answers_chosen(ZxAnswers *x, size_t *bytes) {
 bool zx_answers_take(ZxAnswers *x, ZbErr *err) {
   const ZxGenStep *step = x->step;
   bool ok = true;
-  for (uint32_t p = 0; p < step->nparts; p++) each_row(x, &step->part[p], NULL);
+  for (uint32_t p = 0; p < step->nparts; p++) take_rows(x, &step->part[p]);
   zx_step_done(x->s, x->chosen);
   for (uint32_t p = 0; p < step->nparts && ok; p++) {
     const ZxGenPart *part = &step->part[p];

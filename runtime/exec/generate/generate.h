@@ -10,7 +10,7 @@
  *   zx_submit(s, &request, &number, &err);              at any time: cancel, stop and further requests too
  *   while ((step = zx_next_step(s))->ntokens) {
  *     copy pages, play the step;                        logits of step->row[0 .. nrows)
- *     for each part: for each row, as long as zx_goes_on: zx_sample(...) -> chosen[row]
+ *     zx_shared_choose(...) -> chosen[row], of each part as far as zx_goes_on
  *     zx_step_done(s, chosen);
  *     while ((q = zx_next_ended(s))) ...                their tokens, and why they ended
  *   }
@@ -98,7 +98,7 @@ typedef struct ZxSequence ZxSequence; /* see the scheduler */
 
 /* ---- sampling (sample.c) --------------------------------------------------------------------------- */
 #define ZX_NONE UINT32_MAX
-enum { ZX_TOP_LOGPROBS = 20, ZX_CHOICES = 16 };
+enum { ZX_TOP_LOGPROBS = 20, ZX_CHOICES = 16, ZX_PARTS = 64 /* of the words, at most */ };
 typedef struct {
   uint32_t id;
   float by;
@@ -125,11 +125,10 @@ bool zx_sampling_check(const ZxSampling *how, uint32_t vocabulary, ZbErr *err);
 
 /* One row of logits becomes a token, and log-probabilities. The words may lie in parts, neighbouring
  * ranges of ids, one for each rank that shares them: each part gives what it found, and what they found
- * together gives the token to each, the same as if there were one part, and to the last bit if parts are
- * 1, 2, 4, 8 .. of equal size.
+ * together gives the token to each, the same as if there were one part, to the last bit.
  *
  *   do for each part: zx_sample_part(x, &row, logits, &found[part]);
- *   while (zx_sample_choose(&row, found, parts, &choice, &err) == ZX_MORE);
+ *   while (zx_sample_choose(x, &row, found, parts, &choice, &err) == ZX_MORE);
  *
  * A choice is the largest of logit / temperature + noise(seed, choice, position, id), Gumbel's: an exact
  * draw, whatever else is drawn (Gumbel 1954; Maddison, Tarlow, Minka, "A* sampling", 2014). */
@@ -156,7 +155,9 @@ typedef struct {
   uint32_t id;
 } ZxCandidate;
 typedef struct {
-  double most, sum; /* the largest of some numbers, and the sum of exp(x - most) */
+  double most;  /* the largest of some numbers */
+  double over;  /* the largest of all parts, as far as it is known */
+  uint64_t sum; /* of exp(x - over), in whole numbers of a unit: parts can be added in any order */
 } ZxSum;
 typedef struct {
   uint32_t first, n;  /* ids of the part */
@@ -174,9 +175,8 @@ typedef struct {
 typedef struct ZxTokenSampler ZxTokenSampler; /* scratch of a thread */
 /* `words`: ids from there on, up to `vocabulary`, are none of the tokenizer's, and are never drawn. */
 ZxTokenSampler *zx_sampler_new(ZbArena *a, uint32_t vocabulary, uint32_t words);
-/* Makes part `part` of `parts`, neighbours of equal size but for rounding, with room for all its ids as
- * candidates. */
-void zx_found_new(ZbArena *a, ZxFound *found, uint32_t vocabulary, uint32_t part, uint32_t parts);
+/* Makes the part of n ids from `first` on, with room for candidates of the widest part. */
+void zx_found_new(ZbArena *a, ZxFound *found, uint32_t first, uint32_t n, uint32_t widest);
 /* Begins a row: few candidates are asked for at first. */
 void zx_found_begin(ZxFound *found, const ZxRow *row);
 /* Finds found->most candidates among the part's ids, whose logits are given. */
@@ -194,12 +194,40 @@ typedef struct {
   } top[ZX_TOP_LOGPROBS]; /* the most likely ones, by the model's own log-probabilities */
 } ZxChoice;
 typedef enum { ZX_CHOSEN, ZX_MORE, ZX_WRONG } ZxSampled;
-/* Chooses a token from what all parts found. ZX_MORE: it lies beyond that; found[..].most has grown, and
- * each is to look again. ZX_WRONG, with a message: a logit is not a number, or no token may come. */
-ZxSampled zx_sample_choose(const ZxRow *row, ZxFound *found, uint32_t parts, ZxChoice *out, ZbErr *err);
+/* Chooses a token from what all parts found. ZX_MORE: it lies beyond that; found[..] says what each is to
+ * look for now. ZX_WRONG, with a message: a logit is not a number, or no token may come. */
+ZxSampled zx_sample_choose(const ZxTokenSampler *x, const ZxRow *row, ZxFound *found, uint32_t parts,
+                           ZxChoice *out, ZbErr *err);
 /* Does all of that for one part, which zx_found_new made of all ids. */
 bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *found, ZxChoice *out,
                ZbErr *err);
+
+/* ---- words that ranks share (shared.c) -------------------------------------------------------------------- */
+/* Gives all parts what each has, as many bytes, in their order. Collective. */
+typedef void ZxGather(void *ctx, const void *own, size_t bytes, void *all);
+typedef struct {
+  uint32_t part, parts; /* this rank's; 0 parts: it has all words */
+  uint32_t each;        /* ids of a part; of the last ones fewer, or none */
+  ZxGather *gather;
+  void *ctx;
+} ZxShare;
+/* Returns the first id of a part; of the one behind the last, the end of all. */
+uint32_t zx_share_first(const ZxShare *s, uint32_t vocabulary, uint32_t part);
+
+typedef struct {
+  const ZxSequence *sequence;
+  uint32_t position, row; /* see zx_row; the row of the step */
+} ZxWanted;
+typedef struct {
+  ZxChoice choice;
+  bool ok; /* else there is none, and `why` */
+} ZxChosen;
+typedef struct ZxShared ZxShared;
+ZxShared *zx_shared_new(ZbArena *a, const ZxShare *how, uint32_t vocabulary, uint32_t words);
+/* Chooses n rows: logits[row] are those of this rank's words, without padding; chosen[row]. Collective over parts,
+ * where all are given the same rows and come to the same. */
+void zx_shared_choose(ZxShared *s, const ZxWanted *wanted, uint32_t n, const float *logits, ZxChosen *chosen,
+                      ZbErr *why);
 
 /* ---- draft tokens (draft.c) --------------------------------------------------------------------------
  * A sequence that decodes may have more tokens in a step: what it seems to go on with, by its own text. The

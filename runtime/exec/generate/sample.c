@@ -2,13 +2,13 @@
  *
  * A part looks for what the settings need: at temperature 0 its largest logit; without filters its largest
  * of logit and noise; with filters its largest candidates, of which more are asked for if the filters' cut
- * lies beyond what is sure. Sums of exponentials are of 64 blocks of the words, added as a binary tree:
- * parts that have neighbouring blocks add subtrees, so 1, 2, 4 and 8 parts have the same bits. */
+ * lies beyond what is sure. Exponentials are added as integers, of one unit and over the largest number of
+ * all parts, so that sums have the same bits in any parts. */
 #include "runtime/exec/generate/generate.h"
 
 #include <math.h>
 
-enum { BLOCKS = 64, FIRST_CANDIDATES = 32, FEW = 1024, STRETCH = 64 /* ids that are looked at together */ };
+enum { FIRST_CANDIDATES = 32, FEW = 1024, STRETCH = 64 /* ids that are looked at together */ };
 
 struct ZxTokenSampler {
   uint32_t vocabulary, words;
@@ -49,10 +49,11 @@ static bool sums(const ZxRow *row) {
 }
 static bool has_logprobs(const ZxRow *row) { return row->how->logprobs != ZX_NONE; }
 
-/* Returns what may come behind n tokens of prompt and answer. */
+/* Returns what may come behind n tokens of prompt and answer; behind a wrong draft token, of which no row is taken,
+ * anything. */
 static const uint64_t *allowed(const ZxSequence *q, uint32_t n) {
   ZxShaped at = q->shaped;
-  zx_shape_follow(q->shape, &at, q->id + q->nprompt, n - q->nprompt);
+  if (!zx_shape_follow(q->shape, &at, q->id + q->nprompt, n - q->nprompt)) return NULL;
   return zx_shape_mask(q->shape, &at, q->end, q->nend);
 }
 
@@ -85,16 +86,6 @@ static double noise_at_most(uint64_t bits) {
 }
 
 /* ---- sums ---- */
-static ZxSum add(ZxSum a, ZxSum b) {
-  if (a.most < b.most) {
-    ZxSum swap = a;
-    a = b;
-    b = swap;
-  }
-  if (b.most == -INFINITY) return a;
-  return (ZxSum){a.most, a.sum + b.sum * exp(b.most - a.most)};
-}
-
 /* e^x for x <= 0, plain arithmetic of which the compiler makes vectors: x = k ln 2 + r, and Taylor's
  * series of r, at most 0.35, to r^13: what it leaves is below 2^-57. Below e^-700 all is 0. */
 static inline double exp_below(double x) {
@@ -133,37 +124,51 @@ ZB_WIDE static double largest_of(const double *x, size_t n) {
   return all;
 }
 
-ZB_WIDE static ZxSum sum_block(const double *x, size_t n) {
-  ZxSum s = {largest_of(x, n), 0};
-  if (s.most == -INFINITY) return s;
-  double sum[LANES] = {0};
-  size_t i = 0;
-  for (; i + LANES <= n; i += LANES)
-    for (int k = 0; k < LANES; k++) sum[k] += exp_below(x[i + k] - s.most);
-  for (int k = 0; i < n; i++, k++) sum[k] += exp_below(x[i] - s.most);
-  s.sum = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-  return s;
+/* Returns the unit of sums, a power of two: one of all words fits 63 bits, and an exponential 52. */
+static double unit_of(uint32_t vocabulary) {
+  int bits = 32 - __builtin_clz(vocabulary | 1);
+  return ldexp(1, bits > 11 ? 62 - bits : 51);
 }
 
-static uint32_t bound(uint64_t vocabulary, uint32_t i, uint32_t of) {
-  return (uint32_t)(vocabulary * i / of);
+/* Adds up exp(x - over), each rounded to a whole number of 1 / unit: 2^52 more, its last bits are that number. */
+ZB_WIDE static uint64_t sum_over(const double *x, size_t n, double over, double unit) {
+  const uint64_t low = (1ull << 52) - 1;
+  uint64_t sum = 0;
+  if (over == -INFINITY) return 0;
+  for (size_t i = 0; i < n; i++) {
+    double y = exp_below(x[i] - over) * unit + 0x1p52;
+    uint64_t bits;
+    memcpy(&bits, &y, sizeof bits);
+    sum += bits & low;
+  }
+  return sum;
 }
 
-/* Sums blocks a .. b - 1, as far as the part has them. */
-static ZxSum sum_blocks(const ZxTokenSampler *x, const ZxFound *f, uint32_t a, uint32_t b) {
-  if (b - a > 1) return add(sum_blocks(x, f, a, (a + b) / 2), sum_blocks(x, f, (a + b) / 2, b));
-  uint32_t first = bound(x->vocabulary, a, BLOCKS), end = bound(x->vocabulary, b, BLOCKS);
-  if (first < f->first) first = f->first;
-  if (end > f->first + f->n) end = f->first + f->n;
-  return first < end ? sum_block(x->score + (first - f->first), end - first) : (ZxSum){-INFINITY, 0};
+/* Sums a part over the largest of all, as far as that is known: at first the part's own. */
+static void sum_part(const ZxTokenSampler *x, uint32_t n, ZxSum *s) {
+  s->most = largest_of(x->score, n);
+  if (s->over < s->most) s->over = s->most;
+  s->sum = sum_over(x->score, n, s->over, unit_of(x->vocabulary));
 }
 
-/* Blocks that are none of the part's change nothing, so that all parts go down one tree. */
-static ZxSum sum_part(const ZxTokenSampler *x, const ZxFound *f) { return sum_blocks(x, f, 0, BLOCKS); }
+typedef enum { OF_SCORES, OF_MODEL } Which;
+static ZxSum *sum_of(ZxFound *f, Which which) { return which == OF_MODEL ? &f->model : &f->sum; }
 
-static ZxSum sum_parts(const ZxFound *f, uint32_t a, uint32_t b, bool model) {
-  if (b - a > 1) return add(sum_parts(f, a, (a + b) / 2, model), sum_parts(f, (a + b) / 2, b, model));
-  return model ? f[a].model : f[a].sum;
+/* Adds the sums of all parts. False: some were over less than the largest of all, which they know now. */
+static bool add_parts(ZxFound *f, uint32_t parts, Which which, ZxSum *all) {
+  bool right = true;
+  *all = (ZxSum){.most = -INFINITY};
+  for (uint32_t i = 0; i < parts; i++) {
+    const ZxSum *s = sum_of(&f[i], which);
+    if (s->most > all->most) all->most = s->most;
+    all->sum += s->sum;
+  }
+  for (uint32_t i = 0; i < parts; i++) {
+    ZxSum *s = sum_of(&f[i], which);
+    right &= s->over == all->most;
+    s->over = all->over = all->most;
+  }
+  return right;
 }
 
 /* ---- the largest ---- */
@@ -360,7 +365,7 @@ static void score(ZxTokenSampler *x, const ZxRow *row, uint32_t first, uint32_t 
 static void find_model(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound *f) {
   bool all;
   uint32_t words = x->words > f->first ? x->words - f->first : 0;
-  f->model = sum_part(x, f);
+  sum_part(x, f->n, &f->model);
   f->nbest =
       largest(x->score, logits, f->first, words < f->n ? words : f->n, row->how->logprobs, f->best, &all);
   if (row->given - f->first < f->n) f->given = logits[row->given - f->first];
@@ -373,7 +378,7 @@ void zx_sample_part(ZxTokenSampler *x, const ZxRow *row, const float *logits, Zx
   if (has_logprobs(row)) find_model(x, row, logits, f);
   if (!chooses(row)) return;
   score(x, row, f->first, f->n);
-  if (sums(row)) f->sum = sum_part(x, f);
+  if (sums(row)) sum_part(x, f->n, &f->sum);
   zx_sample_more(x, row, logits, f);
 }
 
@@ -393,14 +398,14 @@ ZxTokenSampler *zx_sampler_new(ZbArena *a, uint32_t vocabulary, uint32_t words) 
   return x;
 }
 
-void zx_found_new(ZbArena *a, ZxFound *f, uint32_t vocabulary, uint32_t part, uint32_t parts) {
-  uint32_t first = bound(vocabulary, part, parts), n = bound(vocabulary, part + 1, parts) - first;
-  *f = (ZxFound){.first = first, .n = n, .cap = n, .candidate = ZB_NEWN(a, ZxCandidate, n + 1)};
+void zx_found_new(ZbArena *a, ZxFound *f, uint32_t first, uint32_t n, uint32_t widest) {
+  *f = (ZxFound){.first = first, .n = n, .cap = widest, .candidate = ZB_NEWN(a, ZxCandidate, widest + 1)};
 }
 
 void zx_found_begin(ZxFound *f, const ZxRow *row) {
   uint32_t k = row->how->top_k, most = k ? k : FIRST_CANDIDATES;
   f->most = kind_of(row) == FILTERS ? least_of(most, f->cap) : 1;
+  f->sum.over = f->model.over = -INFINITY;
 }
 
 /* ---- all parts ---- */
@@ -408,7 +413,7 @@ void zx_found_begin(ZxFound *f, const ZxRow *row) {
  * behind it. */
 typedef struct {
   const ZxFound *f;
-  uint32_t parts, at[BLOCKS];
+  uint32_t parts, at[ZX_PARTS];
 } Walk;
 static bool next(Walk *w, const ZxCandidate **c, bool *more) {
   *c = NULL;
@@ -423,8 +428,8 @@ static bool next(Walk *w, const ZxCandidate **c, bool *more) {
 }
 
 /* Returns the sum of exp(score - largest) that top_p takes its share of: of top_k's candidates, or of all. */
-static double whole(const ZxRow *row, const ZxFound *f, uint32_t parts, bool *more) {
-  if (!row->how->top_k) return sum_parts(f, 0, parts, false).sum;
+static double whole(const ZxRow *row, const ZxFound *f, uint32_t parts, double all, bool *more) {
+  if (!row->how->top_k) return all;
   Walk w = {.f = f, .parts = parts};
   const ZxCandidate *c, *first = NULL;
   double sum = 0;
@@ -436,12 +441,12 @@ static double whole(const ZxRow *row, const ZxFound *f, uint32_t parts, bool *mo
 }
 
 /* Returns the largest with noise among those that the filters leave. NULL: none, or *more are needed. */
-static const ZxCandidate *filter(const ZxRow *row, const ZxFound *f, uint32_t parts, bool *more) {
+static const ZxCandidate *filter(const ZxRow *row, const ZxFound *f, uint32_t parts, double all, bool *more) {
   const ZxSampling *how = row->how;
   Walk w = {.f = f, .parts = parts};
   const ZxCandidate *c, *first = NULL, *best = NULL;
   uint64_t key = noise_key(row);
-  double most = -INFINITY, sum = 0, total = how->top_p < 1 ? whole(row, f, parts, more) : 0;
+  double most = -INFINITY, sum = 0, total = how->top_p < 1 ? whole(row, f, parts, all, more) : 0;
   for (uint32_t k = 0; !how->top_k || k < how->top_k; k++) {
     if (first && how->top_p < 1 && sum >= how->top_p * total) break;
     if (!next(&w, &c, more)) break;
@@ -464,10 +469,9 @@ static const ZxCandidate *first_of(const ZxFound *f, uint32_t parts) {
 }
 
 /* Writes the model's log-probabilities: of the one that was chosen or given, and of the most likely ones. */
-static void say_logprobs(const ZxRow *row, const ZxFound *f, uint32_t parts, float logit, ZxChoice *out) {
-  ZxSum all = sum_parts(f, 0, parts, true);
-  double log_sum = all.most + log(all.sum);
-  uint32_t at[BLOCKS] = {0};
+static void say_logprobs(const ZxRow *row, const ZxFound *f, uint32_t parts, double log_sum, float logit,
+                         ZxChoice *out) {
+  uint32_t at[ZX_PARTS] = {0};
   out->logprob = (double)logit - log_sum;
   for (out->ntop = 0; out->ntop < row->how->logprobs; out->ntop++) {
     uint32_t best = parts;
@@ -491,15 +495,22 @@ static ZxSampled broken(const ZxFound *f, uint32_t parts, ZbErr *err) {
   return ZX_CHOSEN;
 }
 
-ZxSampled zx_sample_choose(const ZxRow *row, ZxFound *f, uint32_t parts, ZxChoice *out, ZbErr *err) {
-  ZB_ASSERT(parts && parts <= BLOCKS);
+ZxSampled zx_sample_choose(const ZxTokenSampler *x, const ZxRow *row, ZxFound *f, uint32_t parts,
+                           ZxChoice *out, ZbErr *err) {
+  ZB_ASSERT(parts && parts <= ZX_PARTS);
+  const double unit = unit_of(x->vocabulary);
   const ZxCandidate *c = NULL;
+  ZxSum scores = {0}, model = {0};
   bool more = false;
   float logit = 0;
   *out = (ZxChoice){.id = row->given};
   if (broken(f, parts, err) == ZX_WRONG) return ZX_WRONG;
+  if (has_logprobs(row)) more |= !add_parts(f, parts, OF_MODEL, &model);
+  if (sums(row)) more |= !add_parts(f, parts, OF_SCORES, &scores);
+  if (more) return ZX_MORE;
   if (chooses(row)) {
-    c = kind_of(row) == FILTERS ? filter(row, f, parts, &more) : first_of(f, parts);
+    c = kind_of(row) == FILTERS ? filter(row, f, parts, (double)scores.sum / unit, &more)
+                                : first_of(f, parts);
     for (uint32_t i = 0; i < parts && more; i++) f[i].most = least_of(4 * f[i].most, f[i].cap);
     if (more) return ZX_MORE;
     if (!c) {
@@ -512,7 +523,7 @@ ZxSampled zx_sample_choose(const ZxRow *row, ZxFound *f, uint32_t parts, ZxChoic
   } else
     for (uint32_t i = 0; i < parts; i++)
       if (row->given - f[i].first < f[i].n) logit = f[i].given;
-  if (has_logprobs(row)) say_logprobs(row, f, parts, logit, out);
+  if (has_logprobs(row)) say_logprobs(row, f, parts, model.most + log((double)model.sum / unit), logit, out);
   return ZX_CHOSEN;
 }
 
@@ -521,6 +532,7 @@ bool zx_sample(ZxTokenSampler *x, const ZxRow *row, const float *logits, ZxFound
   ZxSampled was;
   zx_found_begin(found, row);
   zx_sample_part(x, row, logits, found);
-  while ((was = zx_sample_choose(row, found, 1, out, err)) == ZX_MORE) zx_sample_more(x, row, logits, found);
+  while ((was = zx_sample_choose(x, row, found, 1, out, err)) == ZX_MORE)
+    zx_sample_more(x, row, logits, found);
   return was == ZX_CHOSEN;
 }

@@ -55,6 +55,7 @@ bool zx_run_answering(ZxRun *r, ZxWave w, ZxAnswering *how) {
   if (!zx_run_agree(r, stepper, &err)) return false;
   *how = (ZxAnswering){
       .words = &r->prompts.words, .sizes = zx_scheduling(r->plan, r->a, w), .play = play, .player = stepper};
+  how->share = zx_stepper_share(stepper);
   if (how->sizes.drafts > r->o.drafts) how->sizes.drafts = (uint32_t)r->o.drafts;
   return true;
 }

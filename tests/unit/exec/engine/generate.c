@@ -82,12 +82,15 @@ static void submit(ZxScheduler *s, const Texts *t, int sample) {
 /* Which sample a sequence is: by its number. */
 static int sample_of(const ZxSequence *q) { return (int)q->request; }
 
-/* Takes the logits of a part, and chooses what the sample has next. */
-static void take_rows(const Texts *t, const ZxGenPart *part, const float *logits, uint32_t *chosen) {
+/* Takes the logits of a part, this rank's words of them, and chooses what the sample has next. */
+static void take_rows(const Texts *t, const ZxShare *share, const ZxGenPart *part, const float *logits,
+                      uint32_t *chosen) {
+  uint32_t first = zx_share_first(share, t->words, share->part);
+  uint32_t n = zx_share_first(share, t->words, share->part + 1) - first;
   int sample = sample_of(part->sequence);
   for (uint32_t r = 0; r < part->nrows; r++) {
     uint32_t at = part->from + part->n - part->nrows + r, of = part->row + r;
-    if (logits && at < LENGTH) memcpy(row(t, sample, at), logits + of * t->words, t->words * sizeof(float));
+    if (logits && at < LENGTH) memcpy(row(t, sample, at) + first, logits + of * n, n * sizeof(float));
     if (!part->chooses || r + 1 + part->ndrafts < part->nrows) continue;
     chosen[of] = at + 1 < LENGTH ? id_at(t, sample, at + 1) : 0;
     if (!zx_goes_on(part, of, chosen[of])) return;
@@ -125,8 +128,9 @@ static void write_all(Player *p) {
     uint32_t chosen[LENGTH * SAMPLES] = {0};
     const float *logits = zx_stepper_play(x, s, step, &p->err);
     p->ok = logits != NULL;
-    if (replica.rank != replica.root) logits = NULL; /* what it has another rank has, too, or nobody */
-    for (uint32_t i = 0; p->ok && i < step->nparts; i++) take_rows(t, &step->part[i], logits, chosen);
+    if (!replica.last) logits = NULL;
+    ZxShare share = zx_stepper_share(x);
+    for (uint32_t i = 0; p->ok && i < step->nparts; i++) take_rows(t, &share, &step->part[i], logits, chosen);
     zx_step_done(s, chosen);
     while (zx_next_ended(s)) {}
     if (next < SAMPLES) submit(s, t, next++);

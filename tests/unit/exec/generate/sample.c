@@ -108,7 +108,10 @@ typedef struct {
 static Rank ranks(uint32_t vocabulary, uint32_t words, uint32_t parts) {
   Rank r = {.a = zb_arena_new(), .parts = parts};
   r.x = zx_sampler_new(r.a, vocabulary, words);
-  for (uint32_t i = 0; i < parts; i++) zx_found_new(r.a, &r.found[i], vocabulary, i, parts);
+  for (uint32_t i = 0, first = 0, end; i < parts; i++, first = end) {
+    end = i + 1 == parts ? vocabulary : first + draw((vocabulary - first) * 2 / (parts - i));
+    zx_found_new(r.a, &r.found[i], first, end - first, vocabulary);
+  }
   return r;
 }
 
@@ -119,7 +122,7 @@ static ZxSampled choose(Rank *r, const ZxRow *row, const float *logits, ZxChoice
   do {
     for (uint32_t i = 0; i < r->parts; i++)
       zx_sample_part(r->x, row, logits + r->found[i].first, &r->found[i]);
-    was = zx_sample_choose(row, r->found, r->parts, out, &err);
+    was = zx_sample_choose(r->x, row, r->found, r->parts, out, &err);
     r->rounds++;
   } while (was == ZX_MORE);
   return was;
