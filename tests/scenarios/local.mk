@@ -22,6 +22,7 @@ scenario_tests += \
   tests/scenarios/generate_cuda.sh \
   tests/scenarios/generate_hf.sh \
   tests/scenarios/generate_layout.sh \
+  tests/scenarios/generate_nodes.sh \
   tests/scenarios/generate_ranks.sh \
   tests/scenarios/hang.sh \
   tests/scenarios/hf.sh \
