@@ -6,6 +6,7 @@
 #   ROUNDS=3          PRECISION="f32 bf16"          THREADS=N   default: all processors
 #   SEQUENCES="1 8 64"   written at once            TOKENS=32   written by each
 #   PROMPT=128        tokens of a prompt            MODEL=llama (0.44 B), or tiny
+#   LAYOUTS="tensor pipe data"   also on two ranks of half the threads, in these layouts; default: none
 #   LLAMA_BENCH=PATH  llama.cpp's llama-bench       LLAMA_MODELS=DIR   the same model, as f32.gguf and bf16.gguf
 #
 # To try this script: MODEL=tiny ROUNDS=1 TOKENS=4
@@ -14,7 +15,7 @@ ZUG_BUILD=${ZUG_BUILD:-$(pwd)}
 ZUG_SRC=${ZUG_SRC:-$(cd "$(dirname "$0")/.." && pwd)}
 out=$ZUG_BUILD/tests/scratch/bench-generate
 rounds=${ROUNDS:-3} precisions=${PRECISION:-f32 bf16} sequences=${SEQUENCES:-1 8 64} tokens=${TOKENS:-32} prompt=${PROMPT:-128}
-threads=${THREADS:-$(nproc)} llama=${LLAMA_BENCH:-} ggufs=${LLAMA_MODELS:-.} prompts=8
+threads=${THREADS:-$(nproc)} layouts=${LAYOUTS:-} llama=${LLAMA_BENCH:-} ggufs=${LLAMA_MODELS:-.} prompts=8
 PATH=$ZUG_BUILD:$PATH
 
 say() { echo "bench-generate: $*" >&2; }
@@ -50,6 +51,12 @@ recipe initial { bind batch = 1, seq = $prompt optimizer sgd(lr = 1e-3) }
 recipe as_f32  { bind batch = 1, seq = $prompt }
 recipe as_bf16 { bind batch = 1, seq = $prompt precision compute bf16 }
 END
+for p in f32 bf16; do
+  echo "recipe tensor_$p from as_$p { mesh tensor = 2   split kv, ffn, vocab over tensor }"
+  echo "recipe pipe_$p from as_$p { mesh pipe = 2   stages over pipe by cost }"
+  echo "recipe data_$p from as_$p { mesh data = 2   split batch over data }"
+done >>recipes.zug
+case " $layouts " in *[!a-z\ ]*) say "LAYOUTS are names: tensor pipe data" && exit 2 ;; esac
 within weights.out zrun train m.zsg --recipe recipes.zug:initial --steps 0 --save w.safetensors --threads "$threads"
 params=$(($(wc -c <w.safetensors) / 4)) read=$((params - words * width)) # of a lookup one row is read
 awk -v n=$prompts -v size="$prompt" -v words="$words" 'BEGIN {
@@ -78,6 +85,13 @@ generate() { # NAME LINES OPTIONS...
   within "$name-$precision.out" zrun generate m.zsg --init w.safetensors --precision "$precision" --prompts "$lines" -o out.jsonl \
     --threads "$threads" --draft-tokens 0 "$@"
 }
+generate_on_two() { # NAME LAYOUT LINES OPTIONS...
+  name=$1 layout=$2 lines=$3
+  shift 3
+  rm -f out.jsonl
+  within "$name-$precision.out" mpirun -np 2 --bind-to none zrun generate m.zsg --init w.safetensors \
+    --recipe "recipes.zug:${layout}_$precision" --prompts "$lines" -o out.jsonl --threads $(((threads + 1) / 2)) --draft-tokens 0 "$@"
+}
 rate() { # NAME FIELD: tokens of prompts (1) or written (2) per second
   sed -n 's/^\([0-9]*\) tokens of prompts, \([0-9]*\) written in \([0-9.]*\) s:.*/\1 \2 \3/p' "$1-$precision.out" |
     awk -v field="$2" '$3 > 0 { print $field / $3 }'
@@ -86,6 +100,9 @@ rate() { # NAME FIELD: tokens of prompts (1) or written (2) per second
 run_zug() {
   for n in $sequences; do
     if generate "write-$n" "write-$n.jsonl" --sequences "$n"; then note "write-$n" "$(rate "write-$n" 2)"; fi
+    for layout in $layouts; do
+      if generate_on_two "$layout-$n" "$layout" "write-$n.jsonl" --sequences "$n"; then note "$layout-$n" "$(rate "$layout-$n" 2)"; fi
+    done
   done
   if generate prompt prompts.jsonl --sequences 1; then note prompt "$(rate prompt 1)"; fi
   begin=$(date +%s%N)
@@ -116,7 +133,7 @@ run_llama() {
 report() {
   echo "$(sed -n 's/^model [^,]*, \([^;]*\);.*/\1/p' "prompt-${precisions%% *}.out" 2>/dev/null | head -n 1), $threads threads; $(
     sed -n 's/^model .* micro-batches; //p' eval-*.out | head -n 1)"
-  awk -v precisions="$precisions" -v sequences="$sequences" -v read="$read" -v prompt="$prompt" '
+  awk -v precisions="$precisions" -v sequences="$sequences" -v read="$read" -v prompt="$prompt" -v layouts="$layouts" '
     function median(p, what,   i, j, t, n, x) {
       n = count[p, what]
       for (i = 1; i <= n; i++) x[i] = value[p, what, i]
@@ -139,6 +156,11 @@ report() {
           l = at[i] == 1 ? median(p, "llama-write") : 0
           printf "%-6s%-22s%s%s%10s%s%s%s%8d\n", p, "write, " at[i] " at once", number(x), share(x / at[i] * read * (p == "f32" ? 4 : 2) / 1e9, gb), "-",
             share(x, median(p, "write-1")), number(l), share(x, l), count[p, "write-" at[i]]
+        }
+        nl = split(layouts, layout, " ")
+        for (i = 1; i <= ns; i++) for (j = 1; j <= nl; j++) {
+          y = median(p, layout[j] "-" at[i])
+          printf "%-6s%-22s%s%s of one rank\n", p, layout[j] " 2, " at[i] " at once", number(y), share(y, median(p, "write-" at[i]))
         }
         x = median(p, "prompt")
         l = median(p, "llama-prompt")

@@ -14,10 +14,11 @@ bench() { # SETTING...
 # PRECISION ROW COLUMN: the first number behind the row's name is column 1.
 cell() { sed -n "s/^$1  *$2  *//p" report.txt | awk -v column="$3" '{ print $column }'; }
 
-bench ROUNDS=1 SEQUENCES="1 3" PRECISION=f32
+bench ROUNDS=1 SEQUENCES="1 3" PRECISION=f32 LAYOUTS=tensor
 grep -q '^0.1396 M parameters, 2 threads; ' report.txt || fail "another model"
 [ "$(cell f32 'write, 3 at once' 7)" = 1 ] || fail "not one run of three texts at once"
 [ "$(cell f32 'write, 1 at once' 5)" = - ] || fail "a number of llama.cpp's"
+grep -Eq '^f32  *tensor 2, 3 at once  *[1-9][0-9.]*  *[0-9.]* of one rank$' report.txt || fail "no two ranks"
 grep -Eq '^f32  *forward [1-9][0-9.]* tokens/s; memory [1-9][0-9.]* GB/s; first token after [0-9.]* s$' report.txt || fail "no forward"
 
 cat >llama-bench <<'END2'
