@@ -65,6 +65,7 @@ libexec_a_SOURCES = \
   runtime/exec/saves.c \
   runtime/exec/saves.h \
   runtime/exec/serve/calls.c \
+  runtime/exec/serve/forced.c \
   runtime/exec/serve/calls.h \
   runtime/exec/serve/chat.c \
   runtime/exec/serve/connection.c \

@@ -108,6 +108,20 @@ def chats():
         wanted(post(path, **body)[0] == 400, '400 of %s %s' % (path, body))
 
 
+def calls():
+    tools = [{'type': 'function', 'function': {'name': n, 'parameters': {'$ref': '#/$defs/a', '$defs': {'a': {'type': 'object', 'properties': {'n': {'enum': [1, 2]}}, 'required': ['n']}}}}} for n in 'fg']
+    talk = {'messages': [{'role': 'user', 'content': 'the'}], 'tools': tools, 'max_tokens': 60}
+    for choice, names in (('required', 'fg'), ({'type': 'function', 'function': {'name': 'g'}}, 'g')):
+        status, o = post('/v1/chat/completions', **dict(talk, tool_choice=choice))
+        wanted(status == 200 and o['choices'][0]['finish_reason'] == 'tool_calls', 'a call that is forced: %s' % o)
+        one, = o['choices'][0]['message']['tool_calls']
+        wanted(one['function']['name'] in names and json.loads(one['function']['arguments'])['n'] in (1, 2), 'a call that fits: %s' % one)
+    status, o = post('/v1/messages', messages=talk['messages'], max_tokens=60, tools=[{'name': 'f', 'input_schema': tools[0]['function']['parameters']}], tool_choice={'type': 'any'})
+    wanted(status == 200 and o['stop_reason'] == 'tool_use' and o['content'][0]['input']['n'] in (1, 2), 'a call of /v1/messages: %s' % o)
+    for wrong in ('often', {'type': 'function', 'function': {'name': 'h'}}):
+        wanted(post('/v1/chat/completions', **dict(talk, tool_choice=wrong))[0] == 400, '400 of tool_choice %s' % wrong)
+
+
 def others():
     o = json.loads(ask('GET', '/v1/models')[2])
     wanted(o['data'][0]['id'] == 'cat', '/v1/models: %s' % o)
@@ -199,6 +213,7 @@ def health(until):
 
 answers()
 chats()
+calls()
 others()
 refusals()
 for k in range(6):

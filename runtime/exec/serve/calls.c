@@ -134,14 +134,14 @@ static Found look(const char *s, size_t n, size_t *at, bool bare, ZxCall *c, boo
   return IS;
 }
 
-void zx_calls_read(const char *text, size_t n, bool whole, ZxCalls *out) {
+void zx_calls_read(const char *text, size_t n, bool whole, uint32_t most, ZxCalls *out) {
   size_t at = 0, from; /* text[from..at) is content that no call has cut yet */
   bool more = false;
   *out = (ZxCalls){0};
   for (from = at; at < n && !more;) {
     size_t begin = at;
     bool bare = !out->content.len && blanks(text, at, from) == at; /* nothing but blanks and calls before */
-    Found f = out->ncalls < ZX_CALLS ? look(text, n, &at, bare, &out->call[out->ncalls], &more) : NOT;
+    Found f = out->ncalls < most ? look(text, n, &at, bare, &out->call[out->ncalls], &more) : NOT;
     if (f == OPEN && !whole) break;
     if (f != IS) {
       at++;
@@ -151,6 +151,7 @@ void zx_calls_read(const char *text, size_t n, bool whole, ZxCalls *out) {
     while (end > from && is_blank(text[end - 1])) end--;
     zb_text_put(&out->content, text + from, end - from);
     out->ncalls++;
+    if (most == 1) return;
     from = at = blanks(text, n, at);
   }
   /* Blanks before a call that may still come are not sure. */

@@ -63,7 +63,9 @@ bool zx_request_chat(ZxReading *x) {
   if (!talks && x->tools && !check_tools(x->tools, x->r)) return false;
   if (!talks && !x->j->tools) cJSON_DeleteItemFromObjectCaseSensitive(x->body, "tools");
   cJSON *own = talks ? translate(x) : NULL;
-  bool ok = (own || !talks) && render(x, own ? own : x->body);
+  const cJSON *chat = own ? own : x->body, *tools = cJSON_GetObjectItemCaseSensitive(chat, "tools");
+  bool ok =
+      (own || !talks) && (!x->forced || zx_request_forced(x, x->j->tools ? tools : NULL)) && render(x, chat);
   cJSON_Delete(own);
   return ok;
 }

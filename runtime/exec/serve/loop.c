@@ -99,7 +99,7 @@ static bool end_some(ZxServer *s, ZxAnswers *x, ZbErr *err) {
       zx_refuse(&r, 504, NULL, "ask for less", "the request took longer than %g s", s->how->limit);
       zx_reply_broken(s, j, &r);
       if (!end_parts(s, j, x, err)) return false;
-    } else if (is_gone(s, j) && !end_parts(s, j, x, err)) return false;
+    } else if ((j->called || is_gone(s, j)) && !end_parts(s, j, x, err)) return false;
   }
   return true;
 }

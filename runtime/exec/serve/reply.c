@@ -10,7 +10,9 @@ static const ZxApi *const apis[] = {
 void zx_reply_error(ZbText *out, ZxForm form, const ZxRefusal *r) { apis[form]->error(out, r); }
 
 /* ---- what is new -------------------------------------------------------------------------------------------------- */
-static const char *finish_of(const ZxAnswer *x, uint32_t calls) {
+static const char *finish_of(const ZxPart *p, const ZxAnswer *x) {
+  uint32_t calls = p->sent[x->choice].calls;
+  if (p->job->called) return "tool_calls";
   if (!x->finish || !strcmp(x->finish, "cancelled")) return "abort";
   return calls && !strcmp(x->finish, "stop") ? "tool_calls" : x->finish;
 }
@@ -22,7 +24,7 @@ static void find_new(ZxPart *p, const ZxAnswer *x, const char *text, size_t n, b
   ZxSent *sent = &p->sent[x->choice];
   *to = (ZxNew){.answer = x, .text = text, .n = n, .all = x->text};
   if (p->job->tools) {
-    zx_calls_read(x->text, x->length, ends, calls);
+    zx_calls_read(x->text, x->length, ends, p->job->one_call ? 1 : ZX_CALLS, calls);
     to->text = (calls->content.s ? calls->content.s : "") + sent->content;
     to->n = calls->content.len - sent->content;
     to->call = calls->call + sent->calls;
@@ -31,7 +33,7 @@ static void find_new(ZxPart *p, const ZxAnswer *x, const char *text, size_t n, b
     sent->content = calls->content.len;
     sent->calls = calls->ncalls;
   }
-  if (ends) to->finish = finish_of(x, sent->calls);
+  if (ends) to->finish = finish_of(p, x);
 }
 
 /* ---- pieces -------------------------------------------------------------------------------------------------------- */
@@ -46,10 +48,20 @@ static void send_new(ZxServer *s, ZxPart *p, const ZxAnswer *x, const char *text
   zb_text_free(&calls.content);
 }
 
+static bool has_call(const ZxAnswer *x) {
+  ZxCalls calls;
+  zx_calls_read(x->text, x->length, false, 1, &calls);
+  zb_text_free(&calls.content);
+  return calls.ncalls > 0;
+}
+
 void zx_reply_piece(ZxServer *s, const ZxAnswers *x, ZxPart *p, uint32_t choice, const char *text, size_t n) {
   ZxAnswer so_far;
-  if (p->job->stream && zx_answers_so_far(x, (uintptr_t)p, choice, &so_far))
-    send_new(s, p, &so_far, text, n, false);
+  ZxJob *job = p->job;
+  if ((!job->stream && !job->one_call) || job->called) return;
+  if (!zx_answers_so_far(x, (uintptr_t)p, choice, &so_far)) return;
+  if (job->stream) send_new(s, p, &so_far, text, n, false);
+  if (job->one_call && p->query.choices == 1) job->called = has_call(&so_far);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------- */

@@ -85,21 +85,38 @@ static bool take_tools(Reading *x, const cJSON *v) {
   return cJSON_IsArray(v) || wrong(x, v, "a list");
 }
 
-/* Takes "auto" and "none", by themselves or as the `type` of an object. */
+/* Takes the name of the tool that must be called: of a `function` in chats, beside the type in messages. */
+static bool take_forced(Reading *x, const cJSON *v) {
+  const cJSON *function = cJSON_GetObjectItemCaseSensitive(v, "function");
+  const cJSON *name = cJSON_GetObjectItemCaseSensitive(function ? function : v, "name");
+  if (!cJSON_IsString(name))
+    return zx_refuse(x->r, 400, v->string, NULL, "`tool_choice` has no `name` of a tool");
+  x->forced_name = name->valuestring;
+  return true;
+}
+
+/* Takes which tools may or must be called: a word, by itself or as the `type` of an object. */
 static bool take_tool_choice(Reading *x, const cJSON *v) {
-  const cJSON *type = cJSON_IsObject(v) ? cJSON_GetObjectItemCaseSensitive(v, "type") : v;
+  const cJSON *type = cJSON_IsObject(v) ? cJSON_GetObjectItemCaseSensitive(v, "type") : v,
+              *one = cJSON_GetObjectItemCaseSensitive(v, "disable_parallel_tool_use");
   const char *word = cJSON_IsString(type) ? type->valuestring : "";
+  bool talks = x->j->form == ZX_MESSAGE;
+  x->j->one_call |= cJSON_IsTrue(one);
   x->no_tools = !strcmp(word, "none");
-  return x->no_tools || !strcmp(word, "auto") ||
-         zx_refuse(x->r, 400, v->string, "give \"auto\" or \"none\", and say in the text what is wanted",
-                   "`tool_choice` cannot be forced");
+  x->forced = !strcmp(word, talks ? "any" : "required");
+  if (x->no_tools || x->forced || !strcmp(word, "auto")) return true;
+  x->forced = !strcmp(word, talks ? "tool" : "function");
+  return x->forced ? take_forced(x, v)
+                   : wrong(x, v,
+                           talks ? "auto, any, none or tool as its type"
+                                 : "auto, required, none, or an object of the type function");
 }
 
 static bool take_parallel(Reading *x, const cJSON *v) {
-  bool parallel = false;
-  if (!take_bool(x, v, &parallel)) return false;
-  return parallel || zx_refuse(x->r, 400, v->string, "leave it out, and take the first call",
-                               "`parallel_tool_calls` cannot be false");
+  bool parallel = true;
+  bool ok = take_bool(x, v, &parallel);
+  x->j->one_call |= !parallel;
+  return ok;
 }
 
 static bool take_thinking(Reading *x, const cJSON *v) {

@@ -56,7 +56,9 @@ struct ZxJob {
   ZbArena *a;
   ZxForm form;
   bool stream, usage, ids;
-  bool tools; /* calls are looked for */
+  bool tools;    /* calls are looked for */
+  bool one_call; /* the first ends the answer; */
+  bool called;   /* it is there, which the main thread knows */
   char id[40];
   int64_t created; /* seconds of the calendar */
   ZxPart *part;
@@ -153,7 +155,8 @@ typedef struct {
   ZxRefusal *r;
   cJSON *body;
   const cJSON *prompt, *messages, *system, *tools;
-  bool no_tools;
+  bool no_tools, forced;   /* a tool must be called: */
+  const char *forced_name; /* this one; NULL: any */
   bool logprobs; /* of a chat */
   int64_t top;   /* of a chat; ZX_UNSAID */
 } ZxReading;
@@ -161,6 +164,8 @@ typedef struct {
 bool zx_request_part(ZxReading *x, const ZxQuery *q);
 /* chat.c: makes the part of a conversation. False: it is refused. */
 bool zx_request_chat(ZxReading *x);
+/* forced.c: has the answer be a call of one of these tools, as chats have them. False: it is refused. */
+bool zx_request_forced(ZxReading *x, const cJSON *tools);
 /* request.c: makes a job of a body. NULL: it is refused. */
 ZxJob *zx_request_read(ZxServer *s, ZxForm form, const char *body, size_t n, ZxRefusal *r);
 /* messages.c: the messages and tools of a request as those of a chat, to be deleted. NULL: they are refused. */

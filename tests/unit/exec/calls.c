@@ -48,11 +48,11 @@ Test(calls, answers) {
     size_t n = strlen(text);
     ZxCalls whole, part;
     char shown[512];
-    zx_calls_read(text, n, true, &whole);
+    zx_calls_read(text, n, true, ZX_CALLS, &whole);
     show(text, &whole, shown);
     cr_expect_str_eq(shown, answers[i].want, "%s: %s", text, shown);
     for (size_t cut = 0; cut <= n; cut++) {
-      zx_calls_read(text, cut, false, &part);
+      zx_calls_read(text, cut, false, ZX_CALLS, &part);
       cr_expect(part.content.len <= whole.content.len &&
                     !memcmp(part.content.s ? part.content.s : "", whole.content.s ? whole.content.s : "",
                             part.content.len),
@@ -64,4 +64,16 @@ Test(calls, answers) {
     }
     zb_text_free(&whole.content);
   }
+}
+
+/* Where one call is wanted nothing comes behind it. */
+Test(calls, one) {
+  const char text[] = "so: <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call> and "
+                      "<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>";
+  ZxCalls c;
+  char shown[512];
+  zx_calls_read(text, sizeof text - 1, true, 1, &c);
+  show(text, &c, shown);
+  cr_expect_str_eq(shown, "so:|f({})", "%s", shown);
+  zb_text_free(&c.content);
 }
