@@ -66,7 +66,7 @@ static void endpoint(ZxServer *s, ZxEndpoint *answer, const char *body, size_t n
 static void calls(const char *text, size_t n) {
   ZxCalls whole, part;
   zx_calls_read(text, n, true, ZX_CALLS, &whole);
-  zx_calls_read(text, n / 2, false, &part);
+  zx_calls_read(text, n / 2, false, ZX_CALLS, &part);
   if (part.ncalls > whole.ncalls || part.content.len > whole.content.len ||
       memcmp(part.content.s ? part.content.s : "", whole.content.s ? whole.content.s : "",
              part.content.len) ||
