@@ -1,4 +1,5 @@
 /* The list of passes, in order, each followed by a check of the graph; and zc_check, which stops at types. */
+#include "compiler/adapt.h"
 #include "compiler/elab.h"
 
 #include <string.h>
@@ -43,11 +44,34 @@ static void no_block_hides(const ZlProgram *p, ZlDiags *d) {
   }
 }
 
+/* ---- adapters -------------------------------------------------------------------------------------------- */
+/* What the names of a map have lost of those of the map that it is made from. */
+static const char *lost_by(void *model, const char *map) {
+  const ZlFile *f = ((const ZlModel *)model)->file;
+  for (uint32_t i = 0; i < f->nweights; i++) {
+    const ZlWeights *w = f->weights[i];
+    if (!strcmp(w->model.s, ((const ZlModel *)model)->name.s) && !strcmp(w->name.s, map))
+      return w->base ? w->without.s : "";
+  }
+  return "";
+}
+
+static bool adapt(ZgGraph *g, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
+  ZbArena *tmp = zb_arena_new();
+  const ZlModel *m = zl_model(p, d, opt->model);
+  uint32_t n = opt->lora ? 1 : opt->nadapters;
+  bool ok = true;
+  for (uint32_t i = 0; i < n && ok; i++)
+    ok = adapter_config(g, tmp, d, opt, i) && adapt_graph(g, tmp, d, i, n, lost_by, (void *)m);
+  zb_arena_free(tmp);
+  return ok;
+}
+
 /* ---- all passes ------------------------------------------------------------------------------------------ */
 ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
   no_block_hides(p, d);
   ZgGraph *g = zc_elaborate(a, s, d, p, opt);
-  if (!g) return NULL;
+  if (!g || !adapt(g, d, p, opt)) return NULL;
   unused_names(d, a, p->files[0]);
   after(opt, "elab", g);
   for (int i = 0; i < NPASSES; i++) {

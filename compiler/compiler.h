@@ -8,6 +8,7 @@
  * weights.c  maps to foreign weights;  config.c  their config.json, read and made;
  * config_file.c  that file, and its keys that nobody reads
  * families.c which maps are of which `model_type`
+ * adapter.c  the config of adapters, of a file or of options;  adapt.c  puts them beside matrices
  * place.c    which segment a value lives in, and how it reaches a later one
  * sep.c      is the loss separable over `batch`? (what makes micro-batches safe)
  * simpl.c    folds constants, shares equal values, drops what nothing uses
@@ -31,6 +32,14 @@ typedef struct {
   uint32_t ndefines;
   const char *config; /* a config.json that sets statics, as the model's map `names` says; NULL: none */
   const char *names;  /* NULL: its only map with a `config` */
+  /* Adapters beside matrices: as peft's adapter_config.json says, a file or the folder that has it; or beside those of
+   * these names, "q_proj,v_proj", or of all, "all-linear". Neither: none. rank 0: 8; alpha 0: twice the rank. Several
+   * count by an input of the model, `adapter`: the number of one for each token, or -1. */
+  const char *const *adapters;
+  uint32_t nadapters;
+  const char *lora;
+  int64_t rank;
+  double alpha;
   /* Called after each pass with its name and the graph, if not NULL (zc -d). */
   void (*after)(void *arg, const char *pass, const ZgGraph *g);
   void *arg;

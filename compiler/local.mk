@@ -1,6 +1,10 @@
 # compiler: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libcompiler.a
 libcompiler_a_SOURCES = \
+  compiler/adapt.c \
+  compiler/adapt.h \
+  compiler/adapter.c \
+  compiler/adapter_keys.def \
   compiler/attention.c \
   compiler/builtin.c \
   compiler/builtin.h \

@@ -9,7 +9,7 @@
 enum { OK = 0, FAILED = 1, USAGE = 2 };
 
 typedef struct {
-  const char *input, *output, *list, *explain;
+  const char *input, *output, *list, *explain, *adapter;
   ZcOptions compile;
   ZbTexts defines, include;
   uint32_t dump; /* bit i: print after zc_pass_names[i] */
@@ -71,6 +71,15 @@ static const ZbOption options[] = {
            "overrides them"},
   {"names", 0, ZB_TEXT, FIELD(compile.names), .value = "NAME",
    .help = "which `weights` of the model say so (default: the only ones with a `config`)"},
+  {"lora", 0, ZB_TEXT, FIELD(compile.lora), .value = "NAMES",
+   .help = "put low-rank adapters beside these matrices, by the last parts of their names in `weights`: "
+           "q_proj,v_proj; or beside all-linear"},
+  {"rank", 0, ZB_WHOLE, FIELD(compile.rank), .value = "N", .least = 1, .most = 1 << 20,
+   .help = "of these adapters (default: 8)"},
+  {"alpha", 0, ZB_REAL, FIELD(compile.alpha), .value = "X", .most = 1e6,
+   .help = "adapters count alpha / rank times (default: twice the rank)"},
+  {"adapter", 0, ZB_TEXT, FIELD(adapter), .value = "FILE",
+   .help = "put adapters where peft's adapter_config.json says, or that of a folder"},
   {NULL, 'I', ZB_TEXTS, FIELD(include), .value = "DIR",
    .help = "search `use` here after the file's own folder; may be repeated"},
   {NULL, 'd', ZB_OTHER, FIELD(dump), .value = "PASS", .take = take_pass,
@@ -96,6 +105,7 @@ static const ZbNote examples[] = {
   {"zc gpt2.zug -o gpt2.zsg", "compile the only model of a file"},
   {"zc gpt2.zug -o small.zsg -D layers=4 -D width=192", "the same with other sizes"},
   {"zc llama3.zug -o llama.zsg --config DIR", "with the sizes of a Hugging Face folder"},
+  {"zc llama3.zug -o adapted.zsg --config DIR --lora q_proj,v_proj --rank 8", "with adapters beside matrices"},
   {"zc --explain Z0201", "what a message means"},
   {"zc fmt --check *.zug", "whether files are formatted"},
   {NULL, NULL},
@@ -139,12 +149,18 @@ static int check_options(const ZbArgs *args, Options *o) {
   o->input = args->operand[0];
   if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
   if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");
+  if (o->adapter && (o->compile.lora || o->compile.rank || o->compile.alpha != 0))
+    return usage("--adapter says where adapters are, so --lora, --rank and --alpha have no meaning");
+  if (!o->compile.lora && (o->compile.rank || o->compile.alpha != 0))
+    return usage("--rank and --alpha are of --lora, which is missing");
   if (o->compile.names && !o->compile.config)
     return usage("--names says how to read the --config, which is missing");
   if (o->compile.config && o->output && zb_same_file(o->output, o->compile.config))
     return usage("-o %s would overwrite the --config", o->output);
   if (o->output && zb_same_file(o->output, o->input))
     return usage("-o %s would overwrite the input %s", o->output, o->input);
+  o->compile.adapters = &o->adapter;
+  o->compile.nadapters = o->adapter != NULL;
   return OK;
 }
 

@@ -11,6 +11,7 @@ nobase_dist_doc_DATA += \
   docs/developers/build.md \
   docs/developers/rooms.md \
   docs/gallery.md \
+  docs/guides/adapters.md \
   docs/guides/clusters.md \
   docs/guides/data.md \
   docs/guides/evaluation.md \

@@ -1,7 +1,7 @@
 /* Weights by other names: what the maps of a graph must satisfy (zg_verify_foreign in graph.h). A map is
  * exact in both directions: no value of a parameter and none of a foreign tensor is left out or said twice,
  * so that what is read from a foreign file and written again is the same file. */
-#include "graph/graph.h"
+#include "graph/adapter.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -363,7 +363,8 @@ static bool check_config(Ctx *c, const ZbNames *maps) {
   ZbNames keys = {0}, outer = {0};
   for (uint32_t i = 0; i < g->nconfig; i++) {
     const ZgConfig *k = &g->config[i];
-    if (zb_names_find(maps, k->map) == ZB_NO_NAME) return FAIL(c, "config key %u is of no map", i);
+    if (zb_names_find(maps, k->map) == ZB_NO_NAME && !zg_adapter_is(k->map))
+      return FAIL(c, "config key %u is of no map", i);
     if (!key_ok(k->key)) return FAIL(c, "config key %u is not well-formed", i);
     if (!value_ok(k->value)) return FAIL(c, "config key %s has no well-formed value", k->key);
     const char *full = zb_printf(c->tmp, "%s %s", k->map, k->key);

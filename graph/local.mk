@@ -1,6 +1,8 @@
 # graph: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libgraph.a
 libgraph_a_SOURCES = \
+  graph/adapter.c \
+  graph/adapter.h \
   graph/attend.h \
   graph/conv.h \
   graph/linear.h \

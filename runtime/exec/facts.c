@@ -156,16 +156,16 @@ bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbTex
 }
 
 /* Compares the number of files before their contents, whose comparison is collective. */
-bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, ZbText *note, ZbErr *err) {
+bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, const char *whose, ZbText *note, ZbErr *err) {
   const char **files;
   uint32_t n;
   uint64_t bytes = 0;
   bool ok = zx_shards_list(f->a, path, &files, &n, err);
   if (!zx_agree(c, ok)) return false;
-  zx_fact(f, ZX_INIT, "number of files", "%u", n);
+  zx_fact(f, ZX_INIT, zb_printf(f->a, "%snumber of files", whose), "%u", n);
   if (!zx_same_or_say(c, f)) return false;
   for (uint32_t i = 0; i < n; i++) {
-    const char *of = n > 1 ? zb_printf(f->a, "file %u's ", i + 1) : "";
+    const char *of = n > 1 ? zb_printf(f->a, "%sfile %u's ", whose, i + 1) : whose;
     Content x;
     ok = content_of(c, files[i], &x, ok ? err : NULL) && ok;
     zx_fact(f, ZX_INIT, zb_printf(f->a, "%sbytes", of), "%" PRIu64, x.bytes);

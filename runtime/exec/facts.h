@@ -22,7 +22,7 @@ void zx_plan_facts(ZxFacts *f, const ZpPlan *p);
  * at once, and the result is false on all ranks, without a message in `err`. */
 #define ZX_READ_WHOLE ((uint64_t)1 << 30)
 bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbText *note, ZbErr *err);
-/* `path`: a safetensors file, or a folder of shards. */
-bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, ZbText *note, ZbErr *err);
+/* `path`: a safetensors file, or a folder of shards; `whose` goes before what facts are called. */
+bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, const char *whose, ZbText *note, ZbErr *err);
 
 #endif

@@ -95,6 +95,7 @@ libexec_a_SOURCES = \
   runtime/exec/run/lanes.h \
   runtime/exec/run/machine.c \
   runtime/exec/run/model.c \
+  runtime/exec/run/new_tokens.c \
   runtime/exec/run/run.h \
   runtime/exec/run/serve.c \
   runtime/exec/run/start.c \
@@ -173,6 +174,8 @@ libexec_a_SOURCES = \
   runtime/exec/state/alike.h \
   runtime/exec/state/init.c \
   runtime/exec/state/resume.c \
+  runtime/exec/state/grow.c \
+  runtime/exec/state/grow.h \
   runtime/exec/state/load.c \
   runtime/exec/state/predict.c \
   runtime/exec/state/slices.c \
@@ -189,6 +192,8 @@ libexec_a_SOURCES = \
   runtime/exec/ckpt/manifest.c \
   runtime/exec/ckpt/weights.c \
   runtime/exec/ckpt/weights.h \
+  runtime/exec/hub/adapter.c \
+  runtime/exec/hub/adapter.h \
   runtime/exec/hub/box.c \
   runtime/exec/hub/config.c \
   runtime/exec/hub/export.c \

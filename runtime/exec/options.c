@@ -101,6 +101,9 @@ static const ZbOption options[] = {
            "A.bin:0.7,B.bin:0.3"},
   {"init", 0, ZB_TEXT, FIELD(init), "FILE", .commands = ALL, .shown = EVAL, .same = ZB_SAME_PRESENCE,
    .help = "start from the weights of a safetensors file, or of a checkpoint, which is a folder"},
+  {"adapter", 0, ZB_TEXTS, FIELD(adapter), "[NAME=]DIR", .commands = ALL, .same = ZB_SAME_PRESENCE,
+   .help = "take the adapter of a folder, as peft writes it. Of a graph its adapters begin so; a model of a folder gets them, "
+           "and may have several, which clients of serve choose by `model`: each by its NAME, or its folder's"},
   {"names", 0, ZB_TEXT, FIELD(names), "MAP", .commands = ALL, .same = ZB_SAME_VALUE,
    .help = "tensors of --init, a file or a folder of shards, are named as `weights MAP for` the model says"},
   {"eval-batches", 0, ZB_WHOLE, FIELD(eval_batches), "K", .least = 1, .commands = BOTH, .same = ZB_SAME_VALUE,
@@ -141,6 +144,9 @@ static const ZbOption options[] = {
    .same = ZB_SAME_VALUE, .help = "order of samples"},
   {"init-partial", 0, ZB_FLAG, FIELD(init_partial), .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "initialise parameters that --init lacks from the seed, and ignore other tensors there"},
+  {"new-tokens", 0, ZB_TEXT, FIELD(new_tokens), "mean|NEW=OLD,..", .commands = TRAIN, .same = ZB_SAME_VALUE,
+   .help = "the model may have more words than --init (zc -D): their rows begin as the mean of those that are there, or NEW as "
+           "OLD, by number or by text in the tokenizer.json there"},
   {"save", 0, ZB_TEXT, FIELD(save), "FILE", .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "write the weights to a safetensors file at the end. Space is reserved at the start, in a folder "
            "that all nodes share; an existing safetensors file is replaced at the end"},
@@ -360,7 +366,9 @@ static bool check_options(const ZxOptions *o, ZbErr *err) {
               {plays && o->evaluates && !o->init, "--init FILE, the weights to evaluate"},
               {plays && trains && o->steps < 0, "--steps K"},
               {o->resume && !o->ckpt, "--ckpt DIR, the folder to --resume from"},
+              {o->new_tokens && !o->init, "--init FILE, which lacks words for --new-tokens"},
               {o->init_partial && !o->init, "--init FILE, which --init-partial completes"},
+              {plays && o->adapter.n && !o->names, "--init DIR --names MAP, the weights that --adapter is of"},
               {o->names && !o->init, "--init FILE, the weights with these --names"},
               {trains && !o->eval && (o->eval_every || o->eval_batches), "--eval FILE"},
               {o->trace_to && !o->trace, "--trace FILE"}};

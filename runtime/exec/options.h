@@ -13,8 +13,9 @@ typedef enum { ZX_TRAIN, ZX_EVAL, ZX_GENERATE, ZX_SERVE, ZX_CALIBRATE } ZxComman
 typedef struct {
   ZxCommand command;
   const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
+  const char *new_tokens;
   const char *out; /* calibrate: a cluster; generate: results, or NULL */
-  ZbTexts include;
+  ZbTexts include, adapter; /* [NAME=]DIR */
   int64_t steps; /* -1: not given */
   uint64_t seed;
   int threads;

@@ -12,7 +12,7 @@ struct ZxStepper {
   const ZxReplica *r;
   ZxWave wave;
   const void **input; /* by input of the step's graph */
-  int32_t *ids, *positions, *sequences, *rows, *documents, **tables;
+  int32_t *ids, *positions, *sequences, *rows, *documents, *adapters, **tables;
   ZxAdmission *admission; /* NULL: nothing belongs to a sequence alone */
   int32_t *lengths;       /* of sources, by slot */
   ZxShare share;
@@ -97,10 +97,12 @@ static uint32_t table_of(const ZpStream *s, uint32_t input) {
   return g;
 }
 
-/* Returns what an input holds that the model takes besides tokens: documents and places, as data files have them. */
+/* Returns what an input holds that the model takes besides tokens: documents and places, as data files have
+ * them, and which adapter each has. */
 static const void *known(const ZxStepper *x, const ZgIo *in, ZbErr *err) {
   if (!strcmp(in->name, "doc")) return x->documents;
   if (!strcmp(in->name, "place")) return x->positions;
+  if (!strcmp(in->name, "adapter")) return x->adapters;
   zb_fail(err, "",
           "model %s takes `%s` besides the tokens, which generation has no values for in this version",
           x->p->given->model, in->name);
@@ -154,6 +156,7 @@ ZxStepper *zx_stepper_new(ZbArena *a, ZxEngine *e, const ZpPlan *p, const ZxRepl
   x->input = ZB_NEWN(a, const void *, s->step->ninputs + 1);
   x->ids = ZB_NEWN(a, int32_t, tokens), x->positions = ZB_NEWN(a, int32_t, tokens);
   x->sequences = ZB_NEWN(a, int32_t, tokens), x->documents = ZB_NEWN(a, int32_t, tokens);
+  x->adapters = ZB_NEWN(a, int32_t, tokens);
   x->rows = ZB_NEWN(a, int32_t, rows);
   x->tables = ZB_NEWN(a, int32_t *, s->ngroups + 1);
   for (uint32_t g = 0; g < s->ngroups; g++)
@@ -210,6 +213,9 @@ const float *zx_stepper_play(ZxStepper *x, const ZxScheduler *s, const ZxGenStep
     x->positions[i] = (int32_t)step->position[i];
     x->sequences[i] = (int32_t)(slot + step->slot[i]);
   }
+  for (uint32_t i = 0; i < step->nparts; i++)
+    for (uint32_t k = 0; k < step->part[i].n; k++)
+      x->adapters[step->part[i].token + k] = (int32_t)step->part[i].sequence->adapter;
   for (uint32_t i = 0; i < step->nrows; i++) x->rows[i] = (int32_t)step->row[i];
   take_tables(x, s);
   /* A part of a prompt of which no logits are wanted has a row all the same: a call has at least one. */

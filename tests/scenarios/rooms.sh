@@ -64,14 +64,14 @@ engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/((plan|text
 engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|kernels/elem\.h|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
-wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
+wall $exec/hub "base/.*|graph/(adapter|graph)\.h|$exec/ckpt/.*|$exec/hub/.*"
 wall $exec/shape "base/.*|runtime/text/text\.h|$exec/shape/.*"
 wall $exec/generate "base/.*|$exec/shape/shape\.h|$exec/generate/.*"
 wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|$exec/(generate/generate|shape/shape)\.h|$exec/answer/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
-wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
-wall $exec 'base/.*|graph/(graph|attend|stream)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|kernels/(kernels|devices|elem)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
+wall $exec/state "$engine_needs|graph/adapter\.h|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
+wall $exec 'base/.*|graph/(adapter|graph|attend|stream)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|kernels/(kernels|devices|elem)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
@@ -111,13 +111,13 @@ floors engine buffers.c tokens.c cut.c narrow.c exchange.c stall.c trace.c queue
 floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
-floors hub shards.c box.c map.c config.c export.c zckpt_export.c
+floors hub shards.c box.c map.c config.c adapter.c export.c zckpt_export.c
 floors shape grammar.c literals.c schema.c automaton.c trie.c masks.c
 floors generate pages.c sample.c draft.c scheduler.c
 floors answer query.c folder.c chats.c shipped.c words.c answers.c events.c results.c
 floors serve calls.c connection.c job.c part.c messages.c chat.c request.c endpoints.c metrics.c logprobs.c openai.c reply.c loop.c http.c
-floors run agree.c machine.c inputs.c layout.c model.c start.c train.c answering.c lanes.c generate.c chat.c serve.c
-floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
+floors run agree.c machine.c inputs.c layout.c model.c new_tokens.c start.c train.c answering.c lanes.c generate.c chat.c serve.c
+floors state slices.c init.c grow.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in a few files.

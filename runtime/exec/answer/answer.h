@@ -62,10 +62,11 @@ bool zx_chat_ids(const ZxChats *c, ZtCoder *coder, const struct cJSON *chat, int
                  ZbErr *err);
 
 /* ---- shipped.c: the models that the program carries ------------------------------------------------------ */
-/* Compiles the shipped model whose weights have the folder's `model_type`, with the sizes of its config.json;
+/* Compiles the shipped model whose weights have the folder's `model_type`, with the sizes of its config.json, and with
+ * the adapters of these folders;
  * *names becomes the map of its weights. NULL with a message, or with reports in *d. */
-ZgGraph *zx_shipped_model(ZbArena *a, ZlSources *s, ZlDiags **d, const ZxFolder *f, const char **names,
-                          ZbErr *err);
+ZgGraph *zx_shipped_model(ZbArena *a, ZlSources *s, ZlDiags **d, const ZxFolder *f, ZbTexts adapters,
+                          const char **names, ZbErr *err);
 
 /* ---- words.c: ids of texts ------------------------------------------------------------------------------- */
 typedef struct {

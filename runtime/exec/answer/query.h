@@ -30,6 +30,7 @@ typedef struct {
   bool echo, ignore_end;
   bool plain;        /* nothing is added around the prompt: no token that begins texts */
   bool keep_special; /* special tokens give text, too */
+  uint32_t adapter;  /* where the model has several: which one; ZX_NONE: without any */
   ZxFormat format;   /* what the answer must be */
   /* The schema of ZX_JSON_SCHEMA, `nschema` bytes, which nobody has looked into: see zx_words_shape. */
   const char *schema;

@@ -37,8 +37,13 @@ static void look_into(ZbArena *a, ZlSources *s, const char *const *file, const c
   }
 }
 
-static ZgGraph *compile(ZbArena *a, ZlSources *s, ZlDiags *d, const Candidate *c, const ZxFolder *f) {
-  ZcOptions o = {.model = c->is.model, .config = f->path, .names = c->is.names};
+static ZgGraph *compile(ZbArena *a, ZlSources *s, ZlDiags *d, const Candidate *c, const ZxFolder *f,
+                        ZbTexts adapters) {
+  ZcOptions o = {.model = c->is.model,
+                 .config = f->path,
+                 .names = c->is.names,
+                 .adapters = adapters.s,
+                 .nadapters = adapters.n};
   ZgGraph *g = zc_compile(a, s, d, c->program, &o);
   return zl_errors(d) ? NULL : g;
 }
@@ -51,8 +56,8 @@ static bool finish(ZgGraph *g, ZbErr *err) {
   return ok;
 }
 
-ZgGraph *zx_shipped_model(ZbArena *a, ZlSources *s, ZlDiags **d, const ZxFolder *f, const char **names,
-                          ZbErr *err) {
+ZgGraph *zx_shipped_model(ZbArena *a, ZlSources *s, ZlDiags **d, const ZxFolder *f, ZbTexts adapters,
+                          const char **names, ZbErr *err) {
   Candidate *c = NULL;
   uint32_t n = 0;
   ZbText types = {0};
@@ -74,7 +79,7 @@ ZgGraph *zx_shipped_model(ZbArena *a, ZlSources *s, ZlDiags **d, const ZxFolder 
     for (uint32_t i = 0; i < n; i++) {
       ZlDiags *own = zl_diags_new(a, s);
       if (c[i].is.first != pass) continue;
-      ZgGraph *g = compile(a, s, own, &c[i], f);
+      ZgGraph *g = compile(a, s, own, &c[i], f, adapters);
       if (!first || g) *d = own;
       if (!first) first = own;
       *names = c[i].is.names;

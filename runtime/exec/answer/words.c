@@ -233,6 +233,7 @@ bool zx_words_request(const ZxWords *w, const ZxQuery *q, const ZtIds *id, uint3
                         .stop = q->end,
                         .nstop = q->nend,
                         .ignore_end = q->ignore_end,
+                        .adapter = q->adapter,
                         .prompt_logprobs = q->echo && q->logprobs != ZX_UNSAID,
                         .sampling = sampling_of(q)};
   if (!zx_sampling_check(&out->sampling, w->vocabulary, err)) return false;

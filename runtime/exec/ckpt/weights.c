@@ -331,6 +331,13 @@ int64_t zx_weights_at(const ZxWeights *w, const char *path) {
 
 const char *zx_weights_path(const ZxWeights *w, int64_t i) { return w->tensor[i].path; }
 
+ZxTensorInfo zx_weights_info(const ZxWeights *w, int64_t i) {
+  const Tensor *t = &w->tensor[i];
+  ZxTensorInfo out = {.path = t->path, .nshape = t->nshape};
+  memcpy(out.shape, t->shape, sizeof *t->shape * (size_t)t->nshape);
+  return out;
+}
+
 bool zx_weights_fits(const ZxWeights *w, int64_t i, const ZxTensorInfo *want, ZbErr *err) {
   const Tensor *t = &w->tensor[i];
   char found[192], expected[192];

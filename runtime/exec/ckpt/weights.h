@@ -38,6 +38,7 @@ uint64_t zx_weights_count(const ZxWeights *w);
 /* Index of a tensor of this path, whatever it is, or -1; path of a tensor. */
 int64_t zx_weights_at(const ZxWeights *w, const char *path);
 const char *zx_weights_path(const ZxWeights *w, int64_t i);
+ZxTensorInfo zx_weights_info(const ZxWeights *w, int64_t i);
 /* n elements from flat element `at` of tensor i. Reading converts F32, BF16, F16 files to f32. */
 bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err);
 bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err);

@@ -38,6 +38,9 @@ static const ZbOption options[] = {
    .help = "copy the rest of SRC's config.json, and its tokenizer's files"},
   {"shard-size", 0, ZB_SIZE, FIELD(shard_size), "S", ON(EXPORT), .usual = "5G",
    .help = "bytes of tensors per file, with K, M or G behind the number"},
+  {"merge", 0, ZB_FLAG, FIELD(merge), ON(EXPORT),
+   .help = "of a model with adapters: add them to its matrices, and write the whole model (default: write the adapters "
+           "alone, for peft)"},
   {"force", 0, ZB_FLAG, FIELD(force), ON(EXPORT), .help = "replace an existing export"},
 };
 static const ZbNote codes[] = {

@@ -15,7 +15,7 @@ typedef struct {
   const char *names, *graph, *like;
   int dtype;          /* of zx_file_elems */
   int64_t shard_size; /* bytes */
-  bool force;
+  bool force, merge;
 } ZsOptions;
 
 /* Exit codes. Only diff returns ZS_DIFFERENT. */

@@ -308,6 +308,7 @@ typedef struct {
   const uint32_t *stop; /* ids that end the text, too */
   uint32_t nstop;
   bool ignore_end;      /* the model's end tokens are tokens as others, but not those of `stop` */
+  uint32_t adapter;     /* the number of that with which it is written; no prefix is another's */
   bool prompt_logprobs; /* rows of logits are wanted for the prompt, too */
   /* What the answer must fit; NULL: nothing. It ends the answer, also before min_tokens. It stays the caller's. */
   ZxShape *shape;
@@ -331,6 +332,7 @@ struct ZxSequence {
   uint32_t n, nprompt;
   const uint32_t *source; /* of an encoder, nsource of them */
   uint32_t nsource;
+  uint32_t adapter;
   uint32_t most; /* prompt and max_tokens */
   uint32_t min_tokens;
   const uint32_t *end; /* all ids that end it */

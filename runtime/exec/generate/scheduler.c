@@ -209,6 +209,7 @@ static Entry *entry_of(ZxScheduler *s, const ZxGenRequest *r, uint32_t choice) {
                        .nprompt = r->nprompt,
                        .source = q->source,
                        .nsource = r->nsource,
+                       .adapter = r->adapter,
                        .most = most,
                        .min_tokens = r->shape ? 0 : r->min_tokens,
                        .end = q->end,
@@ -300,7 +301,7 @@ static const ZxPrefix *prefixes(ZxScheduler *s, Entry *q, uint32_t n) {
   uint32_t page = s->how.page;
   for (; q->nprefixes < n; q->nprefixes++) {
     uint32_t i = q->nprefixes;
-    q->prefix[i] = zx_prefix(i ? q->prefix[i - 1] : (ZxPrefix){0}, q->id + (size_t)i * page, page);
+    q->prefix[i] = zx_prefix(i ? q->prefix[i - 1] : (ZxPrefix){.low = q->is.adapter}, q->id + (size_t)i * page, page);
   }
   return q->prefix;
 }

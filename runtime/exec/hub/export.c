@@ -2,7 +2,8 @@
  * end: a tensor of it at a time, and a window of that at a time, which is filled with what parameters have in
  * it. */
 #define _GNU_SOURCE /* renameat2 */
-#include "runtime/exec/hub/hub.h"
+#include "graph/adapter.h"
+#include "runtime/exec/hub/adapter.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +15,8 @@
 #include <unistd.h>
 
 enum { WINDOW = 1 << 24 /* elements */, COPY = 1 << 20, CONFIG_LIMIT = 1 << 26 /* bytes */ };
-static const char config_name[] = "config.json", index_name[] = "model.safetensors.index.json";
+static const char config_name[] = "config.json", index_name[] = "model.safetensors.index.json",
+                  adapter_name[] = "adapter_model.safetensors";
 
 /* The files of a tokenizer, and of how text is made with the model. */
 static const char *const copied[] = {"tokenizer.json",
@@ -50,6 +52,9 @@ typedef struct {
   char *tmp;      /* the folder that is written */
   Tensor *tensor; /* by name */
   uint32_t ntensors;
+  Tensor *adapter; /* likewise, with ZX_EXPORT_MERGED */
+  uint32_t nadapters;
+  const char *lost; /* see zx_adapter_of */
   ZbNames names;
   uint32_t *cut; /* file i has tensors cut[i]..cut[i + 1]-1 */
   uint32_t nfiles;
@@ -104,13 +109,34 @@ static bool list_tensors(Export *x) {
   return true;
 }
 
+/* Leaves what is to be written among the tensors. */
+static bool choose_tensors(Export *x) {
+  uint32_t n = 0;
+  if (x->o->what == ZX_EXPORT_ALL) return true;
+  if (!zg_has_adapters(x->m->g))
+    return zb_fail(x->err, "leave out --merge",
+                   "model %s has no adapters that were made by --lora or --adapter", x->m->g->model);
+  for (uint32_t i = 0; i < x->ntensors; i++) {
+    bool adapter = zx_is_adapter(x->tensor[i].info.path);
+    if (adapter == (x->o->what == ZX_EXPORT_ADAPTERS)) x->tensor[n++] = x->tensor[i];
+    else if (adapter) ZB_PUSH(x->a, x->adapter, x->nadapters, x->tensor[i]);
+  }
+  x->ntensors = n;
+  for (uint32_t i = 0; x->nadapters && i < n && !x->lost; i++)
+    x->lost = zx_adapter_lost(x->a, zx_adapter_module(x->a, x->adapter->info.path), x->tensor[i].info.path);
+  bool found = n && (!x->nadapters || x->lost);
+  return found || zb_fail(x->err, "take the names that adapters were made by",
+                          "names %s have no matrices of adapters", x->m->names);
+}
+
 /* Files as full as the limit allows; a larger tensor has one of its own. */
 static void cut_files(Export *x) {
   uint64_t bytes = 0, each = zk_plain_bytes(x->o->as);
   ZB_PUSH(x->a, x->cut, x->nfiles, 0);
   for (uint32_t i = 0; i < x->ntensors; i++) {
     uint64_t n = each * x->tensor[i].n;
-    if (i > x->cut[x->nfiles - 1] && (n > x->o->most || bytes > x->o->most - n)) {
+    if (x->o->what != ZX_EXPORT_ADAPTERS && i > x->cut[x->nfiles - 1] &&
+        (n > x->o->most || bytes > x->o->most - n)) {
       ZB_PUSH(x->a, x->cut, x->nfiles, i);
       bytes = 0;
     }
@@ -149,7 +175,7 @@ static bool narrow(const Piece *p, int64_t from, int64_t to, int64_t lo[], int64
   return base >= from && base < to;
 }
 
-static bool fill(const Export *x, const Piece *p, int64_t from, int64_t to) {
+static bool fill(const Export *x, const Piece *p, int64_t from, int64_t to, float *out) {
   int64_t lo[ZG_MAX_AXES], hi[ZG_MAX_AXES], stride = 1;
   if (!narrow(p, from, to, lo, hi)) return true;
   ZxBox b = {.naxes = p->own.nshape, .to = p->part.first - from};
@@ -161,14 +187,59 @@ static bool fill(const Export *x, const Piece *p, int64_t from, int64_t to) {
     b.step[a] = p->part.stride[a];
     b.to += lo[a] * b.step[a];
   }
-  return zx_box_read(x->from, p->source, &b, x->window, (uint64_t)(to - from), x->err);
+  return zx_box_read(x->from, p->source, &b, out, (uint64_t)(to - from), x->err);
 }
 
-static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *path) {
+static const Tensor *adapter_named(const Export *x, const char *name) {
+  Tensor key = {.info.path = name};
+  return name && x->nadapters ? bsearch(&key, x->adapter, x->nadapters, sizeof key, by_name) : NULL;
+}
+
+/* Reads A, or B turned, of a matrix; to be freed. */
+static float *read_adapter(const Export *x, const Tensor *t, bool turned) {
+  int64_t rows = t->info.shape[0], columns = t->info.shape[1];
+  float *out = malloc(2 * t->n * sizeof *out), *as = out + t->n;
+  if (!out) zb_out_of_memory(2 * t->n * sizeof *out);
+  for (uint32_t i = 0; i < t->npieces; i++)
+    if (!fill(x, &t->piece[i], 0, (int64_t)t->n, as)) {
+      free(out);
+      return NULL;
+    }
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = 0; k < columns; k++) out[turned ? k * rows + i : i * columns + k] = as[i * columns + k];
+  return out;
+}
+
+/* Reads the adapter of a matrix. True, and pair->rank 0, if it has none. */
+static bool open_pair(Export *x, const Tensor *t, ZxPair *pair) {
+  const ZgGraph *g = x->m->g;
+  *pair = (ZxPair){.rank = 0};
+  if (!x->nadapters) return true;
+  const Tensor *a = adapter_named(x, zx_adapter_of(x->a, t->info.path, x->lost, false)),
+               *b = adapter_named(x, zx_adapter_of(x->a, t->info.path, x->lost, true));
+  if (!a || !b) return true;
+  *pair = (ZxPair){.rank = a->info.shape[0],
+                   .in = a->info.shape[1],
+                   .out = b->info.shape[0],
+                   .transposed = zg_adapter_transposed(g, ""),
+                   .scale = zg_adapter_scale(g, "", zx_adapter_module(x->a, a->info.path))};
+  int64_t rows = pair->transposed ? pair->in : pair->out, columns = pair->transposed ? pair->out : pair->in;
+  if (t->info.nshape != 2 || t->info.shape[0] != rows || t->info.shape[1] != columns ||
+      b->info.shape[1] != pair->rank)
+    return zb_fail(x->err, "compile the graph again", "'%s' is not of the shape that its adapter has",
+                   t->info.path);
+  pair->a = read_adapter(x, a, false);
+  pair->b = pair->a ? read_adapter(x, b, true) : NULL;
+  x->done.merged++;
+  return pair->b;
+}
+
+static bool write_values(const Export *x, const Tensor *t, const ZxPair *pair, int fd, const char *path) {
   for (uint64_t at = 0, n; at < t->n; at += n) {
     n = t->n - at < x->size ? t->n - at : x->size;
     for (uint32_t i = 0; i < t->npieces; i++)
-      if (!fill(x, &t->piece[i], (int64_t)at, (int64_t)(at + n))) return false;
+      if (!fill(x, &t->piece[i], (int64_t)at, (int64_t)(at + n), x->window)) return false;
+    if (pair->rank) zx_adapter_add(pair, x->window, (int64_t)at, (int64_t)n);
     int64_t bad = zx_as(x->o->as, x->window, n, x->rounded);
     if (bad >= 0)
       return zb_fail(x->err, "take another --dtype",
@@ -177,6 +248,14 @@ static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *p
     if (!zb_write(fd, path, x->rounded, zk_bytes(x->o->as, n), x->err)) return false;
   }
   return true;
+}
+
+static bool write_tensor(Export *x, const Tensor *t, int fd, const char *path) {
+  ZxPair pair;
+  bool ok = open_pair(x, t, &pair) && write_values(x, t, &pair, fd, path);
+  free((float *)pair.a);
+  free((float *)pair.b);
+  return ok;
 }
 
 /* ---- files ---- */
@@ -200,11 +279,12 @@ static bool write_text(const Export *x, const char *name, const char *text, size
 }
 
 static const char *file_name(const Export *x, uint32_t file) {
+  if (x->o->what == ZX_EXPORT_ADAPTERS) return adapter_name;
   if (x->nfiles == 1) return "model.safetensors";
   return zb_printf(x->a, "model-%05" PRIu32 "-of-%05" PRIu32 ".safetensors", file + 1, x->nfiles);
 }
 
-static bool write_file(const Export *x, uint32_t file) {
+static bool write_file(Export *x, uint32_t file) {
   uint32_t from = x->cut[file], to = x->cut[file + 1];
   const char *path = zb_printf(x->a, "%s/%s", x->tmp, file_name(x, file));
   ZxTensorInfo *info = ZB_NEWN(x->a, ZxTensorInfo, to - from);
@@ -241,7 +321,16 @@ static bool write_index(const Export *x) {
   return ok;
 }
 
+static bool write_adapter_config(Export *x) {
+  ZbText t = {0};
+  zx_adapter_config(x->m->g, x->m->names, x->o->like, &t);
+  x->done.config = write_text(x, ZG_ADAPTER, t.s, t.len);
+  zb_text_free(&t);
+  return x->done.config;
+}
+
 static bool write_config(Export *x) {
+  if (x->o->what == ZX_EXPORT_ADAPTERS) return write_adapter_config(x);
   const char *like = NULL, *path = NULL;
   size_t n;
   if (x->o->like) {
@@ -291,8 +380,8 @@ static bool write_files(Export *x) {
 static bool is_ours(const char *name) {
   for (int i = 0; i < COPIED; i++)
     if (!strcmp(name, copied[i])) return true;
-  return !strcmp(name, config_name) || !strcmp(name, index_name) ||
-         (!strncmp(name, "model", 5) && zb_ends(name, ".safetensors"));
+  return !strcmp(name, config_name) || !strcmp(name, index_name) || !strcmp(name, adapter_name) ||
+         !strcmp(name, ZG_ADAPTER) || (!strncmp(name, "model", 5) && zb_ends(name, ".safetensors"));
 }
 
 /* Removes an export, or what a killed one left: its files, and then the folder. */
@@ -350,7 +439,7 @@ bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportO
   char *path = zb_strdup(a, o->out);
   for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = 0;
   Export x = {.a = a, .m = m, .from = from, .o = o, .size = o->window ? o->window : WINDOW, .err = err};
-  if (!may_take(path, o->force, err) || !list_tensors(&x)) return false;
+  if (!may_take(path, o->force, err) || !list_tensors(&x) || !choose_tensors(&x)) return false;
   cut_files(&x);
   int fd = begin(&x, path);
   if (fd < 0) return false;
@@ -364,6 +453,7 @@ bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportO
   else discard(x.tmp, NULL);
   close(fd);
   free(x.tmp);
+  x.done.what = o->what;
   x.done.tensors = x.ntensors;
   x.done.files = x.nfiles;
   *out = x.done;

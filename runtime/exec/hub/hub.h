@@ -5,7 +5,8 @@
  * box.c      a box of a tensor, read in few pieces, whatever the order in which its elements lie
  * map.c      what a parameter is there: parts of foreign tensors, by the graph's records (ZgForeign)
  * config.c   config.json: what the graph knows of it (ZgConfig), and what another folder says beside
- * export.c   all of a model's parameters as such a folder
+ * export.c   all of a model's parameters as such a folder, or its adapters
+ * adapter.c  what adapters' tensors are by their names (adapter.h), their config, and matrices with them added
  * zckpt_export.c   the command `zckpt export`
  *
  * Which model is called what there is the graph's knowledge: nothing here knows any model. Files are trusted
@@ -18,13 +19,15 @@
 
 /* ---- shards.c ------------------------------------------------------------------------------------------ */
 /* The files of `path`, which is a safetensors file, or a folder: model.safetensors, or else
- * model.safetensors.index.json (the first of the list) and what it names. False with a message. */
+ * model.safetensors.index.json (the first of the list) and what it names, or else adapter_model.safetensors. False
+ * with a message. */
 bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t *n, ZbErr *err);
 
 /* Those files, open, all headers read. Lives in the arena; the files are open until it is closed. */
 typedef struct {
   const char *path;
   ZxWeights **file;
+  const char **name; /* of each file */
   uint32_t nfiles;
   ZbNames names; /* of tensors, of all files */
   uint32_t *in;  /* which file each is in */
@@ -32,9 +35,12 @@ typedef struct {
 } ZxShards;
 /* A tensor that is in two files, or not in the file that the index says, is an error. */
 bool zx_shards_open(ZxShards *s, ZbArena *a, const char *path, ZbErr *err);
+/* Adds the tensors of another path to those of open files, by names that begin with `mark`. What fails closes all. */
+bool zx_shards_add(ZxShards *s, ZbArena *a, const char *path, const char *mark, ZbErr *err);
 void zx_shards_close(ZxShards *s);
 /* The number of a tensor, or ZB_NO_NAME; whether it can be read and has the shape that is wanted. */
 uint32_t zx_shards_find(const ZxShards *s, const char *name);
+ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor);
 bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err);
 
 /* ---- box.c --------------------------------------------------------------------------------------------- */
@@ -97,7 +103,10 @@ char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like
                 ZbErr *err);
 
 /* ---- export.c ------------------------------------------------------------------------------------------ */
+/* Of a graph with adapters: they alone, as peft has them, or matrices with adapters added. */
+typedef enum { ZX_EXPORT_ALL, ZX_EXPORT_ADAPTERS, ZX_EXPORT_MERGED } ZxExportWhat;
 typedef struct {
+  ZxExportWhat what;
   const char *out, *like; /* folders; like: NULL, or where a tokenizer's files and other keys are */
   ZkElem as;
   uint64_t most;   /* bytes of tensors in a file */
@@ -105,9 +114,11 @@ typedef struct {
   uint64_t window; /* values of a tensor that are in memory at once; 0: 16 M */
 } ZxExportOptions;
 typedef struct {
+  ZxExportWhat what;
   uint32_t tensors, files, copied;
   uint64_t bytes; /* of tensors */
-  bool config;    /* there is a config.json */
+  bool config;    /* there is a config.json, or adapter_config.json */
+  uint32_t merged; /* matrices that have been added to */
 } ZxExported;
 /* Writes parameters, which `from` has under their own names, under those of the map. The folder has its name
  * when it is whole. */

@@ -7,7 +7,8 @@
 #include <sys/stat.h>
 
 enum { INDEX_LIMIT = 1 << 28 /* bytes */, MAX_FILES = 512 /* all are open at once */ };
-static const char whole_name[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
+static const char whole_name[] = "model.safetensors", index_name[] = "model.safetensors.index.json",
+                  adapter_name[] = "adapter_model.safetensors";
 static const char help[] = "copy the folder again";
 
 /* ---- which files ---- */
@@ -74,6 +75,7 @@ static bool list(Index *x, ZbArena *a, const char *path, ZbErr *err) {
   if (is_there(path, true)) {
     one = zb_printf(a, "%s/%s", path, whole_name);
     x->path = zb_printf(a, "%s/%s", path, index_name);
+    if (!is_there(one, false) && !is_there(x->path, false)) one = zb_printf(a, "%s/%s", path, adapter_name);
     if (!is_there(one, false) && !is_there(x->path, false))
       return zb_fail(err, "convert what is there to safetensors", "the folder %s has neither %s nor %s",
                      zb_show(path), whole_name, index_name);
@@ -101,16 +103,20 @@ bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t 
 }
 
 /* ---- their tensors ---- */
-static bool add_file(ZxShards *s, ZbArena *a, const char *path, const char **files, ZbErr *err) {
+static bool add_file(ZxShards *s, ZbArena *a, const char *path, const char *mark, ZbErr *err) {
   ZxWeights *w = zx_weights_open(path, false, err);
   if (!w) return false;
-  s->file[s->nfiles++] = w;
+  s->file = zb_grow(a, s->file, s->nfiles, sizeof *s->file);
+  s->name = zb_grow(a, s->name, s->nfiles, sizeof *s->name);
+  s->file[s->nfiles] = w;
+  s->name[s->nfiles++] = path;
   for (int64_t i = 0; i < (int64_t)zx_weights_count(w); i++) {
     const char *name = zx_weights_path(w, i);
+    if (*mark) name = zb_printf(a, "%s%s", mark, name);
     uint32_t other = zb_names_find(&s->names, name);
     if (other != ZB_NO_NAME)
-      return zb_fail(err, help, "tensor '%s' is in %s and in %s", zb_show(name), zb_show(files[s->in[other]]),
-                     zb_show(path));
+      return zb_fail(err, help, "tensor '%s' is in %s and in %s", zb_show(name),
+                     zb_show(s->name[s->in[other]]), zb_show(path));
     uint32_t n = s->names.n, file = s->nfiles - 1;
     s->in = zb_grow(a, s->in, n, sizeof *s->in);
     s->at = zb_grow(a, s->at, n, sizeof *s->at);
@@ -121,10 +127,10 @@ static bool add_file(ZxShards *s, ZbArena *a, const char *path, const char **fil
   return true;
 }
 
-static bool is_as_said(const ZxShards *s, const Index *x, ZbErr *err) {
+static bool is_as_said(const ZxShards *s, const Index *x, uint32_t first, ZbErr *err) {
   for (uint32_t i = 0; i < x->tensors.n; i++) {
     uint32_t t = zx_shards_find(s, x->tensors.name[i]);
-    if (t == ZB_NO_NAME || s->in[t] != x->in[i])
+    if (t == ZB_NO_NAME || s->in[t] != first + x->in[i])
       return zb_fail(err, help, "%s: tensor '%s' is said to be in %s, which does not have it",
                      zb_show(x->path), zb_show(x->tensors.name[i]), x->files.name[x->in[i]]);
   }
@@ -133,15 +139,19 @@ static bool is_as_said(const ZxShards *s, const Index *x, ZbErr *err) {
 
 bool zx_shards_open(ZxShards *s, ZbArena *a, const char *path, ZbErr *err) {
   *s = (ZxShards){.path = path};
+  return zx_shards_add(s, a, path, "", err);
+}
+
+bool zx_shards_add(ZxShards *s, ZbArena *a, const char *path, const char *mark, ZbErr *err) {
   Index index;
-  if (!list(&index, a, path, err)) return false;
+  uint32_t first = s->nfiles;
+  bool ok = list(&index, a, path, err);
   const char **files = index.read;
-  uint32_t n = index.nread;
-  if (index.path) files++, n--;
-  s->file = ZB_NEWN(a, ZxWeights *, n);
-  bool ok = true;
-  for (uint32_t i = 0; ok && i < n; i++) ok = add_file(s, a, files[i], files, err);
-  ok = ok && is_as_said(s, &index, err);
+  uint32_t n = ok ? index.nread : 0;
+  if (ok && index.path) files++, n--;
+  for (uint32_t i = 0; ok && i < n; i++) ok = add_file(s, a, files[i], mark, err);
+  ok = ok && is_as_said(s, &index, first, err);
+  if (path != s->path) s->path = zb_printf(a, "%s with %s", s->path, path);
   if (!ok) zx_shards_close(s);
   return ok;
 }
@@ -155,4 +165,8 @@ uint32_t zx_shards_find(const ZxShards *s, const char *name) { return zb_names_f
 
 bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err) {
   return zx_weights_fits(s->file[s->in[tensor]], s->at[tensor], want, err);
+}
+
+ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor) {
+  return zx_weights_info(s->file[s->in[tensor]], s->at[tensor]);
 }

@@ -1,5 +1,6 @@
 /* zckpt export: parameters as a folder for other programs, from a checkpoint or a safetensors file. */
 #include "runtime/exec/ckpt/zckpt.h"
+#include "graph/adapter.h"
 #include "runtime/exec/hub/hub.h"
 
 #include <inttypes.h>
@@ -49,9 +50,14 @@ static bool check_ckpt(const ZsOptions *o, const ZxManifest **m, ZbArena *a, ZbE
 static void tell(const ZsOptions *o, const ZxManifest *m, const ZxExported *x, ZbArena *a) {
   char bytes[24];
   const char *of = m ? zb_printf(a, " of step %" PRId64, m->step) : "";
-  printf("%s: the parameters%s as %" PRIu32 " tensors, %s in %" PRIu32 " file%s%s", zb_show(o->out), of,
+  const char *what = o->merge                        ? "parameters, adapters added,"
+                     : x->what == ZX_EXPORT_ADAPTERS ? "adapters"
+                                                     : "parameters";
+  printf("%s: the %s%s as %" PRIu32 " tensors, %s in %" PRIu32 " file%s%s", zb_show(o->out), what, of,
          x->tensors, zb_bytes(bytes, x->bytes), x->files, x->files == 1 ? "" : "s",
-         x->config ? "; config.json" : "");
+         !x->config                      ? ""
+         : x->what == ZX_EXPORT_ADAPTERS ? "; adapter_config.json"
+                                         : "; config.json");
   if (x->copied) printf("; %" PRIu32 " files from %s", x->copied, zb_show(o->like));
   printf("\n");
   if (!x->config) printf("note: there is no config.json: the names `%s` say nothing of it\n", o->names);
@@ -70,7 +76,9 @@ ZsEnd zs_export(const ZsOptions *o, ZbArena *a, ZbErr *err) {
   ZxShards from;
   if (!g || !zx_map_open(&map, a, g, o->names, err) || !zx_shards_open(&from, a, o->path[0], err))
     return ZS_FAILED;
-  ZxExportOptions e = {.out = o->out,
+  ZxExportWhat apart = zg_has_adapters(g) ? ZX_EXPORT_ADAPTERS : ZX_EXPORT_ALL;
+  ZxExportOptions e = {.what = o->merge ? ZX_EXPORT_MERGED : apart,
+                       .out = o->out,
                        .like = o->like,
                        .as = zx_file_elems[o->dtype],
                        .most = (uint64_t)o->shard_size,

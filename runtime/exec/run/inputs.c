@@ -5,6 +5,7 @@
 #include "runtime/exec/run/run.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* ---- whether ranks were started alike ---- */
@@ -69,7 +70,11 @@ static bool read_init(ZxRun *r, ZxFacts *f, ZbText *note) {
     if (ok) zx_fact(f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
     return zx_run_accept(r, ok, &err);
   }
-  return zx_run_accept(r, zx_init_facts(f, r->c, r->o.init, note, &err), &err);
+  if (!zx_run_accept(r, zx_init_facts(f, r->c, r->o.init, "", note, &err), &err)) return false;
+  bool ok = true;
+  for (uint32_t i = 0; i < r->o.adapter.n && ok; i++)
+    ok = zx_run_accept(r, zx_init_facts(f, r->c, r->adapters.s[i], "adapter's ", note, &err), &err);
+  return ok;
 }
 
 /* A run may --save into the file that it begins with, and goes on where it ended; not into a folder of
@@ -82,11 +87,41 @@ static bool spares_inputs(const ZxRun *r, ZbErr *err) {
          (!r->o.save || !S_ISDIR(st.st_mode) || zb_spares("--save", r->o.save, in, err));
 }
 
+/* Returns the last part of a path, without slashes behind it. */
+static const char *last_part(ZbArena *a, const char *path) {
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  const char *whole = zb_strndup(a, path, n), *slash = strrchr(whole, '/');
+  return slash && slash[1] ? slash + 1 : whole;
+}
+
+bool zx_run_take_adapters(ZxRun *r) {
+  ZbErr err;
+  ZbTexts given = r->o.adapter, *names = &r->adapter_names;
+  for (uint32_t i = 0; i < given.n; i++) {
+    const char *s = given.s[i], *is = strchr(s, '='), *slash = strchr(s, '/');
+    bool named = is && is > s && (!slash || slash > is);
+    const char *path = named ? is + 1 : s,
+               *name = named ? zb_strndup(r->a, s, (size_t)(is - s)) : last_part(r->a, s);
+    bool again = false;
+    for (uint32_t k = 0; k < names->n; k++) again |= !strcmp(names->s[k], name);
+    if (again)
+      return zb_fail(&err, "give it as NAME=DIR", "--adapter %s: there are two of that name", zb_show(s)),
+             zx_run_refuse(r, &err);
+    ZB_PUSH(r->a, r->adapters.s, r->adapters.n, path);
+    ZB_PUSH(r->a, names->s, names->n, name);
+  }
+  if (given.n < 2 || r->o.command == ZX_SERVE) return true;
+  return zb_fail(&err, "give one", "several --adapter are for serve, whose clients choose one"),
+         zx_run_refuse(r, &err);
+}
+
 bool zx_run_read(ZxRun *r) {
   ZbErr err = {0};
   ZbText note = {0};
   ZxFacts f = {.a = r->a};
   zx_watch_phase("opening files");
+  if (!zx_run_take_adapters(r)) return false;
   r->graph = zg_read_file(r->a, r->o.graph, &err);
   if (!zx_run_accept(r, r->graph, &err) || !zx_run_agree_diags(r, zx_run_read_recipe(r, &err)) ||
       !zx_run_accept(r, r->recipe, &err))

@@ -29,7 +29,7 @@ static bool is_folder(const char *path) {
 static bool model_of_folder(ZxRun *r, ZxFolder *f, ZbErr *err) {
   const char *names;
   if (!zx_folder_read(f, r->a, r->o.graph, err)) return zx_run_accept(r, false, err);
-  r->graph = zx_shipped_model(r->a, r->sources, &r->diags, f, &names, err);
+  r->graph = zx_shipped_model(r->a, r->sources, &r->diags, f, r->adapters, &names, err);
   if (*err->text) return zx_run_accept(r, false, err);
   if (!zx_run_agree_diags(r, r->graph)) return false;
   zx_run_print_diags(r); /* warnings */
@@ -424,6 +424,7 @@ bool zx_run_read_model(ZxRun *r) {
   ZpStream s;
   Need need = {0};
   zx_watch_phase("opening files");
+  if (!zx_run_take_adapters(r)) return false;
   r->prompts.results.fd = -1;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);

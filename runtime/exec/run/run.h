@@ -5,6 +5,7 @@
  * inputs.c   files, recipe and plan; whether all ranks were given the same
  * model.c    the same of a run that generates: model, tokenizer, prompts, and the sizes of a step
  * layout.c   the layout of such a run, where none was given
+ * new_tokens.c which words begin as others, of a model with more than its weights have
  * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
  * train.c    the steps, with evaluations, stops and what is written between them
  * answering.c what plays steps of the engine for answers
@@ -64,6 +65,7 @@ typedef struct {
   ZpGenerating generating;
   ZxPrompts prompts;
   ZxServing serving;
+  ZbTexts adapters, adapter_names; /* folders of --adapter, and what clients call them */
   ZxServer *server;  /* on rank 0 of `serve`; NULL */
   ZxReplica replica; /* of a run that generates: the ranks that play the same steps */
   int lane_failed;   /* 0: no; the code with which rank 0 says that all end */
@@ -126,6 +128,8 @@ void zx_run_say(ZbText *t); /* prints it, if there is any, and frees it */
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------ */
 bool zx_run_same_options(ZxRun *r);
+/* Takes --adapter apart. */
+bool zx_run_take_adapters(ZxRun *r);
 /* Reads graph, recipe, data and the checkpoint to resume from: headers, and what they hold. */
 bool zx_run_read(ZxRun *r);
 /* Parts of it: the recipe that was given; the manifest of --init, which is a folder without --names. */
@@ -164,6 +168,12 @@ bool zx_run_talks(const ZxRun *r);
 void zx_run_message(ZbJson *j, const char *role, const char *text, size_t n);
 /* Says if all lines have results. */
 bool zx_run_all_there(const ZxPrompts *p);
+
+/* ---- new_tokens.c -------------------------------------------------------------------------------------- */
+/* Reads --new-tokens, "mean" or "300=17,301=5": words by their numbers, or by their texts in the tokenizer.json of --init.
+ * False with a message. */
+struct ZxNewWords;
+bool zx_run_new_words(ZxRun *r, struct ZxNewWords *w, ZbErr *err);
 
 /* ---- start.c ------------------------------------------------------------------------------------------- */
 bool zx_run_start(ZxRun *r);

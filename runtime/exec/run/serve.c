@@ -12,9 +12,10 @@
 #include <time.h>
 
 /* ---- the address ------------------------------------------------------------------------------------------------- */
-/* Returns what clients call the model: the name of its folder, or of its file. */
+/* Returns what clients call the model: the name of its folder, or of its file; with one adapter, its name. */
 static const char *name_of(ZxRun *r) {
   char *path = r->o.name ? NULL : realpath(r->o.graph, NULL);
+  if (!r->o.name && r->adapters.n == 1) return free(path), r->adapter_names.s[0];
   const char *name = r->o.name ? r->o.name : path ? path : r->o.graph, *slash = strrchr(name, '/');
   if (!r->o.name && slash && slash[1]) name = slash + 1;
   size_t n = strlen(name), end = zb_ends(name, ".zsg") ? n - 4 : n;
@@ -30,6 +31,7 @@ bool zx_run_open_server(ZxRun *r) {
                            .port = (int)r->o.port,
                            .key_file = r->o.key_file,
                            .name = name_of(r),
+                           .adapters = r->adapters.n > 1 ? r->adapter_names : (ZbTexts){0},
                            .words = &r->prompts.words,
                            .length = (uint32_t)r->plan->generating.length,
                            .queue = (uint32_t)r->o.queue,

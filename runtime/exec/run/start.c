@@ -3,6 +3,7 @@
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/exit.h"
 #include "runtime/exec/run/run.h"
+#include "runtime/exec/state/grow.h"
 #include "runtime/plan/text.h"
 
 #include <inttypes.h>
@@ -162,8 +163,14 @@ static bool resume(ZxRun *r) {
 static bool load(ZxRun *r) {
   ZbErr err = {0};
   ZxLoaded x;
-  if (!zx_run_accept(r, zx_engine_load(r->engine, r->o.init, r->o.names, r->o.init_partial, &x, &err), &err))
-    return false;
+  ZxNewWords words;
+  ZxFrom from = {
+      .path = r->o.init, .names = r->o.names, .partial = r->o.init_partial, .adapters = r->adapters};
+  if (r->o.new_tokens) {
+    from.words = &words;
+    if (!zx_run_accept(r, zx_run_new_words(r, &words, &err), &err)) return false;
+  }
+  if (!zx_run_accept(r, zx_engine_load(r->engine, &from, &x, &err), &err)) return false;
   if (r->rank || !r->o.init_partial) return true;
   if (!r->o.quiet)
     printf("parameters: %" PRIu64 " from %s, %" PRIu64 " drawn from the seed%s%s\n", x.read,

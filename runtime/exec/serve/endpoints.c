@@ -9,19 +9,24 @@ void zx_tell_page(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusa
   zb_text_put(out, zx_serve_page[1], strlen(zx_serve_page[1]));
 }
 
+static void list_model(const ZxServer *s, ZbJson *j, const char *name) {
+  zb_json_object(j, NULL);
+  zb_json_string(j, "id", name);
+  zb_json_string(j, "object", "model");
+  zb_json_int(j, "created", s->opened);
+  zb_json_string(j, "owned_by", "zug");
+  zb_json_count(j, "max_model_len", s->how->length);
+  zb_json_end(j);
+}
+
 void zx_list_models(ZxServer *s, const char *body, size_t n, ZbText *out, ZxRefusal *r) {
   ZbJson j = {.text = out};
   (void)body, (void)n, (void)r;
   zb_json_object(&j, NULL);
   zb_json_string(&j, "object", "list");
   zb_json_list(&j, "data");
-  zb_json_object(&j, NULL);
-  zb_json_string(&j, "id", s->how->name);
-  zb_json_string(&j, "object", "model");
-  zb_json_int(&j, "created", s->opened);
-  zb_json_string(&j, "owned_by", "zug");
-  zb_json_count(&j, "max_model_len", s->how->length);
-  zb_json_end(&j);
+  list_model(s, &j, s->how->name);
+  for (uint32_t i = 0; i < s->how->adapters.n; i++) list_model(s, &j, s->how->adapters.s[i]);
   zb_json_end(&j);
   zb_json_end(&j);
 }

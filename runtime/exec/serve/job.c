@@ -125,3 +125,8 @@ void zx_job_answer(ZxServer *s, ZxJob *j, int status, const ZbText *body) {
   pthread_mutex_unlock(&s->lock);
   zx_job_send(s, j, body->s ? body->s : "", body->len, true);
 }
+
+const char *zx_model_name(const ZxServer *s, const ZxJob *job) {
+  uint32_t adapter = job->nparts ? job->part->query.adapter : 0;
+  return adapter < s->how->adapters.n ? s->how->adapters.s[adapter] : s->how->name;
+}

@@ -185,7 +185,7 @@ static void put_head(const ZxServer *s, ZbJson *j, const char *key, const ZxJob 
   zb_json_string(j, "id", job->id);
   zb_json_string(j, "type", "message");
   zb_json_string(j, "role", "assistant");
-  zb_json_string(j, "model", s->how->name);
+  zb_json_string(j, "model", zx_model_name(s, job));
   zb_json_list(j, "content");
 }
 

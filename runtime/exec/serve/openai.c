@@ -46,7 +46,7 @@ static void put_head(const ZxServer *s, ZbJson *j, const ZxJob *job) {
   zb_json_string(j, "id", job->id);
   zb_json_string(j, "object", object[job->form][job->stream]);
   zb_json_int(j, "created", job->created);
-  zb_json_string(j, "model", s->how->name);
+  zb_json_string(j, "model", zx_model_name(s, job));
 }
 
 static void put_usage(ZbJson *j, const ZxJob *job) {

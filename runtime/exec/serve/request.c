@@ -26,6 +26,10 @@ static bool take_whole(Reading *x, const cJSON *v, double least, double most, in
 /* ---- fields of the API alone ---------------------------------------------------------------------------------- */
 static bool take_model(Reading *x, const cJSON *v) {
   if (!cJSON_IsString(v)) return wrong(x, v, "the name of a model");
+  const ZbTexts *others = &x->s->how->adapters;
+  for (uint32_t i = 0; i < others->n; i++)
+    if (!strcmp(v->valuestring, others->s[i])) return x->q.adapter = i, true;
+  if (others->n) x->q.adapter = ZX_NONE;
   return !strcmp(v->valuestring, x->s->how->name) ||
          zx_refuse(x->r, 404, "model", "GET /v1/models lists what there is",
                    "there is no model '%s'; this is '%s'", zb_show(v->valuestring), x->s->how->name);

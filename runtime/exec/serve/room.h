@@ -132,6 +132,8 @@ struct ZxServer {
 /* job.c */
 ZxJob *zx_job_new(ZxForm form);
 void zx_job_release(ZxServer *s, ZxJob *j); /* by one holder */
+/* Returns the name of the model that a request is for. */
+const char *zx_model_name(const ZxServer *s, const ZxJob *job);
 /* Puts it into the inbox. False: there are too many. */
 bool zx_job_submit(ZxServer *s, ZxJob *j, ZxRefusal *r);
 /* The main thread: adds to what is sent, and wakes the connection. `done`: nothing more comes. */

@@ -1,8 +1,9 @@
 /* Parameters from weights files, under their own names or others: every rank reads what it owns. Which of
  * them the files have is a matter of names, which all ranks know of all parameters: what is wrong with the
  * files they find alike, before anything is read. */
+#include "graph/adapter.h"
 #include "runtime/exec/hub/hub.h"
-#include "runtime/exec/state/slices.h"
+#include "runtime/exec/state/grow.h"
 #include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
@@ -15,7 +16,10 @@ typedef struct {
   ZxEngine *e;
   ZxMap map;
   ZxShards files;
-  bool *used; /* their tensors that are parameters of the model */
+  uint32_t adapter;        /* tensors from here on are of an adapter's files */
+  const ZxNewWords *words; /* NULL: there are none */
+  int64_t *rows;           /* by parameter: rows of words that are there, of more; 0: all are */
+  bool *used;              /* their tensors that are parameters of the model */
   ZbErr *err;
 } Load;
 
@@ -72,6 +76,8 @@ static bool has(Load *l, uint32_t param, const ZxTensorInfo *own, uint32_t iter,
       if (!*missing) *missing = p.info.path;
       continue;
     }
+    if (l->words && (l->rows[param] = zx_rows_there(&l->files, at, l->e->p->graph, param, &p)))
+      p.info.shape[0] = l->rows[param];
     if (!*misfit->text) zx_shards_fits(&l->files, at, &p.info, misfit);
     l->used[at] = true;
     there = p.info.path;
@@ -104,6 +110,9 @@ static bool look(Load *l, bool partial, ZxLoaded *x) {
     }
   for (uint32_t i = 0; i < l->files.names.n; i++) {
     const char *name = l->files.names.name[i];
+    if (!l->used[i] && i >= l->adapter)
+      return zb_fail(l->err, "is it an adapter of this model?", "%s: '%s' has no place in model %s",
+                     zb_show(l->files.path), zb_show(name), l->e->p->graph->model);
     if (l->used[i] || zx_map_ignores(&l->map, name)) continue;
     if (!x->extra || strcmp(name, x->first_extra) < 0) x->first_extra = zb_strdup(a, name);
     x->extra++;
@@ -148,6 +157,7 @@ static bool check_copies(const Load *l) {
     uint32_t a = zx_shards_find(&l->files, copy.path), b = zx_shards_find(&l->files, of.path);
     bool same;
     if (a == ZB_NO_NAME || b == ZB_NO_NAME) continue;
+    if (l->words) copy.shape[0] = of.shape[0] = zx_shards_info(&l->files, b).shape[0];
     if (!zx_shards_fits(&l->files, a, &copy, l->err)) return false;
     uint64_t n = elements(&of), each = (n + ranks - 1) / ranks, first = rank * each;
     if (first > n) first = n;
@@ -175,6 +185,7 @@ static bool open_slice(ZxWalk *w) {
 /* The box of a slice's indices that local elements first..last-1 are in: what is not among them belongs to
  * nowhere in w->base. False if the part has nothing of it. */
 static bool box_of(const ZxWalk *w, const ZxPart *p, ZxBox *b) {
+  int64_t there = ((const Load *)w->ctx)->rows[w->s->param];
   const ZpSlice *s = w->s;
   ZpValue v = {.type.naxes = (uint8_t)s->naxes};
   memcpy(v.state, s->state, sizeof v.state);
@@ -192,6 +203,7 @@ static bool box_of(const ZxWalk *w, const ZxPart *p, ZxBox *b) {
     if (whole) l = 0, h = s->size[a] - 1;
     whole |= l != h;
     if (start + h >= s->valid[a]) h = s->valid[a] - 1 - start; /* the rest is padding */
+    if (there && a == 0 && start + h >= there) h = there - 1 - start;
     if (a == p->fixed && (p->at < start + l || p->at > start + h)) return false;
     if (a == p->fixed) l = h = p->at - start;
     if (l > h) return false;
@@ -273,27 +285,36 @@ static bool read_slice(ZxWalk *w) {
     r.tensor = zx_shards_find(&l->files, p.info.path);
     if (!read_box(w, &r, &finite)) return false;
   }
+  int64_t there = l->rows[w->s->param];
+  if (there) {
+    ZxPart p = zx_map_part(&l->map, w->e->a, w->s->param, w->iter, &own, 0);
+    if (!zx_fill_rows(l->words, &l->files, zx_shards_find(&l->files, p.info.path), &p, there, w, w->err))
+      return false;
+  }
   return finite || is_finite(w);
 }
 
-static bool load_own(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *x,
-                     ZbErr *err) {
-  Load l = {.e = e, .err = err};
-  if (!zx_map_open(&l.map, e->a, e->p->graph, names, err) || !zx_shards_open(&l.files, e->a, path, err))
+static bool load_own(ZxEngine *e, const ZxFrom *from, ZxLoaded *x, ZbErr *err) {
+  Load l = {.e = e, .words = from->words, .err = err};
+  if (!zx_map_open(&l.map, e->a, e->p->graph, from->names, err) ||
+      !zx_shards_open(&l.files, e->a, from->path, err))
     return false;
+  l.adapter = l.files.names.n;
+  for (uint32_t i = 0; i < from->adapters.n; i++)
+    if (!zx_shards_add(&l.files, e->a, from->adapters.s[i], zg_adapter_mark(e->a, i), err)) return false;
   l.used = ZB_NEWN(e->a, bool, l.files.names.n);
+  l.rows = ZB_NEWN(e->a, int64_t, e->p->graph->nparams + 1);
   ZxWalk read = {.open = open_slice, .slice = read_slice, .each = zx_draw_run, .ctx = &l, .err = err},
          check = {.each = zx_check_run, .fetch = true, .err = err};
-  bool ok =
-      look(&l, partial, x) && check_copies(&l) && zx_walk(e, &read) && (!x->drawn || zx_walk(e, &check));
+  bool ok = look(&l, from->partial, x) && check_copies(&l) && zx_walk(e, &read) &&
+            (!x->drawn || zx_walk(e, &check));
   zx_shards_close(&l.files);
   return ok;
 }
 
-bool zx_engine_load(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *out,
-                    ZbErr *err) {
+bool zx_engine_load(ZxEngine *e, const ZxFrom *from, ZxLoaded *out, ZbErr *err) {
   *out = (ZxLoaded){0};
-  if (!zx_agree(e->world, load_own(e, path, names, partial, out, err))) return false;
+  if (!zx_agree(e->world, load_own(e, from, out, err))) return false;
   zx_begin_average(e);
   return zx_publish_initial(e, err);
 }

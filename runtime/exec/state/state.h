@@ -13,6 +13,7 @@
 #ifndef ZUG_EXEC_STATE_H
 #define ZUG_EXEC_STATE_H
 
+#include "base/options.h"
 #include "runtime/exec/engine/engine.h"
 
 /* Parameters from the seed, or from a weights file. All of these are collective: false on all ranks if one
@@ -24,11 +25,16 @@ typedef struct {
   uint64_t extra;       /* tensors of the file that are no parameters */
   const char *first_extra;
 } ZxLoaded;
-/* `path`: a safetensors file, or a folder with shards; `names`: which names of the graph parameters have
- * there, NULL: their own. partial: what the file lacks is drawn from the seed, and what else it has is left
- * out; otherwise it must hold exactly the model's parameters. */
-bool zx_engine_load(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *out,
-                    ZbErr *err);
+/* Where parameters come from. */
+typedef struct {
+  const char *path;                /* a safetensors file, or a folder with shards */
+  const char *names;               /* which names of the graph parameters have there; NULL: their own */
+  bool partial;                    /* what is not there is drawn from the seed, and what else is there is left out */
+  ZbTexts adapters;                /* folders with adapters' parameters: what has no place is never left out */
+  const struct ZxNewWords *words; /* the model may have more words (grow.h); NULL: it may not */
+} ZxFrom;
+/* Not partial: it must hold exactly the model's parameters. */
+bool zx_engine_load(ZxEngine *e, const ZxFrom *from, ZxLoaded *out, ZbErr *err);
 /* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path,
  * a full disk or a folder of one node alone is known before a long run ... */
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);

@@ -40,7 +40,7 @@ static void clear(void) {
 static void *of_init(void *arg) {
   ThreadRank *r = arg;
   ZxFacts f = {.a = zb_arena_new()};
-  good[r->rank] = zx_init_facts(&f, &r->base, init[r->rank], &notes[r->rank], &errs[r->rank]);
+  good[r->rank] = zx_init_facts(&f, &r->base, init[r->rank], "", &notes[r->rank], &errs[r->rank]);
   add_list(&f, ZX_INIT, &list[r->rank]);
   zb_arena_free(f.a);
   return NULL;

@@ -55,7 +55,7 @@ Test(folder, shipped_models, .fini = done) {
   ZlDiags *d = zl_diags_new(a, s);
   const char *names = NULL;
   cr_assert(zx_folder_read(&f, a, dir, &err));
-  ZgGraph *g = zx_shipped_model(a, s, &d, &f, &names, &err);
+  ZgGraph *g = zx_shipped_model(a, s, &d, &f, (ZbTexts){0}, &names, &err);
   cr_assert(g, "%s %s", err.text, zl_first_error(d));
   cr_expect(!strcmp(g->model, "Llama3") && !strcmp(names, "hf") && (g->hash[0] || g->hash[1]));
   f.model_type = "mistral"; /* two maps have it: the one that is for it comes first */
@@ -64,11 +64,11 @@ Test(folder, shipped_models, .fini = done) {
       "\"hidden_size\": 8, \"intermediate_size\": 16, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
       "\"num_key_value_heads\": 1, \"head_dim\": 4, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, "
       "\"hidden_act\": \"silu\", \"sliding_window\": 32}");
-  g = zx_shipped_model(a, s, &d, &f, &names, &err);
+  g = zx_shipped_model(a, s, &d, &f, (ZbTexts){0}, &names, &err);
   cr_assert(g, "%s %s", err.text, zl_first_error(d));
   cr_expect(!strcmp(g->model, "Mistral"), "%s", g->model);
   f.model_type = "rwkv";
-  cr_expect(!zx_shipped_model(a, s, &d, &f, &names, &err));
+  cr_expect(!zx_shipped_model(a, s, &d, &f, (ZbTexts){0}, &names, &err));
   cr_expect(strstr(err.text, "model_type rwkv") && strstr(err.text, "gpt2") && strstr(err.text, "qwen3"),
             "%s", err.text);
 }

@@ -339,7 +339,7 @@ static void train_and_look(Player *p) {
 static void look_alone(Player *p) {
   Eval *v = p->job->ctx;
   ZxLoaded l;
-  p->ok = zx_engine_load(p->e, v->weights, NULL, false, &l, &p->err);
+  p->ok = zx_engine_load(p->e, &(ZxFrom){.path = v->weights}, &l, &p->err);
   evaluate(p, p->e, 1);
 }
 

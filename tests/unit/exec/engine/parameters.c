@@ -182,7 +182,7 @@ typedef struct {
 static void load(Player *p) {
   Read *r = p->job->ctx;
   ZxLoaded *x = &r->x[p->rank];
-  p->ok = zx_engine_load(p->e, r->path, NULL, r->partial, x, &p->err);
+  p->ok = zx_engine_load(p->e, &(ZxFrom){.path = r->path, .partial = r->partial}, x, &p->err);
   x->names = x->names ? zb_strdup(p->job->q.a, x->names) : "";
   x->first_extra = x->first_extra ? zb_strdup(p->job->q.a, x->first_extra) : "";
   job_save(p);
