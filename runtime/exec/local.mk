@@ -194,11 +194,20 @@ libexec_a_SOURCES = \
   runtime/exec/ckpt/weights.h \
   runtime/exec/hub/adapter.c \
   runtime/exec/hub/adapter.h \
+  runtime/exec/hub/awq_gptq.c \
+  runtime/exec/hub/bitsandbytes.c \
   runtime/exec/hub/box.c \
+  runtime/exec/hub/coded.c \
+  runtime/exec/hub/coded.h \
+  runtime/exec/hub/compressed_tensors.c \
   runtime/exec/hub/config.c \
   runtime/exec/hub/export.c \
+  runtime/exec/hub/floats.c \
   runtime/exec/hub/hub.h \
   runtime/exec/hub/map.c \
+  runtime/exec/hub/quantized.c \
+  runtime/exec/hub/quantized.h \
+  runtime/exec/hub/taking.c \
   runtime/exec/hub/shards.c
 if HAVE_MPI
 libexec_a_SOURCES += \

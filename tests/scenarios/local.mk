@@ -50,6 +50,7 @@ scenario_tests += \
   tests/scenarios/plan_published.sh \
   tests/scenarios/plan_report.sh \
   tests/scenarios/precision.sh \
+  tests/scenarios/quantized.sh \
   tests/scenarios/readme.sh \
   tests/scenarios/recipes.sh \
   tests/scenarios/recipes_good.sh \

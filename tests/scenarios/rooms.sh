@@ -111,7 +111,7 @@ floors engine buffers.c tokens.c cut.c narrow.c exchange.c stall.c trace.c queue
 floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
-floors hub shards.c box.c map.c config.c adapter.c export.c zckpt_export.c
+floors hub coded.c taking.c awq_gptq.c compressed_tensors.c floats.c bitsandbytes.c quantized.c shards.c box.c map.c config.c adapter.c export.c zckpt_export.c
 floors shape grammar.c literals.c schema.c automaton.c trie.c masks.c
 floors generate pages.c sample.c draft.c scheduler.c
 floors answer query.c folder.c chats.c shipped.c words.c answers.c events.c results.c

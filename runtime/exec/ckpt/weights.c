@@ -34,7 +34,7 @@ struct ZxWeights {
 };
 
 /* ---- numbers ---- */
-static float of_f16(uint16_t h) {
+float zx_f16_to_f32(uint16_t h) {
   uint32_t size = h & 0x7fff, bits = (size << 13) + (112u << 23), sign = (uint32_t)(h & 0x8000) << 16;
   float f = (float)(h & 1023) * 0x1p-24f; /* a subnormal one */
   if (size < 0x400) memcpy(&bits, &f, sizeof bits);
@@ -81,7 +81,8 @@ static uint64_t dtype_bytes(const char *dtype, ZkElem *elem) {
   static const struct {
     const char *name;
     uint64_t bytes;
-  } others[] = {{"I64", 8}, {"I16", 2}, {"I8", 1}, {"U64", 8}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  } others[] = {{"I64", 8},  {"I16", 2},     {"I8", 1},      {"U64", 8},
+                {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
   for (int e = 0; e < ZK_ELEMS; e++)
     if (zk_elem_info[e].file && !strcmp(zk_elem_info[e].file, dtype))
       return zk_plain_bytes(*elem = (ZkElem)e);
@@ -331,6 +332,16 @@ int64_t zx_weights_at(const ZxWeights *w, const char *path) {
 
 const char *zx_weights_path(const ZxWeights *w, int64_t i) { return w->tensor[i].path; }
 
+bool zx_shape_is(const char *file, const ZxTensorInfo *t, const ZxTensorInfo *want, const char *whose,
+                 const char *help, ZbErr *err) {
+  char found[192], expected[192];
+  if (t->nshape == want->nshape && !memcmp(t->shape, want->shape, sizeof *t->shape * (size_t)t->nshape))
+    return true;
+  return zb_fail(err, help, "%s: tensor '%s' has shape %s; %s wants %s", zb_show(file), zb_show(t->path),
+                 shape_text(found, t->shape, t->nshape), whose,
+                 shape_text(expected, want->shape, want->nshape));
+}
+
 ZxTensorInfo zx_weights_info(const ZxWeights *w, int64_t i) {
   const Tensor *t = &w->tensor[i];
   ZxTensorInfo out = {.path = t->path, .nshape = t->nshape};
@@ -338,19 +349,18 @@ ZxTensorInfo zx_weights_info(const ZxWeights *w, int64_t i) {
   return out;
 }
 
+const char *zx_weights_dtype(const ZxWeights *w, int64_t i) { return w->tensor[i].dtype; }
+
 bool zx_weights_fits(const ZxWeights *w, int64_t i, const ZxTensorInfo *want, ZbErr *err) {
   const Tensor *t = &w->tensor[i];
-  char found[192], expected[192];
+  ZxTensorInfo info = zx_weights_info(w, i);
   if (!zx_is_file_elem(t->elem))
-    return zb_fail(
-        err,
-        strchr(t->dtype, '8') ? "it is quantized: convert the folder to BF16 or F32" : "convert it to F32",
-        "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read", w->name, zb_show(t->path), t->dtype);
-  if (t->nshape != want->nshape || memcmp(t->shape, want->shape, sizeof *t->shape * (size_t)t->nshape))
-    return zb_fail(err, "was it saved with other sizes (-D)?",
-                   "%s: tensor '%s' has shape %s; the model wants %s", w->name, zb_show(t->path),
-                   shape_text(found, t->shape, t->nshape), shape_text(expected, want->shape, want->nshape));
-  return true;
+    return zb_fail(err,
+                   "convert it to F32; if it is quantized, the config.json beside must say how, by "
+                   "quantization_config",
+                   "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read", w->name, zb_show(t->path),
+                   t->dtype);
+  return zx_shape_is(w->name, &info, want, "the model", "was it saved with other sizes (-D)?", err);
 }
 
 int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err) {
@@ -370,10 +380,17 @@ bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, flo
     uint64_t m = n - done < PIECE ? n - done : PIECE;
     if (!zb_read_at(w->fd, w->name, piece, 2 * m, t->begin + 2 * (at + done), err)) return false;
     for (uint64_t k = 0; k < m; k++)
-      out[done + k] = t->elem == ZK_BF16 ? zb_bf16_to_f32(piece[k]) : of_f16(piece[k]);
+      out[done + k] = t->elem == ZK_BF16 ? zb_bf16_to_f32(piece[k]) : zx_f16_to_f32(piece[k]);
     done += m;
   }
   return true;
+}
+
+bool zx_weights_bytes(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, void *out, ZbErr *err) {
+  ZB_ASSERT(i >= 0 && (uint64_t)i < w->count);
+  const Tensor *t = &w->tensor[i];
+  ZB_ASSERT(at <= t->end - t->begin && n <= t->end - t->begin - at);
+  return zb_read_at(w->fd, w->name, out, n, t->begin + at, err);
 }
 
 bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err) {

@@ -26,6 +26,7 @@ bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem
 /* Writes n values in a format of files, rounded to nearest, ties to even. Returns the index of the first that
  * is finite and too large for the format, or -1. */
 int64_t zx_as(ZkElem as, const float *x, uint64_t n, void *out);
+float zx_f16_to_f32(uint16_t h);
 /* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote
  * have closed it. */
 ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err);
@@ -38,7 +39,14 @@ uint64_t zx_weights_count(const ZxWeights *w);
 /* Index of a tensor of this path, whatever it is, or -1; path of a tensor. */
 int64_t zx_weights_at(const ZxWeights *w, const char *path);
 const char *zx_weights_path(const ZxWeights *w, int64_t i);
+/* Whether a tensor of a file has the shape that `whose`, "the model", wants. False with a message. */
+bool zx_shape_is(const char *file, const ZxTensorInfo *t, const ZxTensorInfo *want, const char *whose,
+                 const char *help, ZbErr *err);
+/* Return path and shape of a tensor, and its dtype as the file says it. */
 ZxTensorInfo zx_weights_info(const ZxWeights *w, int64_t i);
+const char *zx_weights_dtype(const ZxWeights *w, int64_t i);
+/* Reads n bytes from byte `at` of tensor i as they are, which are there. */
+bool zx_weights_bytes(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, void *out, ZbErr *err);
 /* n elements from flat element `at` of tensor i. Reading converts F32, BF16, F16 files to f32. */
 bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err);
 bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err);

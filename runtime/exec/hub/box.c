@@ -2,7 +2,7 @@
  * elements belong. A piece has all of the axes that lie closest together, as far as they fit, and a part of
  * the next. What lies here as in the file is read to its place; else a piece is so small that a cache keeps
  * it until it is put, which is the longer way where rows become columns. */
-#include "runtime/exec/hub/hub.h"
+#include "runtime/exec/hub/coded.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,14 +139,18 @@ static void put(const Walk *w, int level, int64_t count, const float *x, int64_t
 typedef struct {
   const ZxWeights *file;
   int64_t tensor;
+  const ZxCoded *coded; /* not NULL: in place of these */
+  ZxDecoder decoder;
   size_t most; /* elements of a piece */
   float *room; /* NULL: not needed yet */
   bool *finite;
   ZbErr *err;
 } Source;
 
-static bool read_piece(const Source *s, int64_t from, int64_t n, float *to) {
-  if (!zx_weights_read(s->file, s->tensor, (uint64_t)from, (uint64_t)n, to, s->err)) return false;
+static bool read_piece(Source *s, int64_t from, int64_t n, float *to) {
+  bool ok = s->coded ? zx_coded_read(s->coded, &s->decoder, (uint64_t)from, (uint64_t)n, to, s->err)
+                     : zx_weights_read(s->file, s->tensor, (uint64_t)from, (uint64_t)n, to, s->err);
+  if (!ok) return false;
   if (zb_not_finite(to, (uint64_t)n) >= 0) *s->finite = false;
   return true;
 }
@@ -184,21 +188,24 @@ static bool pieces(const Walk *w, Source *s, int level, int64_t from, int64_t to
 }
 
 bool zx_box_read_part(const ZxReading *r, int part, int parts, bool *finite, ZbErr *err) {
-  const ZxBox *b = &r->box;
-  Walk w = {.from = b->from, .to = b->to, .out = r->out, .size = (int64_t)r->n};
-  for (int a = 0; a < b->naxes; a++) {
-    if (b->count[a] <= 0) return true;
-    if (b->count[a] > 1) w.axis[w.n++] = (Axis){b->count[a], b->stride[a], b->step[a]};
-  }
+  const ZxPlace *stored = &r->files->at[r->tensor];
+  ZxBox b = r->box;
+  for (int a = 0; a < b.naxes; a++)
+    if (b.count[a] <= 0) return true;
+  if (stored->coded) zx_coded_turn(stored->coded, &b);
+  Walk w = {.from = b.from, .to = b.to, .out = r->out, .size = (int64_t)r->n};
+  for (int a = 0; a < b.naxes; a++)
+    if (b.count[a] > 1) w.axis[w.n++] = (Axis){b.count[a], b.stride[a], b.step[a]};
   qsort(w.axis, (size_t)w.n, sizeof *w.axis, wider_first);
   merge(&w);
   if (!take_part(&w, part, parts)) return true;
   divide(&w);
-  const ZxShards *files = r->files;
-  Source from = {files->file[files->in[r->tensor]], files->at[r->tensor], .finite = finite, .err = err};
+  Source from = {.coded = stored->coded, .finite = finite, .err = err};
+  if (!from.coded) from.file = r->files->file[stored->file], from.tensor = stored->tensor;
   from.most = (size_t)((w.inner ? (w.part - 1) * w.axis[w.inner - 1].stride : 0) + w.span);
   bool ok = pieces(&w, &from, 0, w.from, w.to);
   free(from.room);
+  zx_decoder_free(&from.decoder);
   return ok;
 }
 

@@ -127,6 +127,8 @@ char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like
   if (!root) return NULL;
   ZbText t = {0};
   bool ok = cJSON_IsObject(root) || zb_fail(err, NULL, "%s is not a JSON object", zb_show(name));
+  cJSON_DeleteItemFromObjectCaseSensitive(root, "quantization_config"); /* what is written is not */
+  cJSON_DeleteItemFromObjectCaseSensitive(root, "compression_config");
   ok = ok && set_all(root, g, names, err);
   if (ok) { /* the first is what newer readers know, the second what older ones do */
     set(root, "dtype", cJSON_CreateString(types[as]));

@@ -2,6 +2,7 @@
  * in shapes of their own, with a config.json and a tokenizer's files beside.
  *
  * shards.c   tensors by name, of one file or of a folder's shards
+ * quantized.c  what of them is one weight, quantized (quantized.h has who writes such); coded.c  its values
  * box.c      a box of a tensor, read in few pieces, whatever the order in which its elements lie
  * map.c      what a parameter is there: parts of foreign tensors, by the graph's records (ZgForeign)
  * config.c   config.json: what the graph knows of it (ZgConfig), and what another folder says beside
@@ -23,25 +24,36 @@
  * with a message. */
 bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t *n, ZbErr *err);
 
+/* Where a tensor is: tensor `tensor` of a file; or several of them make one, which is quantized. */
+typedef struct ZxCoded ZxCoded;
+typedef struct {
+  uint32_t file;
+  int64_t tensor;
+  const ZxCoded *coded; /* NULL: it is not */
+} ZxPlace;
+
 /* Those files, open, all headers read. Lives in the arena; the files are open until it is closed. */
 typedef struct {
   const char *path;
   ZxWeights **file;
   const char **name; /* of each file */
   uint32_t nfiles;
-  ZbNames names; /* of tensors, of all files */
-  uint32_t *in;  /* which file each is in */
-  int64_t *at;   /* and which tensor of it */
+  ZbNames names; /* of tensors, of all files, as a model knows them */
+  ZxPlace *at;   /* where each is */
 } ZxShards;
-/* A tensor that is in two files, or not in the file that the index says, is an error. */
+/* A tensor that is in two files, or not in the file that the index says, is an error. What the config.json beside
+ * says is quantized is one tensor, of f32. */
 bool zx_shards_open(ZxShards *s, ZbArena *a, const char *path, ZbErr *err);
 /* Adds the tensors of another path to those of open files, by names that begin with `mark`. What fails closes all. */
 bool zx_shards_add(ZxShards *s, ZbArena *a, const char *path, const char *mark, ZbErr *err);
 void zx_shards_close(ZxShards *s);
 /* The number of a tensor, or ZB_NO_NAME; whether it can be read and has the shape that is wanted. */
 uint32_t zx_shards_find(const ZxShards *s, const char *name);
-ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor);
 bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err);
+/* Returns name and shape of a tensor. */
+ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor);
+/* Says what is quantized, and how: "7 of 12 tensors are int4 of AWQ in groups of 128"; nothing: nothing is. */
+void zx_shards_tell(const ZxShards *s, ZbText *t);
 
 /* ---- box.c --------------------------------------------------------------------------------------------- */
 /* Elements of a tensor, of which index i[0], i[1], ... (i[a] < count[a]) is the tensor's element

@@ -1,5 +1,5 @@
 /* Tensors by name, of one safetensors file or of a folder's shards. */
-#include "runtime/exec/hub/hub.h"
+#include "runtime/exec/hub/coded.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -116,12 +116,10 @@ static bool add_file(ZxShards *s, ZbArena *a, const char *path, const char *mark
     uint32_t other = zb_names_find(&s->names, name);
     if (other != ZB_NO_NAME)
       return zb_fail(err, help, "tensor '%s' is in %s and in %s", zb_show(name),
-                     zb_show(s->name[s->in[other]]), zb_show(path));
-    uint32_t n = s->names.n, file = s->nfiles - 1;
-    s->in = zb_grow(a, s->in, n, sizeof *s->in);
+                     zb_show(s->name[s->at[other].file]), zb_show(path));
+    uint32_t n = s->names.n;
     s->at = zb_grow(a, s->at, n, sizeof *s->at);
-    s->in[n] = file;
-    s->at[n] = i;
+    s->at[n] = (ZxPlace){.file = s->nfiles - 1, .tensor = i};
     zb_names_add(a, &s->names, name);
   }
   return true;
@@ -130,7 +128,7 @@ static bool add_file(ZxShards *s, ZbArena *a, const char *path, const char *mark
 static bool is_as_said(const ZxShards *s, const Index *x, uint32_t first, ZbErr *err) {
   for (uint32_t i = 0; i < x->tensors.n; i++) {
     uint32_t t = zx_shards_find(s, x->tensors.name[i]);
-    if (t == ZB_NO_NAME || s->in[t] != first + x->in[i])
+    if (t == ZB_NO_NAME || s->at[t].file != first + x->in[i])
       return zb_fail(err, help, "%s: tensor '%s' is said to be in %s, which does not have it",
                      zb_show(x->path), zb_show(x->tensors.name[i]), x->files.name[x->in[i]]);
   }
@@ -139,7 +137,9 @@ static bool is_as_said(const ZxShards *s, const Index *x, uint32_t first, ZbErr 
 
 bool zx_shards_open(ZxShards *s, ZbArena *a, const char *path, ZbErr *err) {
   *s = (ZxShards){.path = path};
-  return zx_shards_add(s, a, path, "", err);
+  bool ok = zx_shards_add(s, a, path, "", err);
+  if (ok && !zx_quantized_open(s, a, err)) zx_shards_close(s), ok = false;
+  return ok;
 }
 
 bool zx_shards_add(ZxShards *s, ZbArena *a, const char *path, const char *mark, ZbErr *err) {
@@ -163,10 +163,15 @@ void zx_shards_close(ZxShards *s) {
 
 uint32_t zx_shards_find(const ZxShards *s, const char *name) { return zb_names_find(&s->names, name); }
 
-bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err) {
-  return zx_weights_fits(s->file[s->in[tensor]], s->at[tensor], want, err);
+ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor) {
+  const ZxPlace *t = &s->at[tensor];
+  return t->coded ? t->coded->info : zx_weights_info(s->file[t->file], t->tensor);
 }
 
-ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor) {
-  return zx_weights_info(s->file[s->in[tensor]], s->at[tensor]);
+bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err) {
+  const ZxPlace *t = &s->at[tensor];
+  if (t->coded)
+    return zx_shape_is(s->path, &t->coded->info, want, "the model", "was it saved with other sizes (-D)?",
+                       err);
+  return zx_weights_fits(s->file[t->file], t->tensor, want, err);
 }

@@ -81,6 +81,7 @@ typedef struct {
   ZxPredict *predict;
   ZxLog *log;
   ZxTrace *trace; /* not written yet; NULL: there is none */
+  const char *coded; /* what of the weights is quantized, as it is said; NULL: nothing */
   ZbText memory;  /* what is said of it */
   ZbText plan_text;
   ZxEpochs epochs;

@@ -171,6 +171,8 @@ static bool load(ZxRun *r) {
     if (!zx_run_accept(r, zx_run_new_words(r, &words, &err), &err)) return false;
   }
   if (!zx_run_accept(r, zx_engine_load(r->engine, &from, &x, &err), &err)) return false;
+  if (x.coded) r->coded = x.coded;
+  if (r->coded && !r->rank && !r->o.quiet) printf("%s: %s\n", zb_show(r->o.init), r->coded);
   if (r->rank || !r->o.init_partial) return true;
   if (!r->o.quiet)
     printf("parameters: %" PRIu64 " from %s, %" PRIu64 " drawn from the seed%s%s\n", x.read,

@@ -123,24 +123,22 @@ static bool look(Load *l, bool partial, ZxLoaded *x) {
 }
 
 /* ---- copies ---- */
-static uint64_t elements(const ZxTensorInfo *t) {
-  uint64_t n = 1;
-  for (int i = 0; i < t->nshape; i++) n *= (uint64_t)t->shape[i];
-  return n;
-}
-
-/* Elements first..last-1 of two tensors of a shape: are they the same? A window at a time. */
-static bool same_elements(const Load *l, uint32_t a, uint32_t b, uint64_t first, uint64_t last, bool *same) {
+/* Rows first..last-1 of two tensors of a shape: are they the same? A window at a time. */
+static bool same_rows(const Load *l, uint32_t a, uint32_t b, int64_t cols, int64_t first, int64_t last,
+                      bool *same) {
   enum { WINDOW = 1 << 20 };
-  float *x = malloc(2 * WINDOW * sizeof *x), *y = x + WINDOW;
-  if (!x) zb_out_of_memory(2 * WINDOW * sizeof *x);
+  int64_t rows = cols < WINDOW ? WINDOW / cols : 1;
+  size_t bytes = 2 * (size_t)(rows * cols) * sizeof(float);
+  float *x = malloc(bytes), *y = x + rows * cols;
+  if (!x) zb_out_of_memory(bytes);
   bool ok = true;
   *same = true;
-  for (uint64_t at = first, n; ok && *same && at < last; at += n) {
-    n = last - at < WINDOW ? last - at : WINDOW;
-    ZxBox box = {.naxes = 1, .count = {(int64_t)n}, .from = (int64_t)at, .stride = {1}, .step = {1}};
-    ok = zx_box_read(&l->files, a, &box, x, n, l->err) && zx_box_read(&l->files, b, &box, y, n, l->err);
-    *same = ok && !memcmp(x, y, n * sizeof *x);
+  for (int64_t at = first, n; ok && *same && at < last; at += n) {
+    n = last - at < rows ? last - at : rows;
+    ZxBox box = {.naxes = 2, .count = {n, cols}, .from = at * cols, .stride = {cols, 1}, .step = {cols, 1}};
+    uint64_t all = (uint64_t)(n * cols);
+    ok = zx_box_read(&l->files, a, &box, x, all, l->err) && zx_box_read(&l->files, b, &box, y, all, l->err);
+    *same = ok && !memcmp(x, y, all * sizeof *x);
   }
   free(x);
   return ok;
@@ -151,7 +149,7 @@ static bool same_elements(const Load *l, uint32_t a, uint32_t b, uint64_t first,
 static bool check_copies(const Load *l) {
   ZxTensorInfo copy, of;
   const ZgGraph *g = l->e->p->graph;
-  uint64_t rank = (uint64_t)l->e->rank, ranks = (uint64_t)l->e->p->layout.mesh.nranks;
+  int64_t rank = l->e->rank, ranks = l->e->p->layout.mesh.nranks;
   for (uint32_t i = 0; i < g->nignored; i++) {
     if (!zx_map_copy(&l->map, i, &copy, &of)) continue;
     uint32_t a = zx_shards_find(&l->files, copy.path), b = zx_shards_find(&l->files, of.path);
@@ -159,9 +157,10 @@ static bool check_copies(const Load *l) {
     if (a == ZB_NO_NAME || b == ZB_NO_NAME) continue;
     if (l->words) copy.shape[0] = of.shape[0] = zx_shards_info(&l->files, b).shape[0];
     if (!zx_shards_fits(&l->files, a, &copy, l->err)) return false;
-    uint64_t n = elements(&of), each = (n + ranks - 1) / ranks, first = rank * each;
-    if (first > n) first = n;
-    if (!same_elements(l, a, b, first, n - first < each ? n : first + each, &same)) return false;
+    int64_t cols = of.nshape ? of.shape[of.nshape - 1] : 1, n = 1;
+    for (int k = 0; k < of.nshape - 1; k++) n *= of.shape[k];
+    int64_t each = (n + ranks - 1) / ranks, first = rank * each < n ? rank * each : n;
+    if (!same_rows(l, a, b, cols, first, n - first < each ? n : first + each, &same)) return false;
     if (!same)
       return zb_fail(l->err,
                      "if it is meant, compile a model that has it as a parameter of its own; else remove it "
@@ -308,6 +307,10 @@ static bool load_own(ZxEngine *e, const ZxFrom *from, ZxLoaded *x, ZbErr *err) {
          check = {.each = zx_check_run, .fetch = true, .err = err};
   bool ok = look(&l, from->partial, x) && check_copies(&l) && zx_walk(e, &read) &&
             (!x->drawn || zx_walk(e, &check));
+  ZbText coded = {0};
+  zx_shards_tell(&l.files, &coded);
+  x->coded = coded.s ? zb_strdup(e->a, coded.s) : NULL;
+  zb_text_free(&coded);
   zx_shards_close(&l.files);
   return ok;
 }

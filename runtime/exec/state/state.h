@@ -24,6 +24,7 @@ typedef struct {
   const char *names;    /* of those drawn, the first few */
   uint64_t extra;       /* tensors of the file that are no parameters */
   const char *first_extra;
+  const char *coded; /* what was quantized, for people; NULL: nothing was */
 } ZxLoaded;
 /* Where parameters come from. */
 typedef struct {

@@ -26,7 +26,7 @@ static float *tensor_of(const ZxShards *s, const char *name, uint64_t n) {
   uint32_t t = zx_shards_find(s, name);
   cr_assert(t != ZB_NO_NAME, "%s", name);
   float *x = ZB_NEWN(a, float, n);
-  cr_assert(zx_weights_read(s->file[s->in[t]], s->at[t], 0, n, x, &err), "%s", err.text);
+  cr_assert(zx_weights_read(s->file[s->at[t].file], s->at[t].tensor, 0, n, x, &err), "%s", err.text);
   return x;
 }
 

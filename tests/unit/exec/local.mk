@@ -30,6 +30,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \
   tests/unit/exec/post.c \
+  tests/unit/exec/quantized.c \
   tests/unit/exec/reap.c \
   tests/unit/exec/recipe.c \
   tests/unit/exec/report.c \

@@ -1,0 +1,30 @@
+# Folders of quantized weights give what the same numbers give as they are: tests/data/quantized_llama has one model, whose
+# numbers are those of bf16, in several ways. Bit for bit: the parameters are the same, however many ranks read their parts.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+need_mpi
+data=$ZUG_SRC/tests/data/quantized_llama
+for ids in '1, 2, 3, 4, 5' '250, 7, 99, 8'; do
+  echo "{\"tokens\": [$ids], \"max_tokens\": 6, \"ignore_eos\": true, \"echo\": true, \"logprobs\": 0, \"temperature\": 0, \"seed\": 1}"
+done >in.jsonl
+echo 'recipe two { mesh tensor = 2  bind batch = 2, seq = 32  split grp, ffn, vocab over tensor }' >two.zug
+
+write() { # OUT RANKS MODEL
+  rm -f "$1"
+  if [ "$2" = 1 ]; then ok timeout -k 5 60 zrun generate "$3" --prompts in.jsonl -o "$1"
+  else ok timeout -k 5 60 $MPIRUN -np "$2" zrun generate "$3" --recipe two.zug:two --prompts in.jsonl -o "$1"; fi
+}
+for ranks in 1 2; do
+  write plain.jsonl $ranks "$data/plain"
+  grep -q int4 out.txt && { cat out.txt; fail "plain numbers are said to be quantized"; }
+  for kind in awq ct; do
+    write $kind.jsonl $ranks "$data/$kind"
+    cmp plain.jsonl $kind.jsonl || fail "$kind on $ranks ranks is another model"
+    grep -q '14 of 20 tensors are int4 of ' out.txt || { cat out.txt; fail "$kind is not said"; }
+  done
+done
+
+# What cannot be read is refused before anything is written, by name.
+cp -r "$data/awq" other
+sed -i 's/"awq"/"quip"/' other/config.json
+mistake 'quantized by `quip`' zrun generate other --prompts in.jsonl -o none.jsonl
+[ ! -e none.jsonl ] || [ ! -s none.jsonl ] || fail "something was written"
