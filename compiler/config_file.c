@@ -69,9 +69,11 @@ bool config_open(Elab *e) {
   if (!map) return false;
   size_t n;
   ZbErr err;
-  const char *file = zb_file_of(e->arena, e->opt->config, "config.json"),
-             *path = zb_strdup(e->arena, zb_show(file)),
-             *text = zb_read_file(e->arena, file, MAX_FILE, &n, &err);
+  const char *text = e->opt->config_text,
+             *file = text ? e->opt->config : zb_file_of(e->arena, e->opt->config, "config.json"),
+             *path = zb_strdup(e->arena, zb_show(file));
+  if (text) n = strlen(text);
+  else text = zb_read_file(e->arena, file, MAX_FILE, &n, &err);
   if (!text) {
     zl_report_unread(e->diags, ZL_Z1009, ZL_NOWHERE, &err);
     return false;

@@ -194,6 +194,17 @@ libexec_a_SOURCES = \
   runtime/exec/ckpt/weights.h \
   runtime/exec/hub/adapter.c \
   runtime/exec/hub/adapter.h \
+  runtime/exec/gguf/blocks.c \
+  runtime/exec/gguf/config.c \
+  runtime/exec/gguf/file.c \
+  runtime/exec/gguf/file.h \
+  runtime/exec/gguf/folder.c \
+  runtime/exec/gguf/gguf.h \
+  runtime/exec/gguf/names.c \
+  runtime/exec/gguf/names.h \
+  runtime/exec/gguf/tensors.c \
+  runtime/exec/gguf/texts.h \
+  runtime/exec/gguf/tokenizer.c \
   runtime/exec/hub/awq_gptq.c \
   runtime/exec/hub/bitsandbytes.c \
   runtime/exec/hub/box.c \

@@ -81,9 +81,9 @@ enum { BOTH = TRAIN | EVAL, WRITES = GENERATE | SERVE, ALL = BOTH | WRITES };
 static const ZbCommand commands[] = {
   [ZX_TRAIN] = {"train", "GRAPH.zsg", 1, 1, "train the model"},
   [ZX_EVAL] = {"eval", "GRAPH.zsg", 1, 1, "evaluate weights on held-out data"},
-  [ZX_GENERATE] = {"generate", "DIR|GRAPH.zsg", 1, 1,
-   "write texts: with a Hugging Face folder, or with a graph and its weights"},
-  [ZX_SERVE] = {"serve", "DIR|GRAPH.zsg", 1, 1, "answer clients of OpenAI's API by HTTP"},
+  [ZX_GENERATE] = {"generate", "DIR|FILE.gguf|GRAPH.zsg", 1, 1,
+   "write texts: with a Hugging Face folder, a GGUF file, or a graph and its weights"},
+  [ZX_SERVE] = {"serve", "DIR|FILE.gguf|GRAPH.zsg", 1, 1, "answer clients of OpenAI's API by HTTP"},
   [ZX_CALIBRATE] = {"calibrate", NULL, 0, 0,
    "measure this machine, or its GPUs, and write a cluster for plans"},
 };
@@ -100,7 +100,7 @@ static const ZbOption options[] = {
    .help = "a token or record file made by zdata, or a folder of them; or several, mixed by weights: "
            "A.bin:0.7,B.bin:0.3"},
   {"init", 0, ZB_TEXT, FIELD(init), "FILE", .commands = ALL, .shown = EVAL, .same = ZB_SAME_PRESENCE,
-   .help = "start from the weights of a safetensors file, or of a checkpoint, which is a folder"},
+   .help = "start from the weights of a safetensors or GGUF file, or of a checkpoint, which is a folder"},
   {"adapter", 0, ZB_TEXTS, FIELD(adapter), "[NAME=]DIR", .commands = ALL, .same = ZB_SAME_PRESENCE,
    .help = "take the adapter of a folder, as peft writes it. Of a graph its adapters begin so; a model of a folder gets them, "
            "and may have several, which clients of serve choose by `model`: each by its NAME, or its folder's"},

@@ -1,7 +1,7 @@
 # Runs each fuzz target for FUZZ_SECONDS (default: 20 s for all of them) on mutations of what the tools make.
 # For more: make fuzz FUZZ_SECONDS=600 FUZZ_SEED=2, in a build configured with --enable-sanitize.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
-targets="lang format zsg data manifest weights hub quantized metrics text documents megatron table config trace hosts schema serve template"
+targets="lang format zsg data manifest weights hub quantized gguf metrics text documents megatron table config trace hosts schema serve template"
 seconds=${FUZZ_SECONDS:-1.3}
 seed=${FUZZ_SEED:-1}
 
@@ -61,6 +61,8 @@ safetensors '{"__metadata__":{"format":"pt"},"c":{"dtype":"BF16","shape":[],"dat
   printf '%s\n#\n' '{"a":[1,{"b":-1.0E+2,"c":"\u0041\""}],"weight_map":{"w":"a.safetensors"}}'
   safetensors '{"w":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]}}' 0123456789ab
 } >hub/one
+cp "$ZUG_SRC"/tests/data/gguf/heads/*.gguf gguf/ # small ones: what they lack, others have
+head -c 8000 "$ZUG_SRC/tests/data/gguf/model.gguf" >gguf/model
 for folder in "$ZUG_SRC"/tests/data/quantized/*/; do # a config, and the weights
   { cat "$folder/config.json" && printf '#\n' && cat "$folder/model.safetensors"; } >quantized/$(basename "$folder")
 done

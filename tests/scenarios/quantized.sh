@@ -10,7 +10,7 @@ echo 'recipe two { mesh tensor = 2  bind batch = 2, seq = 32  split grp, ffn, vo
 
 write() { # OUT RANKS MODEL
   rm -f "$1"
-  if [ "$2" = 1 ]; then ok timeout -k 5 60 zrun generate "$3" --prompts in.jsonl -o "$1"
+  if [ "$2" = 1 ]; then ok timeout -k 5 60 zrun generate "$3" --precision f32 --prompts in.jsonl -o "$1"
   else ok timeout -k 5 60 $MPIRUN -np "$2" zrun generate "$3" --recipe two.zug:two --prompts in.jsonl -o "$1"; fi
 }
 for ranks in 1 2; do
@@ -21,10 +21,15 @@ for ranks in 1 2; do
     cmp plain.jsonl $kind.jsonl || fail "$kind on $ranks ranks is another model"
     grep -q '14 of 20 tensors are int4 of ' out.txt || { cat out.txt; fail "$kind is not said"; }
   done
+  write gguf.jsonl $ranks "$ZUG_SRC/tests/data/gguf/model.gguf"
+  cmp plain.jsonl gguf.jsonl || fail "model.gguf on $ranks ranks is another model"
 done
 
 # What cannot be read is refused before anything is written, by name.
 cp -r "$data/awq" other
 sed -i 's/"awq"/"quip"/' other/config.json
 mistake 'quantized by `quip`' zrun generate other --prompts in.jsonl -o none.jsonl
+cp "$ZUG_SRC/tests/data/gguf/model.gguf" short.gguf
+truncate -s -1000 short.gguf
+mistake 'lies outside of the file' zrun generate short.gguf --prompts in.jsonl -o none.jsonl
 [ ! -e none.jsonl ] || [ ! -s none.jsonl ] || fail "something was written"

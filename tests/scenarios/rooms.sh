@@ -64,10 +64,11 @@ engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/((plan|text
 engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|kernels/elem\.h|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
-wall $exec/hub "base/.*|graph/(adapter|graph)\.h|$exec/ckpt/.*|$exec/hub/.*"
+wall $exec/gguf "base/.*|$exec/ckpt/weights\.h|$exec/gguf/.*"
+wall $exec/hub "base/.*|graph/(adapter|graph)\.h|$exec/ckpt/.*|$exec/gguf/gguf\.h|$exec/hub/.*"
 wall $exec/shape "base/.*|runtime/text/text\.h|$exec/shape/.*"
 wall $exec/generate "base/.*|$exec/shape/shape\.h|$exec/generate/.*"
-wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|$exec/(generate/generate|shape/shape)\.h|$exec/answer/.*"
+wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|$exec/(generate/generate|gguf/gguf|shape/shape)\.h|$exec/answer/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|graph/adapter\.h|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
@@ -111,11 +112,12 @@ floors engine buffers.c tokens.c cut.c narrow.c exchange.c stall.c trace.c queue
 floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
+floors gguf blocks.c file.c names.c tensors.c tokenizer.c config.c folder.c
 floors hub coded.c taking.c awq_gptq.c compressed_tensors.c floats.c bitsandbytes.c quantized.c shards.c box.c map.c config.c adapter.c export.c zckpt_export.c
 floors shape grammar.c literals.c schema.c automaton.c trie.c masks.c
-floors generate pages.c sample.c draft.c scheduler.c
+floors generate pages.c sample.c shared.c draft.c scheduler.c
 floors answer query.c folder.c chats.c shipped.c words.c answers.c events.c results.c
-floors serve calls.c connection.c job.c part.c messages.c chat.c request.c endpoints.c metrics.c logprobs.c openai.c reply.c loop.c http.c
+floors serve calls.c connection.c job.c part.c messages.c forced.c chat.c request.c endpoints.c metrics.c logprobs.c openai.c reply.c loop.c http.c
 floors run agree.c machine.c inputs.c layout.c model.c new_tokens.c start.c train.c answering.c lanes.c generate.c chat.c serve.c
 floors state slices.c init.c grow.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
 

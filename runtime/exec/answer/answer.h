@@ -18,11 +18,13 @@
 #include "graph/graph.h"
 #include "lang/lang.h"
 #include "runtime/exec/answer/query.h"
+#include "runtime/exec/gguf/gguf.h"
 #include "runtime/text/template/template.h"
 
-/* ---- folder.c: what a Hugging Face folder says beside its weights ---------------------------------------- */
+/* ---- folder.c: what a Hugging Face folder, or a GGUF file, says beside its weights ---------------------------------------- */
 typedef struct {
-  const char *path;
+  const char *path;       /* a folder, or a GGUF file */
+  const char *config;     /* text of the config.json that a GGUF file is; of a folder NULL */
   const char *model_type; /* NULL: it has no config.json, or that does not say */
   int64_t positions;      /* 0: it does not say */
   bool bf16;              /* its weights are */
@@ -37,7 +39,7 @@ bool zx_folder_read(ZxFolder *f, ZbArena *a, const char *path, ZbErr *err);
 struct cJSON;
 /* Reads one of its files, an object. *out NULL: it is not there. */
 bool zx_folder_json(ZbArena *a, const char *folder, const char *name, struct cJSON **out, ZbErr *err);
-/* Returns the folder of a file, or the folder itself. */
+/* Returns the folder of a file, or the path itself where it is a folder or a GGUF file. */
 const char *zx_folder_of(ZbArena *a, const char *path);
 
 /* ---- chats.c: conversations ------------------------------------------------------------------------------- */

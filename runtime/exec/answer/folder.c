@@ -9,19 +9,21 @@ enum { MOST_FILE = 16 << 20, MOST_ENDS = 64 };
 
 const char *zx_folder_of(ZbArena *a, const char *path) {
   struct stat st;
-  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return path;
+  if (zx_is_gguf(path) || (stat(path, &st) == 0 && S_ISDIR(st.st_mode))) return path;
   const char *slash = strrchr(path, '/');
   return slash ? zb_strndup(a, path, (size_t)(slash - path) + !(slash - path)) : ".";
 }
 
 bool zx_folder_json(ZbArena *a, const char *folder, const char *name, cJSON **out, ZbErr *err) {
   size_t n;
-  ZbErr why;
-  const char *path = zb_printf(a, "%s/%s", folder, name);
+  ZbErr why = {0};
+  bool one = zx_is_gguf(folder);
+  const char *path = one ? folder : zb_printf(a, "%s/%s", folder, name);
   *out = NULL;
-  if (access(path, F_OK) != 0) return true;
-  const char *text = zb_read_file(a, path, MOST_FILE, &n, err);
-  if (!text) return false;
+  if (!one && access(path, F_OK) != 0) return true;
+  const char *text = one ? zx_gguf_text(a, path, name, &n, &why) : zb_read_file(a, path, MOST_FILE, &n, &why);
+  if (!text && err) *err = why;
+  if (!text) return !*why.text;
   *out = zb_json_parse(text, n, ZB_JSON_ANY, &why);
   if (!*out) return zb_fail(err, "take the file again from where it came", "%s: %s", zb_show(path), why.text);
   if (cJSON_IsObject(*out)) return true;
@@ -72,6 +74,8 @@ bool zx_folder_read(ZxFolder *f, ZbArena *a, const char *path, ZbErr *err) {
   cJSON *config, *generation;
   *f = (ZxFolder){.path = path, .begin = ZX_NONE, .start = ZX_NONE};
   if (!zx_folder_json(a, path, "config.json", &config, err)) return false;
+  size_t n;
+  if (zx_is_gguf(path)) f->config = zx_gguf_text(a, path, "config.json", &n, err);
   bool ok = zx_folder_json(a, path, "generation_config.json", &generation, err);
   if (ok && config) take_model(f, a, config);
   if (ok && !take_ends(f, a, generation)) take_ends(f, a, config);

@@ -41,6 +41,7 @@ static ZgGraph *compile(ZbArena *a, ZlSources *s, ZlDiags *d, const Candidate *c
                         ZbTexts adapters) {
   ZcOptions o = {.model = c->is.model,
                  .config = f->path,
+                 .config_text = f->config,
                  .names = c->is.names,
                  .adapters = adapters.s,
                  .nadapters = adapters.n};

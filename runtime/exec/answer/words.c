@@ -65,8 +65,12 @@ static uint32_t usual_end(const ZtTokenizer *t) {
 
 static bool open_file(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, ZbErr *err) {
   ZxFolder own;
-  w->name = zb_file_of(a, path, "tokenizer.json");
-  w->t = zt_load(w->name, err);
+  size_t n;
+  const char *text = NULL;
+  bool one = zx_is_gguf(path);
+  w->name = one ? path : zb_file_of(a, path, "tokenizer.json");
+  if (one && !(text = zx_gguf_text(a, path, "tokenizer.json", &n, err))) return false;
+  w->t = one ? zt_read(text, n, w->name, err) : zt_load(w->name, err);
   if (!w->t) return false;
   w->words = zt_size(w->t);
   if (w->words > w->vocabulary)

@@ -137,9 +137,8 @@ static void put(const Walk *w, int level, int64_t count, const float *x, int64_t
 
 /* ---- reading ---- */
 typedef struct {
-  const ZxWeights *file;
-  int64_t tensor;
-  const ZxCoded *coded; /* not NULL: in place of these */
+  const ZxShards *files;
+  uint32_t tensor;
   ZxDecoder decoder;
   size_t most; /* elements of a piece */
   float *room; /* NULL: not needed yet */
@@ -148,9 +147,8 @@ typedef struct {
 } Source;
 
 static bool read_piece(Source *s, int64_t from, int64_t n, float *to) {
-  bool ok = s->coded ? zx_coded_read(s->coded, &s->decoder, (uint64_t)from, (uint64_t)n, to, s->err)
-                     : zx_weights_read(s->file, s->tensor, (uint64_t)from, (uint64_t)n, to, s->err);
-  if (!ok) return false;
+  if (!zx_shards_read(s->files, s->tensor, &s->decoder, (uint64_t)from, (uint64_t)n, to, s->err))
+    return false;
   if (zb_not_finite(to, (uint64_t)n) >= 0) *s->finite = false;
   return true;
 }
@@ -200,8 +198,7 @@ bool zx_box_read_part(const ZxReading *r, int part, int parts, bool *finite, ZbE
   merge(&w);
   if (!take_part(&w, part, parts)) return true;
   divide(&w);
-  Source from = {.coded = stored->coded, .finite = finite, .err = err};
-  if (!from.coded) from.file = r->files->file[stored->file], from.tensor = stored->tensor;
+  Source from = {.files = r->files, .tensor = r->tensor, .finite = finite, .err = err};
   from.most = (size_t)((w.inner ? (w.part - 1) * w.axis[w.inner - 1].stride : 0) + w.span);
   bool ok = pieces(&w, &from, 0, w.from, w.to);
   free(from.room);

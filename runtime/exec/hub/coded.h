@@ -59,6 +59,11 @@ bool zx_coded_read(const ZxCoded *c, ZxDecoder *d, uint64_t at, uint64_t n, floa
 /* Makes of a box of the tensor as a model sees it that of the tensor as it lies. No axis of it crosses rows. */
 void zx_coded_turn(const ZxCoded *c, ZxBox *b);
 
+/* ---- shards.c ------------------------------------------------------------------------------------------- */
+/* Reads n elements of a tensor from flat element `at`, in the order in which they lie. */
+bool zx_shards_read(const ZxShards *s, uint32_t tensor, ZxDecoder *d, uint64_t at, uint64_t n, float *out,
+                    ZbErr *err);
+
 /* ---- quantized.c ----------------------------------------------------------------------------------------- */
 /* Puts in place of codes, scales and zero points what a model has: one tensor. It is done as the
  * quantization_config of the config.json beside says; without one nothing changes. False with a message: it is

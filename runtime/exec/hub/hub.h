@@ -1,7 +1,7 @@
 /* hub: weights of other programs, as folders on a hub have them: safetensors files in shards, under names and
  * in shapes of their own, with a config.json and a tokenizer's files beside.
  *
- * shards.c   tensors by name, of one file or of a folder's shards
+ * shards.c   tensors by name, of one file, a folder's shards, or a GGUF file
  * quantized.c  what of them is one weight, quantized (quantized.h has who writes such); coded.c  its values
  * box.c      a box of a tensor, read in few pieces, whatever the order in which its elements lie
  * map.c      what a parameter is there: parts of foreign tensors, by the graph's records (ZgForeign)
@@ -17,9 +17,10 @@
 
 #include "graph/graph.h"
 #include "runtime/exec/ckpt/weights.h"
+#include "runtime/exec/gguf/gguf.h"
 
 /* ---- shards.c ------------------------------------------------------------------------------------------ */
-/* The files of `path`, which is a safetensors file, or a folder: model.safetensors, or else
+/* The files of `path`, which is a safetensors or GGUF file, or a folder: model.safetensors, or else
  * model.safetensors.index.json (the first of the list) and what it names, or else adapter_model.safetensors. False
  * with a message. */
 bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t *n, ZbErr *err);
@@ -28,7 +29,7 @@ bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t 
 typedef struct ZxCoded ZxCoded;
 typedef struct {
   uint32_t file;
-  int64_t tensor;
+  int64_t tensor;       /* of the file, or of the GGUF file */
   const ZxCoded *coded; /* NULL: it is not */
 } ZxPlace;
 
@@ -38,6 +39,7 @@ typedef struct {
   ZxWeights **file;
   const char **name; /* of each file */
   uint32_t nfiles;
+  ZxGguf *gguf;  /* not NULL: all of it, and there are no other files */
   ZbNames names; /* of tensors, of all files, as a model knows them */
   ZxPlace *at;   /* where each is */
 } ZxShards;
@@ -128,8 +130,8 @@ typedef struct {
 typedef struct {
   ZxExportWhat what;
   uint32_t tensors, files, copied;
-  uint64_t bytes; /* of tensors */
-  bool config;    /* there is a config.json, or adapter_config.json */
+  uint64_t bytes;  /* of tensors */
+  bool config;     /* there is a config.json, or adapter_config.json */
   uint32_t merged; /* matrices that have been added to */
 } ZxExported;
 /* Writes parameters, which `from` has under their own names, under those of the map. The folder has its name

@@ -117,15 +117,24 @@ bool zx_quantized_open(ZxShards *s, ZbArena *a, ZbErr *err) {
 }
 
 /* ---- for people ------------------------------------------------------------------------------------------ */
+/* Returns what a tensor's numbers are; NULL: they are as they are. */
+static const char *kind_of(const ZxShards *s, uint32_t i, ZbArena *a) {
+  const char *format;
+  if (!s->gguf) return s->at[i].coded ? s->at[i].coded->kind : NULL;
+  zx_gguf_info(s->gguf, (uint32_t)s->at[i].tensor, &format);
+  return *format == 'F' || *format == 'B' ? NULL : zb_printf(a, "%s of GGUF", format);
+}
+
 void zx_shards_tell(const ZxShards *s, ZbText *t) {
   ZbArena *a = zb_arena_new();
   ZbNames kinds = {0};
   uint32_t *count = NULL, n = 0;
   for (uint32_t i = 0; i < s->names.n; i++) {
-    if (!s->at[i].coded) continue;
-    uint32_t k = zb_names_find(&kinds, s->at[i].coded->kind);
+    const char *kind = kind_of(s, i, a);
+    if (!kind) continue;
+    uint32_t k = zb_names_find(&kinds, kind);
     if (k == ZB_NO_NAME) {
-      k = zb_names_add(a, &kinds, s->at[i].coded->kind);
+      k = zb_names_add(a, &kinds, kind);
       ZB_PUSH(a, count, n, 0);
     }
     count[k]++;

@@ -135,8 +135,26 @@ static bool is_as_said(const ZxShards *s, const Index *x, uint32_t first, ZbErr 
   return true;
 }
 
+static bool open_gguf(ZxShards *s, ZbArena *a, ZbErr *err) {
+  s->gguf = zx_gguf_open(a, s->path, err);
+  for (uint32_t i = 0; s->gguf && i < zx_gguf_count(s->gguf); i++) {
+    const char *format, *name = zx_gguf_info(s->gguf, i, &format).path;
+    if (zb_names_find(&s->names, name) != ZB_NO_NAME)
+      return zb_fail(err, help, "%s has tensor '%s' twice", zb_show(s->path), zb_show(name));
+    s->at = zb_grow(a, s->at, i, sizeof *s->at);
+    s->at[i] = (ZxPlace){.tensor = i};
+    zb_names_add(a, &s->names, name);
+  }
+  return s->gguf;
+}
+
 bool zx_shards_open(ZxShards *s, ZbArena *a, const char *path, ZbErr *err) {
   *s = (ZxShards){.path = path};
+  if (zx_is_gguf(path)) {
+    bool is = open_gguf(s, a, err);
+    if (!is) zx_shards_close(s);
+    return is;
+  }
   bool ok = zx_shards_add(s, a, path, "", err);
   if (ok && !zx_quantized_open(s, a, err)) zx_shards_close(s), ok = false;
   return ok;
@@ -159,19 +177,31 @@ bool zx_shards_add(ZxShards *s, ZbArena *a, const char *path, const char *mark, 
 void zx_shards_close(ZxShards *s) {
   for (uint32_t i = 0; i < s->nfiles; i++) zx_weights_close(s->file[i], NULL);
   s->nfiles = 0;
+  zx_gguf_close(s->gguf);
+  s->gguf = NULL;
 }
 
 uint32_t zx_shards_find(const ZxShards *s, const char *name) { return zb_names_find(&s->names, name); }
 
 ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor) {
   const ZxPlace *t = &s->at[tensor];
+  const char *format;
+  if (s->gguf) return zx_gguf_info(s->gguf, (uint32_t)t->tensor, &format);
   return t->coded ? t->coded->info : zx_weights_info(s->file[t->file], t->tensor);
 }
 
 bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err) {
   const ZxPlace *t = &s->at[tensor];
-  if (t->coded)
-    return zx_shape_is(s->path, &t->coded->info, want, "the model", "was it saved with other sizes (-D)?",
-                       err);
+  ZxTensorInfo info = zx_shards_info(s, tensor);
+  if (t->coded || s->gguf)
+    return zx_shape_is(s->path, &info, want, "the model", "was it saved with other sizes (-D)?", err);
   return zx_weights_fits(s->file[t->file], t->tensor, want, err);
+}
+
+bool zx_shards_read(const ZxShards *s, uint32_t tensor, ZxDecoder *d, uint64_t at, uint64_t n, float *out,
+                    ZbErr *err) {
+  const ZxPlace *t = &s->at[tensor];
+  if (s->gguf) return zx_gguf_read(s->gguf, (uint32_t)t->tensor, at, n, out, err);
+  return t->coded ? zx_coded_read(t->coded, d, at, n, out, err)
+                  : zx_weights_read(s->file[t->file], t->tensor, at, n, out, err);
 }

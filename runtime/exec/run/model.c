@@ -25,7 +25,10 @@ static bool is_folder(const char *path) {
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Takes the model from a Hugging Face folder. */
+/* Whether a path has a model, its weights and what belongs to it: a Hugging Face folder, or a GGUF file. */
+static bool has_all(const char *path) { return is_folder(path) || zx_is_gguf(path); }
+
+/* Takes the model from such a path. */
 static bool model_of_folder(ZxRun *r, ZxFolder *f, ZbErr *err) {
   const char *names;
   if (!zx_folder_read(f, r->a, r->o.graph, err)) return zx_run_accept(r, false, err);
@@ -48,7 +51,7 @@ static bool model_of_graph(ZxRun *r, ZxFolder *f, ZbErr *err) {
   if (ok && !r->o.init && !r->o.dry_run)
     ok = zb_fail(err, "give --init FILE, a checkpoint or a file of weights", "%s is a graph, without weights",
                  zb_show(r->o.graph));
-  if (ok && r->o.names && r->o.init && is_folder(r->o.init)) ok = zx_folder_read(f, r->a, r->o.init, err);
+  if (ok && r->o.names && r->o.init && has_all(r->o.init)) ok = zx_folder_read(f, r->a, r->o.init, err);
   return zx_run_accept(r, ok, err);
 }
 
@@ -75,6 +78,7 @@ static bool open_chats(ZxRun *r, const char *tokenizer, ZbErr *err) {
 static bool open_words(ZxRun *r, const ZxFolder *f, const ZgStream *along, ZbErr *err) {
   int64_t words = r->graph->axes[along->words].size;
   const char *path = r->o.tokenizer, *own = f->path ? zb_printf(r->a, "%s/tokenizer.json", f->path) : NULL;
+  if (!path && own && zx_is_gguf(f->path)) path = f->path;
   if (!path && own && access(own, F_OK) == 0) path = f->path;
   if (!path && own && !r->o.quiet)
     fprintf(stderr, "note: %s has no tokenizer.json: a token is a byte\n", zb_show(f->path));
@@ -428,7 +432,7 @@ bool zx_run_read_model(ZxRun *r) {
   r->prompts.results.fd = -1;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
-  return (is_folder(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&
+  return (has_all(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&
          find_time(r, &s, &err) && open_words(r, &f, &s.along, &err) && read_sizes(r, &s, &f, &need, &err) &&
          read_source(r, &s, &f, &err) && read_prompts(r, &need, &err) && choose_sizes(r, &s, &f, &need);
 }

@@ -18,6 +18,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/facts.c \
   tests/unit/exec/foreign_files.c \
   tests/unit/exec/foreign_files.h \
+  tests/unit/exec/gguf.c \
   tests/unit/exec/hang.c \
   tests/unit/exec/health.c \
   tests/unit/exec/hub.c \

@@ -1,6 +1,6 @@
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/unit/fuzz/fuzz-lang tests/unit/fuzz/fuzz-format tests/unit/fuzz/fuzz-zsg tests/unit/fuzz/fuzz-data tests/unit/fuzz/fuzz-manifest \
-  tests/unit/fuzz/fuzz-weights tests/unit/fuzz/fuzz-hub tests/unit/fuzz/fuzz-quantized tests/unit/fuzz/fuzz-metrics tests/unit/fuzz/fuzz-text \
+  tests/unit/fuzz/fuzz-weights tests/unit/fuzz/fuzz-hub tests/unit/fuzz/fuzz-quantized tests/unit/fuzz/fuzz-gguf tests/unit/fuzz/fuzz-metrics tests/unit/fuzz/fuzz-text \
   tests/unit/fuzz/fuzz-documents tests/unit/fuzz/fuzz-megatron tests/unit/fuzz/fuzz-table tests/unit/fuzz/fuzz-config tests/unit/fuzz/fuzz-trace \
   tests/unit/fuzz/fuzz-hosts tests/unit/fuzz/fuzz-schema tests/unit/fuzz/fuzz-serve tests/unit/fuzz/fuzz-template
 EXTRA_PROGRAMS += $(fuzz_programs)
@@ -35,6 +35,8 @@ tests_unit_fuzz_fuzz_weights_LDADD = $(libs_exec)
 tests_unit_fuzz_fuzz_hub_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_hub.c tests/unit/fuzz/mend.h \
   tests/unit/fuzz/mend_weights.c
 tests_unit_fuzz_fuzz_hub_LDADD = $(libs_exec)
+tests_unit_fuzz_fuzz_gguf_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_gguf.c tests/unit/fuzz/mend.h
+tests_unit_fuzz_fuzz_gguf_LDADD = $(libs_exec)
 tests_unit_fuzz_fuzz_quantized_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_quantized.c tests/unit/fuzz/mend.h \
   tests/unit/fuzz/mend_weights.c
 tests_unit_fuzz_fuzz_quantized_LDADD = $(libs_exec)

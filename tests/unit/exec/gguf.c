@@ -1,0 +1,185 @@
+/* GGUF files: blocks against what llama.cpp's own package says they are, heads as config.json and tokenizer.json, and files
+ * that are broken. tests/data/gguf/make.py made them. */
+#define _GNU_SOURCE /* memmem */
+#include "runtime/exec/gguf/gguf.h"
+#include "runtime/exec/hub/hub.h"
+#include "runtime/text/text.h"
+#include "tests/unit/exec/scratch.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ZbErr err;
+static ZbArena *a;
+
+static void begin(void) {
+  a = zb_arena_new();
+  scratch_make();
+}
+static void end(void) {
+  scratch_remove();
+  zb_arena_free(a);
+}
+TestSuite(gguf, .init = begin, .fini = end);
+
+static const char *data(const char *file) { return zb_printf(a, ZUG_SRC "/tests/data/gguf/%s", file); }
+
+/* ---- blocks ---------------------------------------------------------------------------------------------- */
+/* Two f32 products and a difference may be rounded in another order: a few parts in 2^24 of the larger one. */
+static bool alike(float x, float y, float most) { return fabsf(x - y) <= 0x1p-21f * most; }
+
+Test(gguf, blocks) {
+  ZxShards s, want;
+  cr_assert(zx_shards_open(&s, a, data("blocks.gguf"), &err), "%s", err.text);
+  cr_assert(zx_shards_open(&want, a, data("blocks.safetensors"), &err), "%s", err.text);
+  cr_assert_eq(s.names.n, 15);
+  for (uint32_t i = 0; i < want.names.n; i++) {
+    ZxTensorInfo t = zx_shards_info(&want, i);
+    uint32_t k = zx_shards_find(&s, t.path);
+    cr_assert(k != ZB_NO_NAME && zx_shards_fits(&s, k, &t, &err), "%s: %s", t.path, err.text);
+    int64_t rows = t.shape[0], cols = t.shape[1];
+    float *x = calloc((size_t)(rows * cols), sizeof *x), *y = calloc((size_t)(rows * cols), sizeof *y),
+          most = 0;
+    ZxBox all = {.naxes = 1, .count = {rows * cols}, .stride = {1}, .step = {1}},
+          part = {.naxes = 2,
+                  .count = {rows - 1, cols / 3},
+                  .from = cols + 7,
+                  .stride = {cols, 1},
+                  .step = {1, rows - 1}};
+    cr_assert(zx_box_read(&want, i, &all, y, (uint64_t)(rows * cols), &err));
+    cr_assert(zx_box_read(&s, k, &all, x, (uint64_t)(rows * cols), &err), "%s", err.text);
+    for (int64_t e = 0; e < rows * cols; e++) most = fmaxf(most, fabsf(y[e]));
+    for (int64_t e = 0; e < rows * cols; e++)
+      cr_assert(alike(x[e], y[e], most), "%s[%lld] is %g and not %g", t.path, (long long)e, (double)x[e],
+                (double)y[e]);
+    cr_assert(zx_box_read(&s, k, &part, x, (uint64_t)(rows * cols), &err), "%s", err.text);
+    for (int64_t r = 0; r < rows - 1; r++)
+      for (int64_t c = 0; c < cols / 3; c++)
+        cr_assert(alike(x[c * (rows - 1) + r], y[(r + 1) * cols + 7 + c], most), "%s, a part", t.path);
+    free(x);
+    free(y);
+  }
+  zx_shards_close(&s);
+  zx_shards_close(&want);
+}
+
+/* Rows of queries and keys, which lie in pairs, are those of the hub. */
+Test(gguf, rows) {
+  ZxShards s, want;
+  cr_assert(zx_shards_open(&s, a, data("model.gguf"), &err), "%s", err.text);
+  cr_assert(zx_shards_open(&want, a, ZUG_SRC "/tests/data/quantized_llama/plain", &err), "%s", err.text);
+  cr_assert_eq(s.names.n, want.names.n);
+  for (uint32_t i = 0; i < want.names.n; i++) {
+    ZxTensorInfo t = zx_shards_info(&want, i);
+    uint32_t k = zx_shards_find(&s, t.path);
+    cr_assert(k != ZB_NO_NAME && zx_shards_fits(&s, k, &t, &err), "%s: %s", t.path, err.text);
+    int64_t n = 1;
+    for (int d = 0; d < t.nshape; d++) n *= t.shape[d];
+    float *x = calloc((size_t)n, sizeof *x), *y = calloc((size_t)n, sizeof *y);
+    ZxBox box = {.naxes = 1, .count = {n - 5}, .from = 3, .stride = {1}, .step = {1}};
+    cr_assert(zx_box_read(&want, i, &box, y, (uint64_t)n, &err) &&
+              zx_box_read(&s, k, &box, x, (uint64_t)n, &err));
+    cr_expect(!memcmp(x, y, (size_t)n * sizeof *x), "%s", t.path);
+    free(x);
+    free(y);
+  }
+  zx_shards_close(&s);
+  zx_shards_close(&want);
+}
+
+/* ---- texts ----------------------------------------------------------------------------------------------- */
+Test(gguf, configs) {
+  static const struct {
+    const char *file, *says[8];
+  } of[] = {
+      {"heads/llama31.gguf",
+       {"\"model_type\": \"llama\"", "\"rope_theta\": 5e+05", "\"rope_type\": \"llama3\"", "\"factor\": 32",
+        "\"rms_norm_eps\": 1e-05", "\"tie_word_embeddings\": true", "\"num_key_value_heads\": 8",
+        "\"max_position_embeddings\": 131072"}},
+      {"heads/gemma2.gguf",
+       {"\"model_type\": \"gemma2\"", "\"attn_logit_softcapping\": 5e+01",
+        "\"final_logit_softcapping\": 3e+01", "\"sliding_window\": 4096", "\"head_dim\": 256",
+        "\"query_pre_attn_scalar\": 256", "\"vocab_size\": 6"}},
+      {"heads/qwen3.gguf",
+       {"\"model_type\": \"qwen3\"", "\"head_dim\": 128", "\"tie_word_embeddings\": false",
+        "\"hidden_size\": 1024"}},
+  };
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    size_t n;
+    const char *text = zx_gguf_text(a, data(of[i].file), "config.json", &n, &err);
+    cr_assert(text, "%s", err.text);
+    for (int k = 0; k < 8 && of[i].says[k]; k++)
+      cr_expect(strstr(text, of[i].says[k]), "%s does not say %s: %s", of[i].file, of[i].says[k], text);
+  }
+}
+
+static void expect_ids(const char *file, const char *text, bool around, const char *want) {
+  size_t n;
+  const char *json = zx_gguf_text(a, data(file), "tokenizer.json", &n, &err);
+  cr_assert(json, "%s", err.text);
+  ZtTokenizer *t = zt_read(json, n, file, &err);
+  cr_assert(t, "%s", err.text);
+  ZtCoder *c = zt_coder_new(t);
+  ZtIds ids = {0};
+  ZbText got = {0};
+  cr_assert(zt_encode(c, text, strlen(text), around ? ZT_AROUND : 0, &ids, &err), "%s", err.text);
+  for (size_t i = 0; i < ids.n; i++) zb_text_add(&got, "%s%u", i ? " " : "", ids.id[i]);
+  cr_expect_str_eq(got.s ? got.s : "", want, "%s: '%s' is %s", file, text, got.s);
+  zb_text_free(&got);
+  zt_ids_free(&ids);
+  zt_coder_free(c);
+  zt_free(t);
+}
+
+/* Merges of pieces follow from scores: of ` abc` first bc, then ` a`, and nothing makes one of both, though `abc` is a
+ * piece. A blank comes before a text, and the token that begins texts where it is asked for. */
+Test(gguf, tokenizers) {
+  expect_ids("model.gguf", "the<|end|>", false, "116 256 257");
+  expect_ids("model.gguf", "the", true, "116 256");
+  expect_ids("heads/pieces.gguf", "ab", false, "266");
+  expect_ids("heads/pieces.gguf", "ab", true, "1 266");
+  expect_ids("heads/pieces.gguf", "c abc", false, "259 262 265 264");
+  expect_ids("heads/pieces.gguf", "\xc3\xa9", false, "259 198 172");
+}
+
+/* ---- what is refused ------------------------------------------------------------------------------------- */
+static void change(char *text, size_t n, const char *from, const char *to) {
+  char *at = memmem(text, n, from, strlen(from));
+  cr_assert(at && strlen(from) == strlen(to), "%s and %s", from, to);
+  memcpy(at, to, strlen(to));
+}
+
+static void expect_refused(const char *file, size_t n, const char *says) {
+  ZxShards s;
+  scratch_write("bad.gguf", file, n);
+  bool open = zx_shards_open(&s, a, scratch("bad.gguf"), &err);
+  if (open) zx_shards_close(&s);
+  cr_expect(!open && strstr(err.text, says), "`%s` is not said: %s", says, open ? "it is read" : err.text);
+}
+
+Test(gguf, refused) {
+  size_t n, small;
+  char *file = zb_read_file(a, data("model.gguf"), 1 << 20, &n, &err), *own = zb_alloc(a, n);
+#define FRESH (memcpy(own, file, n))
+  FRESH, own[0] = 'X', expect_refused(own, n, "not a GGUF file");
+  FRESH, own[4] = 1, expect_refused(own, n, "version 1");
+  FRESH, own[4] = 0, own[7] = 3, expect_refused(own, n, "version");
+  FRESH, own[14] = 1, expect_refused(own, n, "tensors"); /* 2^48 more */
+  FRESH, own[8] = 99,
+         expect_refused(own, n, ""); /* more of them than there are: bytes of weights */
+  FRESH, change(own, n, "llama", "lambd"), expect_refused(own, n, "architecture `lambd`");
+  FRESH, change(own, n, "blk.1.ffn_up", "blk.0.ffn_up"),
+      expect_refused(own, n, "'blk.0.ffn_up.weight' twice");
+  for (size_t k = 1; k < n; k += 401) expect_refused(file, n - k, "");
+  /* A format that is not read, and rows that are not whole blocks of one. */
+  char *at = memmem(file, n, "blk.0.ffn_up.weight", 19);
+  cr_assert(at);
+  small = (size_t)(at - file) + 19 + 4 + 16;
+  FRESH, own[small] = 18, expect_refused(own, n, "IQ3_XXS");
+  FRESH, own[small] = 12, expect_refused(own, n, "whole blocks of Q4_K");
+  FRESH, own[small] = 99, expect_refused(own, n, "format 99");
+  FRESH, own[small + 4] = 1, expect_refused(own, n, "lies outside"); /* not aligned */
+#undef FRESH
+}
