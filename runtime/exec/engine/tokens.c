@@ -1,13 +1,25 @@
 /* Steps of generation. A plan is made for the most tokens that a step has; a step of fewer makes the same calls on
  * fewer rows: tokens and rows of logits are the slowest axes of all that has them, so that strides and places stay
- * (plan/local/values.c). */
+ * (plan/local/values.c). Experts have a share of slots by the tokens: rows of all experts follow each other from the
+ * beginning of what has them, so a step's take its first bytes. */
+#include "graph/ragged.h"
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
 
+/* Rows of experts in a call: [expert, slot, ..]. */
+typedef struct {
+  ZkView *v;
+  int slot, expert; /* axes of the view; expert -1: it has none */
+  int64_t planned;  /* slots */
+} Slots;
+
 struct ZxSizes {
   int64_t **tokens, **rows; /* where calls have the number of tokens of a step, and of its rows */
   uint32_t ntokens, nrows;
+  Slots *slots;
+  uint32_t nslots;
+  bool loose;                     /* rows of experts lie apart somewhere: steps have all slots */
   const ZxTokens *now;            /* the step that is played */
   int64_t token_count, row_count; /* those that are played: a class has more, which are nobody's */
   bool *prepared;                 /* by class: calls of its sizes; NULL: nothing is prepared */
@@ -16,6 +28,33 @@ struct ZxSizes {
 };
 
 /* ---- sizes of calls ------------------------------------------------------------------------------------ */
+/* Says whether rows of experts lie one behind the other. */
+static bool is_compact(const ZkView *v, const Slots *s) {
+  int64_t row = 1;
+  for (int a = 0; a < v->rank; a++)
+    if (a != s->slot && a != s->expert) row *= v->size[a];
+  return v->stride[s->slot] == row && (s->expert < 0 || v->stride[s->expert] == row * v->size[s->slot]);
+}
+
+static void find_slots(ZxEngine *e, ZkView *v) {
+  Slots s = {.v = v, .slot = -1, .expert = -1};
+  for (int a = 0; a < v->rank; a++)
+    if (e->p->layout.experts[v->axis[a]] != ZG_NO_AXIS) s.slot = a;
+  if (s.slot < 0) return;
+  for (int a = 0; a < v->rank; a++)
+    if (v->axis[a] == e->p->layout.experts[v->axis[s.slot]]) s.expert = a;
+  e->sizes->loose |= !is_compact(v, &s);
+  s.planned = v->size[s.slot];
+  ZB_PUSH(e->a, e->sizes->slots, e->sizes->nslots, s);
+}
+
+/* Gives rows of experts the slots of so many tokens. */
+static void share_slots(const Slots *s, int64_t tokens, int64_t planned) {
+  int64_t n = (s->planned * tokens + planned - 1) / planned;
+  s->v->size[s->slot] = n;
+  if (s->expert >= 0) s->v->stride[s->expert] = n * s->v->stride[s->slot];
+}
+
 static void find_sizes(ZxEngine *e, ZkView *v) {
   const ZpStreamAxes *x = &e->p->stream->axis;
   ZxSizes *s = e->sizes;
@@ -23,6 +62,7 @@ static void find_sizes(ZxEngine *e, ZkView *v) {
     if (v->axis[a] == x->token) ZB_PUSH(e->a, s->tokens, s->ntokens, &v->size[a]);
     if (v->axis[a] == x->row) ZB_PUSH(e->a, s->rows, s->nrows, &v->size[a]);
   }
+  find_slots(e, v);
 }
 
 /* ---- classes ---------------------------------------------------------------------------------------------
@@ -70,6 +110,8 @@ bool zx_begin_tokens(ZxEngine *e, const ZxTokens *now) {
   e->class = class < ZX_CLASSES ? class : ZX_CLASSES - 1;
   for (uint32_t i = 0; i < s->ntokens; i++) *s->tokens[i] = s->token_count;
   for (uint32_t i = 0; i < s->nrows; i++) *s->rows[i] = s->row_count;
+  for (uint32_t i = 0; i < s->nslots && !s->loose; i++)
+    share_slots(&s->slots[i], s->token_count, planned(e, e->p->stream->axis.token));
   if (!s->prepared || s->prepared[class]) return false;
   return s->prepared[class] = true;
 }
