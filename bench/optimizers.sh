@@ -1,6 +1,7 @@
 #!/bin/sh
 # `make bench-optimizers`: a step of the small GPT-2 of `make bench` with AdamW, with its states in 8 bits, with Muon for the
-# matrices of its layers, and with all but the last norm frozen: milliseconds of the median step, its share of AdamW's, bytes of
+# matrices of its layers, and with all but the last norm frozen, and with
+# adapters of rank 8 beside all matrices (`lora`), which alone are trained: milliseconds of the median step, its share of AdamW's, bytes of
 # states and of the arena, and the loss. Each runs in turn, ROUNDS (2) times, STEPS (12) steps; the faster round counts. Not a
 # test: nothing is required.
 set -eu
@@ -8,15 +9,17 @@ out=$ZUG_BUILD/tests/scratch/bench-optimizers
 rm -rf "$out" && mkdir -p "$out" && cd "$out"
 [ -x "$ZUG_BUILD/zrun" ] || { echo "bench: no zrun here (it needs MPI)"; exit 0; }
 "$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/gpt2.zug" -o small.zsg -D layers=6 -D heads=6 -D width=384 -D context=256 -D words=256
+"$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/gpt2.zug" -o lora.zsg -D layers=6 -D heads=6 -D width=384 -D context=256 -D words=256 --lora all-linear
+graph_of() { case $1 in lora*) echo lora.zsg ;; *) echo small.zsg ;; esac; }
 "$ZUG_BUILD/zdata" pack "$ZUG_SRC/lang" "$ZUG_SRC/runtime" "$ZUG_SRC/kernels" -o text.bin >/dev/null
 recipes=$ZUG_SRC/bench/recipes.zug
-list="small bits8 muon frozen frozen_bf16 small_bf16"
+list=${RECIPES:-"small bits8 muon frozen lora frozen_bf16 lora_bf16 small_bf16"}
 
 i=0
 while [ $i -lt "${ROUNDS:-2}" ]; do
   for recipe in $list; do
     rm -rf log
-    mpirun --allow-run-as-root --oversubscribe --bind-to none -np 1 "$ZUG_BUILD/zrun" train small.zsg --recipe "$recipes:$recipe" \
+    mpirun --allow-run-as-root --oversubscribe --bind-to none -np 1 "$ZUG_BUILD/zrun" train $(graph_of $recipe) --recipe "$recipes:$recipe" \
       --data text.bin --steps "${STEPS:-12}" --threads "$(nproc)" --log log >run.txt 2>&1 || cat run.txt
     sed 's/.*"loss":\([^,}]*\).*"step_ms":\([^,}]*\).*/\2 \1/; s/.*"step_ms":\([^,}]*\).*"loss":\([^,}]*\).*/\1 \2/' log/metrics.jsonl |
       awk -v recipe="$recipe" 'NR > 1 { ms[NR - 1] = $1; loss = $2 }
@@ -26,7 +29,7 @@ while [ $i -lt "${ROUNDS:-2}" ]; do
   i=$((i + 1))
 done
 for recipe in $list; do
-  "$ZUG_BUILD/zplan" show small.zsg --recipe "$recipes:$recipe" | awk -v recipe="$recipe" '
+  "$ZUG_BUILD/zplan" show $(graph_of $recipe) --recipe "$recipes:$recipe" | awk -v recipe="$recipe" '
     /^stage +params/ { row = 1; next }
     row { print recipe, $0; exit }' >>sizes.txt
 done

@@ -370,6 +370,24 @@ static bool name_targets(Adapt *x) {
   return true;
 }
 
+/* Says which names there are, the last parts of them. */
+static bool no_module(const Adapt *x, const char *name) {
+  ZbNames names = {0};
+  const char *list = "";
+  for (uint32_t i = 0; i < x->nmodule + x->nplain; i++) {
+    const char *module = i < x->nmodule ? x->module[i] : x->plain[i - x->nmodule],
+               *dot = strrchr(module, '.');
+    const char *last = dot ? dot + 1 : module;
+    if (zb_names_find(&names, last) != ZB_NO_NAME) continue;
+    zb_names_add(x->tmp, &names, last);
+    list = zb_printf(x->tmp, "%s%s%s", list, *list ? ", " : "", last);
+  }
+  const char *near = zb_nearest(name, names.name, names.n);
+  return fails(
+      x, near ? zb_printf(x->tmp, "did you mean `%s`?", near) : zb_printf(x->tmp, "there are %.300s", list),
+      "no tensor of weights %s is `%s%s`", x->map, name, ZG_ADAPTER_MATRIX);
+}
+
 static bool adapt_all(Adapt *x) {
   ZgGraph *g = x->g;
   uint32_t n = g->nforeign;
@@ -383,9 +401,7 @@ static bool adapt_all(Adapt *x) {
     if ((wanted && !adapt_tensor(x, i, module)) || !check_parts(x, f, module, wanted)) return false;
   }
   for (uint32_t i = 0; i < x->ntargets; i++)
-    if (!x->seen[i])
-      return fails(x, "zckpt show of a folder lists the names of its tensors",
-                   "no tensor of weights %s is `%s%s`", x->map, x->target[i], ZG_ADAPTER_MATRIX);
+    if (!x->seen[i]) return no_module(x, x->target[i]);
   if (!x->nmodules) return fails(x, NULL, "it has no matrix that can have one");
   return !x->all || name_targets(x);
 }

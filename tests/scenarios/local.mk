@@ -1,5 +1,6 @@
 # Scenarios, run by tests/run-scenario: those of a push, and those that a night adds.
 scenario_tests += \
+  tests/scenarios/adapters.sh \
   tests/scenarios/alone.sh \
   tests/scenarios/ckpt.sh \
   tests/scenarios/comm.sh \
