@@ -24,6 +24,16 @@ for ranks in 1 2; do
   write gguf.jsonl $ranks "$ZUG_SRC/tests/data/gguf/model.gguf"
   cmp plain.jsonl gguf.jsonl || fail "model.gguf on $ranks ranks is another model"
 done
+# Norms of Gemma have 1 added there. A file does not say how scores are scaled, which is as heads are large.
+cp -r "$ZUG_SRC/tests/data/hf/small/gemma3" gemma3
+sed -i 's/"query_pre_attn_scalar": 12/"query_pre_attn_scalar": 16/' gemma3/config.json
+write plain.jsonl 1 gemma3
+write gguf.jsonl 1 "$ZUG_SRC/tests/data/gguf/gemma3.gguf"
+ids='s/.*"tokens":\[\([0-9,]*\)\].*/\1/' logs='s/"token":"[^"]*",//g; s/.*"logprobs"/"logprobs"/'
+for what in "$ids" "$logs"; do
+  sed "$what" plain.jsonl >want
+  sed "$what" gguf.jsonl | cmp - want || fail "gemma3.gguf is another model"
+done
 
 # What cannot be read is refused before anything is written, by name.
 cp -r "$data/awq" other

@@ -85,22 +85,37 @@ static double slower(double base, int64_t size, int64_t i, double factor, double
   return 1 / ((1 - part) / factor + part);
 }
 
+/* Returns the context of the rule: it follows from a factor between 1 and the largest; where there is none, every one will
+ * do of which the first larger factor is the largest. */
+static double context_of(const float *x, int64_t n, double base, double factor, double low, double high) {
+  double any = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double part = (1 / (double)x[i] - 1 / factor) / (1 - 1 / factor),
+           length = 2 * M_PI * pow(base, (double)i / (double)n);
+    if (part > 0.01 && part < 0.99) return nearbyint(length * (low + part * (high - low)));
+    if (x[i] > 1 && !any) any = floor(length * low);
+  }
+  return any;
+}
+
 static bool llama3_positions(Config *c, const ZxGgufTensor *t, double base, int64_t size) {
   enum { MOST = 512 };
   float x[MOST], factor = 1;
-  static const double low = 1, high = 4, context = 8192;
-  if ((int64_t)t->elements != size / 2 || t->elements > MOST || strcmp(t->format->name, "F32"))
+  static const double low = 1, high = 4; /* as all models have them */
+  int64_t n = (int64_t)t->elements;
+  if (n != size / 2 || n > MOST || strcmp(t->format->name, "F32"))
     return zb_fail(c->err, "copy or make it again",
-                   "%s: rope_freqs.weight has %llu numbers, of %lld that a head has", zb_show(c->f->path),
-                   (unsigned long long)t->elements, (long long)size);
-  if (!zb_read_at(c->f->fd, c->f->path, x, t->elements * sizeof *x, t->at, c->err)) return false;
-  for (uint64_t i = 0; i < t->elements; i++) factor = x[i] > factor ? x[i] : factor;
-  for (uint64_t i = 0; i < t->elements; i++) {
-    double want = slower(base, size, (int64_t)i, (double)factor, low, high, context);
+                   "%s: rope_freqs.weight has %lld numbers, of %lld that a head has", zb_show(c->f->path),
+                   (long long)n, (long long)size);
+  if (!zb_read_at(c->f->fd, c->f->path, x, (uint64_t)n * sizeof *x, t->at, c->err)) return false;
+  for (int64_t i = 0; i < n; i++) factor = x[i] > factor ? x[i] : factor;
+  double context = context_of(x, n, base, (double)factor, low, high);
+  for (int64_t i = 0; i < n; i++) {
+    double want = slower(base, size, i, (double)factor, low, high, context);
     if (!(fabs((double)x[i] - want) <= 1e-4 * want)) /* f32, and pow of another program */
       return zb_fail(c->err, "take the model's folder of the hub",
-                     "%s: rope_freqs.weight[%llu] is %g, and %g by the rule of Llama 3.1; no other is known",
-                     zb_show(c->f->path), (unsigned long long)i, (double)x[i], want);
+                     "%s: rope_freqs.weight[%lld] is %g, and %g by the rule of Llama 3.1; no other is known",
+                     zb_show(c->f->path), (long long)i, (double)x[i], want);
   }
   zb_json_object(&c->j, "rope_scaling");
   zb_json_string(&c->j, "rope_type", "llama3");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes GGUF files with llama.cpp's own Python package (`pip install gguf`, 0.19), and in blocks.safetensors what that package
-says the blocks of blocks.gguf stand for. model.gguf is the model of ../quantized_llama/plain, converted as
-convert_hf_to_gguf.py does it: rows of queries and keys in pairs. heads/ has files without weights, for their config alone."""
+says the blocks of blocks.gguf stand for. model.gguf is the model of ../quantized_llama/plain, and gemma3.gguf that of
+../hf/small/gemma3, converted as convert_hf_to_gguf.py does it: of the first rows of queries and keys are in pairs. heads/ has files without weights, for their config alone."""
 import json, math, os, struct, sys
 import numpy as np
 import gguf
@@ -53,6 +53,8 @@ def numbers(path):
         data = f.read()
     out = {}
     for name, t in head.items():
+        if name == '__metadata__':
+            continue
         at, end = t['data_offsets']
         out[name] = (np.frombuffer(data[at:end], '<u2').astype(np.uint32) << 16).view(np.float32).reshape(t['shape'])
     return out
@@ -161,7 +163,37 @@ def heads():
     close(w)
 
 
+def gemma3():
+    """The folder ../hf/small/gemma3, as convert_hf_to_gguf.py does it: 1 is added to the factors of norms. Scores are scaled as
+    heads are large, for which a file has no key: in the folder they are not."""
+    folder = os.path.join(HERE, '..', 'hf', 'small', 'gemma3')
+    c = json.load(open(os.path.join(folder, 'config.json')))
+    w = gguf.GGUFWriter(os.path.join(HERE, 'gemma3.gguf'), 'gemma3')
+    sizes(w, c['num_hidden_layers'], c['hidden_size'], c['intermediate_size'], c['num_attention_heads'], c['num_key_value_heads'], c['max_position_embeddings'],
+          c['rope_parameters']['full_attention']['rope_theta'], c['rms_norm_eps'])
+    w.add_key_length(c['head_dim'])
+    w.add_value_length(c['head_dim'])
+    w.add_sliding_window(c['sliding_window'])
+    w.add_tokenizer_model('gpt2')
+    w.add_tokenizer_pre('default')
+    w.add_token_list(byte_chars() + ['<%d>' % i for i in range(256, c['vocab_size'])])
+    w.add_token_types([1] * 256 + [3] * (c['vocab_size'] - 256))
+    names = dict(NAMES, **{'self_attn.q_norm': 'attn_q_norm', 'self_attn.k_norm': 'attn_k_norm', 'post_attention_layernorm': 'post_attention_norm',
+                           'pre_feedforward_layernorm': 'ffn_norm', 'post_feedforward_layernorm': 'post_ffw_norm'})
+    for name, x in numbers(os.path.join(folder, 'model.safetensors')).items():
+        own = {'model.embed_tokens.weight': 'token_embd.weight', 'model.norm.weight': 'output_norm.weight'}.get(name)
+        if not own:
+            layer, part = name[len('model.layers.'):-len('.weight')].split('.', 1)
+            own = 'blk.%s.%s.weight' % (layer, names[part])
+        if x.ndim == 1:
+            w.add_tensor(own, x + np.float32(1))
+        else:
+            w.add_tensor(own, gguf.quantize(np.ascontiguousarray(x), T.BF16), raw_dtype=T.BF16)
+    close(w)
+
+
 if __name__ == '__main__':
     blocks(np.random.default_rng(7))
     model()
+    gemma3()
     heads()
