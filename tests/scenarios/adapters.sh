@@ -45,6 +45,30 @@ sed 's/.*"loss":\([^,]*\),.*/\1/' log/metrics.jsonl | paste - "$peft/steps/losse
   awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d } END { printf "20 losses, at most %.1e apart\n", most; exit NR != 20 || most > 1e-4 }' ||
   fail 'training adapters gives other losses than by torch'
 
+# ---- every family, also where peft has none: experts of a tensor each. What was trained apart is what it is merged ----
+trained() { # MODEL FOLDER
+  base=$hf/$2
+  echo '{"tokens": [5,77,123,9,250,31,44,8], "max_tokens": 16, "ignore_eos": true, "echo": true, "logprobs": 0}' >in.jsonl
+  ok zc "$ZUG_SRC/examples/$1.zug" --config "$base" --lora all-linear --rank 3 -q -o g.zsg
+  ok zrun train g.zsg --recipe train.zug:steps --data records.bin --steps 4 --init "$base" --names hf --init-partial --save own.safetensors
+  ok zckpt export own.safetensors --graph g.zsg --names hf -o apart --like "$base" --force
+  ok zckpt export own.safetensors --graph g.zsg --names hf -o merged --like "$base" --merge --force
+  for what in base apart merged; do
+    case $what in base) write "$base" ;; apart) write "$base" --adapter apart ;; merged) write merged ;; esac
+    logs >$what.logs
+  done
+  paste apart.logs merged.logs base.logs | awk -v family="$1" '{ d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; e = $1 - $3; if (e < 0) e = -e; if (e > far) far = e }
+    END { printf "%s: merged and apart %.1e, from the base %.1e\n", family, most, far; exit NR != 23 || most > 1e-5 || far < 0.05 }' ||
+    fail "$1: merged adapters write something else, or adapters count for nothing"
+}
+if at_night; then
+  for case in gpt2:gpt2 llama3:llama qwen2:qwen2 qwen3:qwen3 gemma2:gemma2; do trained ${case%:*} ${case#*:}; done
+  for case in mixtral qwen3moe deepseek gptoss mamba2 phi3 gemma3 mistral olmo2 granite glm4 smollm3 starcoder2 neox falcon opt phi cohere; do
+    trained $case small/$case
+  done
+  trained falcon small/falcon40
+fi
+
 # ---- several at once ----
 command -v python3 >/dev/null || exit 77
 : >server.txt
@@ -83,4 +107,25 @@ bad 'bias.*"all"' bias '"all"'
 bad 'lora_A.weight. has shape 3 x|lora_A.weight. has shape' r 8
 refuses 'no tensor of weights hf is .query.weight' zc "$ZUG_SRC/examples/llama3.zug" --lora query -o g.zsg
 refuses 'is not a matrix' zc "$ZUG_SRC/examples/llama3.zug" --lora embed_tokens -o g.zsg
+
+# ---- more words than the base has: the mean of its rows, or another's, in every layout ----
+cat >more.zug <<'END'
+recipe one { bind batch = 2, seq = 16   optimizer sgd(lr = 0) }
+recipe zero3_2 { bind batch = 2, seq = 16   mesh data = 2   split batch over data   shard params, grads, states over data   optimizer sgd(lr = 0) }
+recipe tensor_2 { bind batch = 2, seq = 16   mesh tensor = 2   split vocab, ffn, kv over tensor   pad vocab to 304   optimizer sgd(lr = 0) }
+END
+ok zc "$ZUG_SRC/examples/llama3.zug" --config "$hf/llama" -D words=303 -q -o more.zsg
+more="zrun train more.zsg --steps 0 --names hf --quiet"
+refuses 'new-tokens mean lets' $more --recipe more.zug:one --init "$hf/llama"
+cp -r "$hf/llama" words && cp "$ZUG_SRC/tests/data/text/gpt2/tokenizer.json" words
+ok $more --recipe more.zug:one --init words --new-tokens 301=a --save more.safetensors
+for recipe in $(at_night && echo zero3_2 tensor_2); do
+  ok $(on 2) $more --recipe more.zug:$recipe --init words --new-tokens 301=a --save $recipe.safetensors
+  cmp more.safetensors $recipe.safetensors || fail "$recipe begins new words otherwise"
+done
+ok zckpt export more.safetensors --graph more.zsg --names hf -o more --like "$hf/llama"
+ok python3 "$ZUG_SRC/tests/scenarios/tools/more_words.py" words more 301 "$(sed -n 's/.*"a": *\([0-9]*\).*/\1/p' words/tokenizer.json | head -1)"
+mistake 'word 5 is not among those from 300 to 302' $more --recipe more.zug:one --init words --new-tokens 5=1
+mistake 'has no row 400' $more --recipe more.zug:one --init words --new-tokens 301=400
+mistake 'has no token .no such' $more --recipe more.zug:one --init words --new-tokens 'no such=1'
 exit 0

@@ -1,4 +1,4 @@
-# Adapters (examples/lora.zug): a base is trained and saved; the model with adapters begins with it, computes what it
+# Adapters (zc --lora): a base is trained and saved; the model with adapters begins with it, computes what it
 # computes, and trains the adapters alone, the same in every layout.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 need_mpi
@@ -7,7 +7,7 @@ compare=$ZUG_BUILD/tests/scenarios/tools/compare_runs
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 small="-D layers=4 -D heads=4 -D width=32 -D context=32 -D words=127"
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg $small
-ok zc "$ZUG_SRC/examples/lora.zug" -o lora.zsg $small -D rank=4 -D alpha=8
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o lora.zsg $small --lora c_attn --rank 4 --alpha 8
 sed 's/ kv,//' "$ZUG_SRC/tests/data/models/layouts.zug" | sed '/^recipe gqa/,$d' >base.zug
 sed 's/recipe base {/recipe base {\n  freeze all except lora/; s/adamw([^)]*)\(.*\)/adamw(lr = 3e-3, warmup = 2) rate 4 for lora_b/' base.zug >lora.zug
 grep -q 'rate 4 for lora_b' lora.zug || fail 'no recipe'
@@ -23,7 +23,7 @@ first_loss() { sed -n '1s/.*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 train gpt2.zsg base.zug zero3_2 --steps 6 --save base.safetensors
 sed 's/adamw([^)]*)/sgd(lr = 0)/' base.zug >still.zug
 train gpt2.zsg still.zug one --steps 12 --init base.safetensors --log plain
-refuses "base.safetensors lacks 'layer.0.attn.q.lora_a' and 15 more" zrun train lora.zsg --recipe lora.zug:one \
+refuses "base.safetensors lacks 'layer.0.attn.wq.lora_a' and 15 more" zrun train lora.zsg --recipe lora.zug:one \
   --data text.bin --steps 1 --init base.safetensors
 says '--init-partial draws from the seed what is not there'
 train lora.zsg lora.zug one --steps 12 --init base.safetensors --init-partial --log one --save one.safetensors
@@ -49,6 +49,6 @@ def read(path):
     return {k: text[8 + n + v["data_offsets"][0] : 8 + n + v["data_offsets"][1]] for k, v in head.items() if k != "__metadata__"}
 base, now = read("base.safetensors"), read("one.safetensors")
 assert all(now[k] == base[k] for k in base)
-assert sorted(k for k in now if k not in base) == sorted(f"layer.{i}.attn.{m}.lora_{x}" for i in range(4) for m in "qv" for x in "ab")
+assert sorted(k for k in now if k not in base) == sorted(f"layer.{i}.attn.{m}" for i in range(4) for m in ("wq.lora_a", "wq.lora_b", "wk.lora_b", "wv.lora_b"))
 END
 exit 0

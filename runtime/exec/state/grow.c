@@ -110,6 +110,11 @@ bool zx_fill_rows(const ZxNewWords *w, const ZxShards *s, uint32_t tensor, const
                .liked = (uint64_t)there,
                .at = at,
                .err = err};
+  for (uint32_t i = 0; i < w->nlike; i++)
+    if (w->like[i].word < there || w->like[i].word >= own.shape[0])
+      return zb_fail(err, "name one that is new",
+                     "--new-tokens: word %" PRIu32 " is not among those from %" PRId64 " to %" PRId64,
+                     w->like[i].word, there, own.shape[0] - 1);
   for (int i = 1; i < own.nshape; i++) f.row *= own.shape[i];
   f.mean = malloc(2 * (size_t)f.row * sizeof *f.mean);
   if (!f.mean) zb_out_of_memory(2 * (size_t)f.row * sizeof *f.mean);

@@ -78,7 +78,9 @@ static bool has(Load *l, uint32_t param, const ZxTensorInfo *own, uint32_t iter,
     }
     if (l->words && (l->rows[param] = zx_rows_there(&l->files, at, l->e->p->graph, param, &p)))
       p.info.shape[0] = l->rows[param];
-    if (!*misfit->text) zx_shards_fits(&l->files, at, &p.info, misfit);
+    if (!*misfit->text && !zx_shards_fits(&l->files, at, &p.info, misfit) && !l->words &&
+        zx_rows_there(&l->files, at, l->e->p->graph, param, &p))
+      snprintf(misfit->help, sizeof misfit->help, "--new-tokens mean lets the rows begin that are not there");
     l->used[at] = true;
     there = p.info.path;
     found++;
