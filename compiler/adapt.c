@@ -44,6 +44,7 @@ typedef struct {
   uint32_t ntargets;
   const char **module, **plain; /* modules with adapters, and without */
   uint32_t nmodule, nplain;
+  bool strict; /* each name must be some module's */
   bool all; /* every matrix but tables, heads and routers */
   uint32_t nmodules;
 } Adapt;
@@ -400,8 +401,8 @@ static bool adapt_all(Adapt *x) {
     else ZB_PUSH(x->tmp, x->plain, x->nplain, module);
     if ((wanted && !adapt_tensor(x, i, module)) || !check_parts(x, f, module, wanted)) return false;
   }
-  for (uint32_t i = 0; i < x->ntargets; i++)
-    if (!x->seen[i]) return no_module(x, x->target[i]);
+  for (uint32_t i = 0; i < x->ntargets; i++) /* peft leaves out names that a model has not, if it has some */
+    if (!x->seen[i] && (x->strict || !x->nmodules)) return no_module(x, x->target[i]);
   if (!x->nmodules) return fails(x, NULL, "it has no matrix that can have one");
   return !x->all || name_targets(x);
 }
@@ -521,7 +522,7 @@ static bool can_choose(const Adapt *x) {
   return true;
 }
 
-bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, uint32_t which, uint32_t of,
+bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, uint32_t which, uint32_t of, bool strict,
                  const char *(*prefix_of)(void *, const char *map), void *arg) {
   uint32_t nparams = g->nparams;
   const char *mark = zg_adapter_mark(tmp, which);
@@ -533,6 +534,7 @@ bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, uint32_t which, uint32_t 
              .mark = mark,
              .config = zb_printf(tmp, "%s" ZG_ADAPTER, mark),
              .input = ZG_NONE,
+             .strict = strict,
              .prefix_of = prefix_of,
              .arg = arg,
              .matrix = ZB_NEWN(tmp, Matrix, nparams + 1)};

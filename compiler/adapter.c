@@ -66,6 +66,12 @@ static void keep(const Reading *r, const char *key, const char *json) {
   zg_config_add(r->g, r->map, key, json);
 }
 
+/* Returns a number in as few digits as give it again. */
+static const char *number_text(const Reading *r, double x) {
+  const char *s = zb_printf(r->tmp, "%.15g", x);
+  return strtod(s, NULL) == x ? s : zb_printf(r->tmp, "%.17g", x);
+}
+
 /* Keeps a number that must be finite; a rank a whole one of at least 1. */
 static bool keep_number(const Reading *r, const char *key, const cJSON *v, bool rank) {
   double x = cJSON_IsNumber(v) ? v->valuedouble : -1;
@@ -73,7 +79,7 @@ static bool keep_number(const Reading *r, const char *key, const cJSON *v, bool 
   if (!fits)
     return refuse(r, NULL, "`%s` is %s, and must be a %s", key, shown(r, v),
                   rank ? "whole number from 1 to 1048576" : "number");
-  keep(r, key, zb_printf(r->tmp, rank ? "%.0f" : "%.17g", x));
+  keep(r, key, number_text(r, x));
   return true;
 }
 
@@ -221,7 +227,7 @@ static bool take_options(Reading *r, const ZcOptions *opt) {
   bool ok = keep_targets(r, targets);
   cJSON_Delete(targets);
   keep(r, "r", zb_printf(r->tmp, "%lld", (long long)rank));
-  keep(r, "lora_alpha", zb_printf(r->tmp, "%.17g", opt->alpha > 0 ? opt->alpha : 2.0 * (double)rank));
+  keep(r, "lora_alpha", number_text(r, opt->alpha > 0 ? opt->alpha : 2.0 * (double)rank));
   keep(r, "use_rslora", "false");
   return ok;
 }

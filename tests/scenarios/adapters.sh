@@ -104,6 +104,9 @@ bad 'use_dora.*is true: that is not done' use_dora true
 bad 'modules_to_save.*lm_head' modules_to_save '["lm_head"]'
 bad 'peft_type.*IA3' peft_type '"IA3"'
 bad 'bias.*"all"' bias '"all"'
+bad 'layers_to_transform.*is .0.' layers_to_transform '[0]'
+bad 'init_lora_weights.*pissa' init_lora_weights '"pissa"'
+bad 'rank_pattern.*of one layer' rank_pattern '{"layers.0.self_attn.q_proj": 2}'
 bad 'lora_A.weight. has shape 3 x|lora_A.weight. has shape' r 8
 refuses 'no tensor of weights hf is .query.weight' zc "$ZUG_SRC/examples/llama3.zug" --lora query -o g.zsg
 refuses 'is not a matrix' zc "$ZUG_SRC/examples/llama3.zug" --lora embed_tokens -o g.zsg
