@@ -7,6 +7,7 @@
 #include "graph/ops.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How the model uses a parameter. */
@@ -34,6 +35,7 @@ typedef struct {
   ZlDiags *d;
   uint32_t which, of;        /* this adapter, and how many there are */
   const char *mark, *config; /* what its names begin with; the map of its config */
+  double keep;               /* dropout keeps a number of x with this probability; 1: there is none */
   uint32_t input;            /* that says which one counts; ZG_NONE: this one */
   const char *(*prefix_of)(void *, const char *map);
   void *arg;
@@ -45,7 +47,7 @@ typedef struct {
   const char **module, **plain; /* modules with adapters, and without */
   uint32_t nmodule, nplain;
   bool strict; /* each name must be some module's */
-  bool all; /* every matrix but tables, heads and routers */
+  bool all;    /* every matrix but tables, heads and routers */
   uint32_t nmodules;
 } Adapt;
 
@@ -314,6 +316,8 @@ static bool adapt_tensor(Adapt *x, uint32_t first, const char *module) {
     Matrix *m = &x->matrix[o->param];
     Lie l = lie_of(x, o);
     if (!l.ok) return no_matrix(x, module, o->param);
+    if (m->both.naxes && x->keep < 1)
+      return fails(x, "leave dropout out", "`%s` is of experts, beside which dropout is not done", module);
     if (l.transposed != zg_adapter_transposed(g, x->mark) && x->nmodules)
       return fails(x, NULL, "`%s` is [%s], and others are not", module, l.transposed ? "in, out" : "out, in");
     if (l.transposed && !x->nmodules) zg_config_add(g, x->config, "fan_in_fan_out", "true");
@@ -438,16 +442,28 @@ static uint32_t make_choice(const Adapt *x, const Maker *k, ZgElem like) {
   return make(k, (ZgNode){.op = ZG_OP_CAST}, &v, 1, &t);
 }
 
+/* x with some numbers 0, the same for all parts of a module. */
+static uint32_t make_dropped(const Adapt *x, const Maker *k, const Matrix *m, uint32_t of) {
+  const char *stream = zb_printf(x->tmp, "%s.dropout", x->g->params[m->a].path);
+  ZgType t = k->s->values[of].type;
+  t.elem = ZG_REAL;
+  ZgNode coin = {.op = ZG_OP_RANDOM, .num = {x->keep}, .opt = {(int64_t)(zb_stream(stream) >> 1), ZG_COIN}};
+  uint32_t v = make(k, coin, NULL, 0, &t);
+  return make(k, (ZgNode){.op = ZG_OP_MUL}, (uint32_t[]){of, v}, 2, NULL);
+}
+
 /* y + (x A scale) B, where y is node `n` of x and W, made already. */
 static uint32_t make_adapter(const Adapt *x, const Maker *k, const Matrix *m, ZgNode n, uint32_t of,
                              uint32_t y) {
   n.op = ZG_OP_DOT;
+  if (x->keep < 1) of = make_dropped(x, k, m, of);
   uint32_t h = make(k, n, (uint32_t[]){of, make_param(k, m->a)}, 2, NULL);
   ZgType t = k->s->values[h].type;
-  if (m->scale != 1) {
+  double scale = m->scale / x->keep;
+  if (scale != 1) {
     ZgType scalar = zg_type((ZgElem)t.elem, NULL, 0);
-    uint32_t scale = make(k, (ZgNode){.op = ZG_OP_FILL, .num = {m->scale}}, NULL, 0, &scalar);
-    h = make(k, (ZgNode){.op = ZG_OP_MUL}, (uint32_t[]){h, scale}, 2, NULL);
+    uint32_t by = make(k, (ZgNode){.op = ZG_OP_FILL, .num = {scale}}, NULL, 0, &scalar);
+    h = make(k, (ZgNode){.op = ZG_OP_MUL}, (uint32_t[]){h, by}, 2, NULL);
   }
   if (x->input != ZG_NONE)
     h = make(k, (ZgNode){.op = ZG_OP_MUL}, (uint32_t[]){h, make_choice(x, k, (ZgElem)t.elem)}, 2, NULL);
@@ -522,7 +538,13 @@ static bool can_choose(const Adapt *x) {
   return true;
 }
 
-bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, uint32_t which, uint32_t of, bool strict,
+/* Returns the probability with which a number of x counts for an adapter while it is trained. */
+static double kept_by(const ZgGraph *g, const char *mark, const ZcOptions *opt) {
+  const char *dropout = opt->still ? NULL : zg_adapter_value(g, mark, "lora_dropout");
+  return 1 - (dropout ? strtod(dropout, NULL) : 0);
+}
+
+bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, const ZcOptions *opt, uint32_t which,
                  const char *(*prefix_of)(void *, const char *map), void *arg) {
   uint32_t nparams = g->nparams;
   const char *mark = zg_adapter_mark(tmp, which);
@@ -530,11 +552,12 @@ bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, uint32_t which, uint32_t 
              .tmp = tmp,
              .d = d,
              .which = which,
-             .of = of,
+             .of = opt->lora ? 1 : opt->nadapters,
              .mark = mark,
              .config = zb_printf(tmp, "%s" ZG_ADAPTER, mark),
              .input = ZG_NONE,
-             .strict = strict,
+             .strict = opt->lora != NULL,
+             .keep = kept_by(g, mark, opt),
              .prefix_of = prefix_of,
              .arg = arg,
              .matrix = ZB_NEWN(tmp, Matrix, nparams + 1)};

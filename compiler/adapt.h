@@ -9,10 +9,9 @@
 /* Gives the graph the config of adapter `which` that the options ask for. False with reports. */
 bool adapter_config(ZgGraph *g, ZbArena *tmp, ZlDiags *d, const ZcOptions *opt, uint32_t which);
 /* Puts it beside the matrices that its config names: parameters, their places in all maps, and their
- * nodes. Of `of` adapters, if several, it counts for tokens that have its number in the input `adapter`,
- * which is made. strict: each name must be a module's. `prefix_of` says what the names of a map have lost
- * against those that peft knows. False with reports. */
-bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, uint32_t which, uint32_t of, bool strict,
+ * nodes. Of several it counts for tokens that have its number in the input `adapter`, which is made.
+ * `prefix_of` says what the names of a map have lost against those that peft knows. False with reports. */
+bool adapt_graph(ZgGraph *g, ZbArena *tmp, ZlDiags *d, const ZcOptions *opt, uint32_t which,
                  const char *(*prefix_of)(void *, const char *map), void *arg);
 
 #endif

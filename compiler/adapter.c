@@ -154,6 +154,8 @@ static bool keep_key(const Reading *r, const Key *k, const cJSON *v) {
     keep(r, k->key, cJSON_IsTrue(v) ? "true" : "false");
     return true;
   }
+  if (!strcmp(k->key, "lora_dropout") && cJSON_IsNumber(v) && !(v->valuedouble >= 0 && v->valuedouble < 1))
+    return refuse(r, NULL, "`lora_dropout` is %s, and must be from 0 to less than 1", shown(r, v));
   return keep_number(r, k->key, v, false);
 }
 
@@ -229,6 +231,7 @@ static bool take_options(Reading *r, const ZcOptions *opt) {
   keep(r, "r", zb_printf(r->tmp, "%lld", (long long)rank));
   keep(r, "lora_alpha", number_text(r, opt->alpha > 0 ? opt->alpha : 2.0 * (double)rank));
   keep(r, "use_rslora", "false");
+  keep(r, "lora_dropout", number_text(r, opt->dropout));
   return ok;
 }
 

@@ -62,7 +62,7 @@ static bool adapt(ZgGraph *g, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
   uint32_t n = opt->lora ? 1 : opt->nadapters;
   bool ok = true;
   for (uint32_t i = 0; i < n && ok; i++)
-    ok = adapter_config(g, tmp, d, opt, i) && adapt_graph(g, tmp, d, i, n, opt->lora, lost_by, (void *)m);
+    ok = adapter_config(g, tmp, d, opt, i) && adapt_graph(g, tmp, d, opt, i, lost_by, (void *)m);
   zb_arena_free(tmp);
   return ok;
 }

@@ -40,7 +40,8 @@ typedef struct {
   uint32_t nadapters;
   const char *lora;
   int64_t rank;
-  double alpha;
+  double alpha, dropout;
+  bool still; /* nothing is trained: dropout is left out */
   /* Called after each pass with its name and the graph, if not NULL (zc -d). */
   void (*after)(void *arg, const char *pass, const ZgGraph *g);
   void *arg;

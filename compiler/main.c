@@ -78,6 +78,8 @@ static const ZbOption options[] = {
    .help = "of these adapters (default: 8)"},
   {"alpha", 0, ZB_REAL, FIELD(compile.alpha), .value = "X", .most = 1e6,
    .help = "adapters count alpha / rank times (default: twice the rank)"},
+  {"dropout", 0, ZB_REAL, FIELD(compile.dropout), .value = "P", .most = 0.99,
+   .help = "while adapters are trained, a number of what they read is 0 with this probability (default: 0)"},
   {"adapter", 0, ZB_TEXT, FIELD(adapter), .value = "FILE",
    .help = "put adapters where peft's adapter_config.json says, or that of a folder"},
   {NULL, 'I', ZB_TEXTS, FIELD(include), .value = "DIR",
@@ -149,10 +151,11 @@ static int check_options(const ZbArgs *args, Options *o) {
   o->input = args->operand[0];
   if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
   if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");
-  if (o->adapter && (o->compile.lora || o->compile.rank || o->compile.alpha != 0))
-    return usage("--adapter says where adapters are, so --lora, --rank and --alpha have no meaning");
-  if (!o->compile.lora && (o->compile.rank || o->compile.alpha != 0))
-    return usage("--rank and --alpha are of --lora, which is missing");
+  bool numbers = o->compile.rank || o->compile.alpha != 0 || o->compile.dropout != 0;
+  if (o->adapter && (o->compile.lora || numbers))
+    return usage("--adapter says all of adapters, so --lora, --rank, --alpha and --dropout have no meaning");
+  if (!o->compile.lora && numbers)
+    return usage("--rank, --alpha and --dropout are of --lora, which is missing");
   if (o->compile.names && !o->compile.config)
     return usage("--names says how to read the --config, which is missing");
   if (o->compile.config && o->output && zb_same_file(o->output, o->compile.config))

@@ -108,6 +108,24 @@ bad 'layers_to_transform.*is .0.' layers_to_transform '[0]'
 bad 'init_lora_weights.*pissa' init_lora_weights '"pissa"'
 bad 'rank_pattern.*of one layer' rank_pattern '{"layers.0.self_attn.q_proj": 2}'
 bad 'lora_A.weight. has shape 3 x|lora_A.weight. has shape' r 8
+# ---- dropout: in training alone, by the seed ----
+cp -r "$peft/llama_stable" dropped && sed -i 's/"lora_dropout": 0.1/"lora_dropout": 0.5/' dropped/adapter_config.json
+ok zc "$ZUG_SRC/examples/llama3.zug" --config "$hf/llama" --adapter dropped -q -o dropped.zsg
+from="--init $hf/llama --names hf --adapter dropped"
+for seed in 1 2; do
+  ok zrun train dropped.zsg --recipe train.zug:still --data records.bin --order sequential --steps 1 $from --seed $seed --log seed$seed
+  first=$(sed 's/.*"loss":\([^,]*\),.*/\1/' seed$seed/metrics.jsonl)
+  echo "$first" >>trained
+done
+ok zrun eval dropped.zsg --recipe train.zug:still --data records.bin $from
+sed -n 's/^eval  loss \([0-9.]*\).*/\1/p' out.txt >evaluated
+sed 's/"lora_dropout": 0.5/"lora_dropout": 0/' -i dropped/adapter_config.json
+ok zc "$ZUG_SRC/examples/llama3.zug" --config "$hf/llama" --adapter dropped -q -o dropped.zsg
+ok zrun eval dropped.zsg --recipe train.zug:still --data records.bin $from
+sed -n 's/^eval  loss \([0-9.]*\).*/\1/p' out.txt >>evaluated
+cat trained evaluated | tr '\n' ' ' | awk '{ print "losses with dropout", $1, $2, "evaluated", $3, $4
+  exit !(NF == 4 && $1 != $2 && $3 - $4 < 1e-4 && $4 - $3 < 1e-4 && ($1 - $4) ^ 2 > 1e-6 && ($2 - $4) ^ 2 > 1e-6) }' || fail 'dropout'
+
 refuses 'no tensor of weights hf is .query.weight' zc "$ZUG_SRC/examples/llama3.zug" --lora query -o g.zsg
 refuses 'is not a matrix' zc "$ZUG_SRC/examples/llama3.zug" --lora embed_tokens -o g.zsg
 

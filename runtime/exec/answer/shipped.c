@@ -44,7 +44,8 @@ static ZgGraph *compile(ZbArena *a, ZlSources *s, ZlDiags *d, const Candidate *c
                  .config_text = f->config,
                  .names = c->is.names,
                  .adapters = adapters.s,
-                 .nadapters = adapters.n};
+                 .nadapters = adapters.n,
+                 .still = true};
   ZgGraph *g = zc_compile(a, s, d, c->program, &o);
   return zl_errors(d) ? NULL : g;
 }
