@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 typedef enum {
-#define E(NAME, text, file, bits, block, SCALE, ZERO) ZK_##NAME,
+#define E(NAME, text, file, bits, block, SCALE, ZERO, CODES) ZK_##NAME,
 #include "kernels/elem.def"
 #undef E
   ZK_ELEMS,
@@ -14,21 +14,23 @@ typedef enum {
 } ZkElem;
 
 enum { /* for arrays of a block */
-#define E(NAME, text, file, bits, block, SCALE, ZERO) ZK_##NAME##_BLOCK = block,
+#define E(NAME, text, file, bits, block, SCALE, ZERO, CODES) ZK_##NAME##_BLOCK = block,
 #include "kernels/elem.def"
 #undef E
 };
 
 typedef enum { ZK_ZERO_NONE, ZK_ZERO_POINT, ZK_ZERO_OFFSET } ZkZero;
+typedef enum { ZK_CODES_PLAIN, ZK_CODES_DYNAMIC, ZK_CODES_INTEGER, ZK_CODES_NORMAL } ZkCodes;
 
 typedef struct {
   const char *text, *file;
   uint16_t bits, block;
-  uint8_t scale, zero; /* ZkElem, ZkZero */
+  uint8_t scale, zero, codes; /* ZkElem, ZkZero, ZkCodes */
 } ZkElemInfo;
 
 static const ZkElemInfo zk_elem_info[ZK_ELEMS] = {
-#define E(NAME, text, file, bits, block, SCALE, ZERO) {text, file, bits, block, ZK_##SCALE, ZK_ZERO_##ZERO},
+#define E(NAME, text, file, bits, block, SCALE, ZERO, CODES)                                                 \
+  {text, file, bits, block, ZK_##SCALE, ZK_ZERO_##ZERO, ZK_CODES_##CODES},
 #include "kernels/elem.def"
 #undef E
 };
@@ -36,6 +38,9 @@ static const ZkElemInfo zk_elem_info[ZK_ELEMS] = {
 static inline bool zk_is_plain(ZkElem e) {
   return zk_elem_info[e].block == 1 && zk_elem_info[e].bits % 8 == 0;
 }
+
+/* Returns whether it is a format of weights in panels (packed.h). */
+static inline bool zk_is_packed(ZkElem e) { return zk_elem_info[e].codes >= ZK_CODES_INTEGER; }
 
 /* Returns the bytes from an element to the next, in a plain format: those of a stride of 1. */
 static inline size_t zk_plain_bytes(ZkElem e) {
@@ -61,6 +66,18 @@ static inline uint64_t zk_elems(ZkElem e, uint64_t bytes) {
 /* Returns the bytes of an element with its part of what its block shares: for estimates. */
 static inline double zk_mean_bytes(ZkElem e) {
   return (double)zk_bytes(e, zk_elem_info[e].block) / zk_elem_info[e].block;
+}
+
+/* ---- matrices of packed weights: packed.h says how they lie --------------------------------------------- */
+#define ZK_COLUMNS 16 /* of a panel */
+static inline int64_t zk_packed_group(ZkElem e) { return zk_elem_info[e].block; }
+static inline int64_t zk_packed_panels(int64_t columns) { return (columns + ZK_COLUMNS - 1) / ZK_COLUMNS; }
+/* Returns the unit in which matrices of a format take elements: its bytes are a multiple of 64. */
+static inline uint64_t zk_packed_unit(ZkElem e) { return 64 * (uint64_t)zk_elem_info[e].block; }
+/* Returns the elements that a matrix takes, those that fill its last panel and unit included: zk_bytes makes
+ * bytes of them. k: elements of a column, whole groups. */
+static inline uint64_t zk_packed_elems(ZkElem e, int64_t columns, int64_t k) {
+  return zb_round_up((uint64_t)(zk_packed_panels(columns) * ZK_COLUMNS * k), zk_packed_unit(e));
 }
 
 /* Elements of a format in a flat buffer. */

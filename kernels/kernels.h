@@ -2,6 +2,7 @@
  * strides) and attributes; it knows nothing of graphs, plans or ranks. Kernels do not fail: they assert.
  *
  * elem.def    how numbers lie in memory: a row per format; elem.h
+ * packed.h    weights of 8 and 4 bits in panels
  * table.c     from op to function        cpu/NAME.c  the fast CPU version of op NAME
  * unfuse.c    fused calls, as several
  * devices.c   the list of devices, see devices.h
@@ -26,11 +27,16 @@
 #define ZK_POINTWISE_OUT 4 /* results of a pointwise function */
 
 /* A (local) tensor in memory. axis[i] names dimension i, slowest first; the same name in two views is
- * the same axis. Views are dense in their own order unless a kernel says that it takes more. */
+ * the same axis. Views are dense in their own order unless a kernel says that it takes more.
+ *
+ * Packed weights (packed.h) lie in panels. Offsets and strides are those that they would have if they lay one column behind
+ * the other: the last `summed` axes are those of a column. zk_load takes them so; dot, grouped_dot and lookup
+ * take such an operand. */
 typedef struct {
   void *data;
   uint8_t elem; /* ZkElem; F64 only in reference kernels, BOOL is F32 */
   uint8_t rank;
+  uint8_t summed; /* of packed weights: so many last axes are a column's; else 0 */
   uint16_t axis[ZK_MAX_AXES];
   int64_t size[ZK_MAX_AXES];
   int64_t stride[ZK_MAX_AXES]; /* in elements */
@@ -205,6 +211,11 @@ bool zk_cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g
  * and states are stored in: F32, BF16, DYN8, UDYN8. */
 void zk_cpu_decode(const ZkEnv *env, ZkFlat from, int64_t first, int64_t n, float *x);
 void zk_cpu_encode(const ZkEnv *env, int64_t n, const float *x, ZkFlat to);
+/* Pack weights in f32, dense in any order of the packed view's axes; and unpack elements first .. first + n of
+ * a dense view of the same axes, whose data is not looked at (packed.h). */
+void zk_cpu_pack(const ZkEnv *env, const ZkView *plain, const ZkView *packed);
+void zk_cpu_unpack(const ZkEnv *env, const ZkView *packed, const ZkView *plain, int64_t first, int64_t n,
+                   float *x);
 /* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when
  * momentum is 0. */
 typedef struct {

@@ -12,6 +12,14 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/devices.c \
   kernels/devices.h \
   kernels/unfuse.c \
+  kernels/packed.h \
+  kernels/packed.c \
+  kernels/ref/packed.c \
+  kernels/cpu/packed.h \
+  kernels/cpu/packed_amx.c \
+  kernels/cpu/packed_dot.c \
+  kernels/cpu/packed_rows.c \
+  kernels/cpu/packed_view.c \
   kernels/table.c \
   kernels/cpu/cpu.h \
   kernels/cpu/math.h \

@@ -63,6 +63,14 @@ typedef struct {
   ZlSpan span;
 } ZlClause;
 
+/* Behind `precision`: `compute bf16`, `weights int4 group 64 for layer except lora`. */
+typedef struct {
+  ZlName key, type, word; /* word: before the number; s NULL without */
+  ZlNumber num;
+  ZlPaths of, but;
+  ZlSpan span;
+} ZlPrecision;
+
 /* One directive; which fields are used depends on the kind. */
 /* clang-format off */
 typedef struct {
@@ -71,12 +79,13 @@ typedef struct {
   ZlQuantity *q; uint32_t nq;         /* mesh, bind, pad, limit; stages: the counts, unnamed */
   ZlNumber num; bool has_num;         /* micro, chunk, and those that are a number */
   ZlProd *prods; uint32_t nprods;     /* split */
-  ZlNames names;                      /* split: dims; shard: levels; precision: keys */
+  ZlNames names;                      /* split: dims; shard: levels */
   ZlNames maybe;                      /* split, pad: axes of these that the model may lack */
-  ZlNames others;                     /* split: else; precision: element types */
+  ZlNames others;                     /* split: else */
   ZlName word;                        /* optimizer, attention, chunk, choices: name; shard, stages: dim; stages: see by */
   ZlName by;                          /* stages over DIM by WORD; attention: over DIM, or NULL */
   ZlPath *paths; uint32_t npaths;     /* recompute, freeze */
+  ZlPrecision *precisions; uint32_t nprecisions;
   ZlPath unit;                        /* shard; n = 0 without */
   ZlPath *but; uint32_t nbut;         /* freeze: except */
   ZlKw *kws; uint32_t nkws;           /* optimizer, choices */
@@ -114,6 +123,17 @@ struct ZlClusterAst {
   ZlClusterLine *at;
   uint32_t n;
 };
+
+/* ---- precision.c ---- */
+/* Puts a name on the list that a precision has behind `for`, or behind `except`; a second list is reported. */
+void zl_precision_names(ZlDiags *d, ZbArena *a, ZlPrecision *p, bool but, ZlPath name);
+/* The same of a name behind a comma, on the last list that there is; reports if there is none. */
+void zl_precision_more(ZlDiags *d, ZbArena *a, ZlPrecision *p, ZlPath name);
+/* The checked record of `weights ...`; `none` gives one without a format. False with reports. */
+bool zl_packing(ZlDiags *d, const ZlPrecision *p, ZlPacking *to);
+/* Returns the word that another precision is, one of those that the language has; NULL with a report. */
+const char *zl_precision_word(ZlDiags *d, const ZlPrecision *p, int *which);
+extern const char *const zl_precision_keys[]; /* compute, params, reduce, states: by *which */
 
 /* ---- optimizer.c ---- */
 /* `name` goes on the list of the directive's last clause; reports if that has none. */

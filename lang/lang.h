@@ -146,6 +146,16 @@ typedef struct {
 } ZlOptimizer;
 /* clang-format on */
 
+/* Parameters that are stored in 8 or 4 bits, in groups of elements that share a scale. */
+typedef struct {
+  const char *format; /* "int8", "int4", "nf4" */
+  int64_t group;
+  ZlPaths of, but; /* of.n = 0: all that can be, but those */
+  ZlSpan span;
+} ZlPacking;
+#define ZL_PACKED_FORMATS "int8|int4|nf4"
+extern const char *const zl_packed_formats[]; /* these; ends with NULL */
+
 /* Says whether a name of that text is among them. */
 bool zl_is_named(ZlNames names, const char *s);
 
@@ -166,6 +176,7 @@ typedef struct {
   ZlPath *recompute; uint32_t nrecompute;
   /* "f32", "bf16"; compute: also "tf32"; NULL: default f32. */
   struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
+  ZlPacking *packed; uint32_t npacked;              /* precision weights ... */
   ZlOptimizer optimizer;                            /* name.s NULL: none */
   ZlOptimizer *others; uint32_t nothers;            /* those with `for` */
   /* prefetch: iterations gathered ahead of their use; average: of the parameters over the steps, its decay, or 0;

@@ -12,6 +12,7 @@ liblang_a_SOURCES = \
   lang/format.c \
   lang/name.c \
   lang/optimizer.c \
+  lang/precision.c \
   lang/recipe.c \
   lang/recipe_text.c \
   lang/recover.c \

@@ -44,7 +44,7 @@
   struct { bool all; ZlNames names; ZlSpan span; } axpar;
   struct { ZlExpr *value; ZlName name; ZlExprList args; } init;
   ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKw kw; ZlKwList kws;
-  ZlPairs pairs; ZlClause clause; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
+  ZlPrecision precision; ZlPrecisionList precisions; ZlClause clause; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
   bool flag; ZlWeights *weights; ZlDim *dim; ZlDimList dims; ZlConfigValue value; ZlValueList values;
   struct { ZlName axis, index; } fix; ZlOrder order; ZlDirectiveKind kind;
 }
@@ -101,7 +101,8 @@
 %type <paths> paths but
 %type <kw> kw
 %type <kws> kws kws0
-%type <pairs> precs
+%type <precision> prec
+%type <precisions> precs
 %type <directive> directive clauses split
 %type <clause> clause
 %type <recipe> rhead
@@ -612,7 +613,7 @@ directive : NUMBERED NUMBER { $$ = zl_directive(ps->arena, $1); $$->num = $2; $$
         | RECOMPUTE paths { $$ = NEW(RECOMPUTE); $$->paths = $2.at; $$->npaths = $2.n; }
         | RECOMPUTE '?'  { $$ = NEW(RECOMPUTE); $$->open = true; }
         | OFFLOAD names TO IDENT { $$ = NEW(OFFLOAD); $$->names = $2; $$->word = $4; }
-        | PRECISION precs { $$ = NEW(PRECISION); $$->names = $2.keys; $$->others = $2.values; }
+        | PRECISION precs { $$ = NEW(PRECISION); $$->precisions = $2.at; $$->nprecisions = $2.n; }
         | OPTIMIZER IDENT kws0 clauses { $$ = $4; $$->word = $2; $$->kws = $3.at; $$->nkws = $3.n; }
         | PAD axis TO NUMBER { $$ = NEW(PAD); ADD($$->q, $$->nq, zl_number_quantity($2, $4)); }
         | LIMIT quants   { $$ = NEW(LIMIT); $$->q = $2.at; $$->nq = $2.n; }
@@ -688,10 +689,24 @@ kw      : IDENT '=' NUMBER { $$ = (ZlKw){.key = $1, .num = $3.value, .span = @$}
 paths   : path           { $$ = (ZlPathList){0}; PUSH($$, $1); }
         | paths ',' path { $$ = $1; PUSH($$, $3); }
         ;
-precs   : IDENT IDENT    { $$ = (ZlPairs){{0}, {0}}; PUSH($$.keys, $1); PUSH($$.values, $2); }
-        | precs ',' IDENT IDENT { $$ = $1; PUSH($$.keys, $3); PUSH($$.values, $4); }
+/* A name behind a comma goes on the list before it. */
+precs   : prec           { $$ = (ZlPrecisionList){0}; PUSH($$, $1); }
+        | precs ',' prec { $$ = $1; PUSH($$, $3); }
+        | precs ',' path { $$ = $1; zl_precision_more(ps->diags, ps->arena, &$$.at[$$.n - 1], $3); }
+        | precs FOR path {
+            $$ = $1;
+            zl_precision_names(ps->diags, ps->arena, &$$.at[$$.n - 1], false, $3);
+          }
+        | precs EXCEPT path {
+            $$ = $1;
+            zl_precision_names(ps->diags, ps->arena, &$$.at[$$.n - 1], true, $3);
+          }
         ;
-/* A name behind a comma goes on the list of the clause before it. */
+prec    : IDENT IDENT    { $$ = (ZlPrecision){.key = $1, .type = $2, .span = @$}; }
+        | IDENT IDENT IDENT NUMBER {
+            $$ = (ZlPrecision){.key = $1, .type = $2, .word = $3, .num = $4, .span = @$};
+          }
+        ;
 clauses : %empty         { $$ = NEW(OPTIMIZER); }
         | FOR path       {
             ZlClause c = {.kind = ZL_CLAUSE_FOR, .span = @$};

@@ -3,7 +3,8 @@
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
  * of the same key: split and shard have one for each mesh dimension; attention has one for each, and one without;
  * optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for
- * each of their words; all others have one. Within one body the same key twice is a mistake. Nothing is accepted
+ * each of their words, precision's `weights` for each list behind its `for`, and one without; all others have
+ * one. Within one body the same key twice is a mistake. Nothing is accepted
  * that has no meaning. */
 #include "lang/words.h"
 
@@ -318,30 +319,43 @@ static void apply_recompute(Build *b, const ZlDirective *d) {
             ((ZlPath){d->paths[i].part, d->paths[i].n, d->paths[i].span}));
 }
 
+/* `weights` has one for each list behind its `for`, and one without. */
+static void apply_weights(Build *b, const ZlPrecision *p) {
+  ZlRecipe *r = b->r;
+  ZlPacking one;
+  const char *of = zl_paths_text(b->arena, p->of);
+  if (!once(b, ZL_D_PRECISION, zb_printf(b->arena, "weights%s%s", *of ? " for " : "", of), p->span)) return;
+  if (!zl_packing(b->d, p, &one)) {
+    b->bad = true;
+    return;
+  }
+  uint32_t k = 0, n = r->npacked;
+  while (k < n && strcmp(zl_paths_text(b->arena, r->packed[k].of), of) != 0) k++;
+  if (one.format && k == n) ZB_PUSH(b->arena, r->packed, r->npacked, one);
+  else if (one.format) r->packed[k] = one;
+  else if (k < n) {
+    memmove(&r->packed[k], &r->packed[k + 1], (n - 1 - k) * sizeof one);
+    r->npacked--;
+  } else {
+    ZlDiag *g = removes_nothing(b, p->span, zb_printf(b->arena, "weights none%s%s", *of ? " for " : "", of));
+    zl_help(g, n ? "name the same parameters in the same order" : "leave it out");
+  }
+}
+
 static void apply_precision(Build *b, const ZlDirective *d) {
-  static const char *const keys[] = {"compute", "params", "reduce", "states"};
-  static const char *const types[] = {"f32", "bf16", "tf32", "f16", "f8e4m3", "f8e5m2"};
-  static const char there_are[] =
-      "there are `f32`, for `compute` and `reduce` `bf16`, and for `compute` `tf32`";
   const char **slot[] = {&b->r->precision.compute, &b->r->precision.params, &b->r->precision.reduce,
                          &b->r->precision.states};
-  for (uint32_t i = 0; i < d->names.n; i++) {
-    ZlName key = d->names.at[i], type = d->others.at[i];
-    int k = zl_word_index(key.s, keys, 4), t = zl_word_index(type.s, types, 6);
-    if (k < 0) {
-      ZlDiag *g = BAD(b, ZL_Z0804, key.span, "no precision is called `%s`", key.s);
-      zl_note(g, "there are `compute`, `params`, `reduce` and `states`");
-      zl_help_nearest(g, key.s, keys, 4);
-    } else if (t < 0) {
-      ZlDiag *g = BAD(b, ZL_Z0804, type.span, "`%s` is not a precision", type.s);
-      zl_note(g, "%s", there_are);
-      zl_help_nearest(g, type.s, types, 3);
-    } else if (t > 2 || (t == 1 && k != 0 && k != 2) || (t == 2 && k != 0)) {
-      ZlDiag *g = BAD(b, ZL_Z0808, type.span, "%s in %s is not in this version", key.s, type.s);
-      zl_note(g, "%s", there_are);
-      zl_help(g, "write `%s %s`", key.s, k == 0 ? "bf16" : "f32");
-    } else if (once(b, ZL_D_PRECISION, key.s, key.span)) {
-      *slot[k] = types[t];
+  for (uint32_t i = 0; i < d->nprecisions; i++) {
+    const ZlPrecision *p = &d->precisions[i];
+    int k;
+    if (!strcmp(p->key.s, "weights")) {
+      apply_weights(b, p);
+      continue;
+    }
+    const char *word = zl_precision_word(b->d, p, &k);
+    if (!word) b->bad = true;
+    else if (once(b, ZL_D_PRECISION, p->key.s, p->key.span)) {
+      *slot[k] = word;
       b->r->precision.span = d->span;
     }
   }
@@ -588,6 +602,8 @@ static bool count_words(Build *b, const ZlRecipeAst *ast, const ZlDirective *d) 
   b->words += 1 + d->nq + d->nprods + d->names.n + d->others.n + d->npaths + d->nbut + d->nkws;
   b->words += d->unit.n ? 1 + d->unit.n : 0;
   for (uint32_t i = 0; i < d->nprods; i++) b->words += d->prods[i].n;
+  for (uint32_t i = 0; i < d->nprecisions; i++)
+    b->words += 2 + d->precisions[i].of.n + d->precisions[i].but.n;
   for (uint32_t i = 0; i < d->npaths; i++) b->words += d->paths[i].n;
   for (uint32_t i = 0; i < d->nbut; i++) b->words += d->but[i].n;
   for (uint32_t i = 0; i < d->nclauses; i++) {

@@ -127,6 +127,17 @@ static void put_precision(Walk *w, const ZlRecipe *r) {
     begin(w, ZL_D_PRECISION, words[i]);
     zb_text_add(w->text, "%s", is[i] ? is[i] : "f32");
   }
+  for (uint32_t i = 0; i < r->npacked; i++) {
+    const ZlPacking *p = &r->packed[i];
+    ZbText name = {0};
+    zb_text_add(&name, "weights");
+    if (w->each) put_paths(&name, " for ", p->of);
+    begin(w, ZL_D_PRECISION, name.s);
+    zb_text_add(w->text, "%s group %" PRId64, p->format, p->group);
+    if (!w->each) put_paths(w->text, " for ", p->of);
+    put_paths(w->text, " except ", p->but);
+    zb_text_free(&name);
+  }
 }
 
 static void put_prods(ZbText *t, const ZlSplit *s) {

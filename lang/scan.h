@@ -21,7 +21,7 @@ typedef struct { ZlKw *at; uint32_t n; } ZlKwList;
 typedef struct { ZlDim **at; uint32_t n; } ZlDimList;
 typedef struct { ZlConfigValue *at; uint32_t n; } ZlValueList;
 typedef struct { ZlName key, value; } ZlPair;
-typedef struct { ZlNames keys, values; } ZlPairs;
+typedef struct { ZlPrecision *at; uint32_t n; } ZlPrecisionList;
 /* clang-format on */
 
 /* One token as the scanner gives it. */

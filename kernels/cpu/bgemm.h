@@ -32,6 +32,7 @@ typedef struct {
   ZkNest batch, m, n, k;
   int64_t nbatch, M, N, K;
   bool add;
+  int64_t first_b; /* of invariant.h: offset of the first element of b */
 } ZkBgemm;
 enum { ZK_GA, ZK_GB, ZK_GC };
 

@@ -68,6 +68,7 @@ static inline void zk_walk_next(const ZkNest *n, ZkWalk *w) {
 /* n elements of v from offset `off` with stride `s` to and from contiguous f32. `add` adds to what is
  * there. */
 void zk_load(float *dst, const ZkView *v, int64_t off, int64_t s, int64_t n);
+void zk_load_packed(float *dst, const ZkView *v, int64_t off, int64_t s, int64_t n); /* packed_view.c */
 void zk_store(const ZkView *v, int64_t off, int64_t s, int64_t n, const float *src, bool add);
 /* The row itself when it lies contiguous in f32, else a copy of it in buf. */
 const float *zk_row_in(const ZkView *v, int64_t off, int64_t s, int64_t n, float *buf);

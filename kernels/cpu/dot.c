@@ -1,5 +1,6 @@
 /* dot: every product of two tensors, as matrix products C[m, n] (+)= A[m, k] B[k, n]: f32 by the BLAS, bf16
- * by bgemm.c where the CPU multiplies it; in steps of generation all by invariant.c.
+ * by bgemm.c where the CPU multiplies it; in steps of generation all by invariant.c, and packed weights of
+ * integers by packed_dot.c.
  *
  * The axes fall into four classes: batch (both operands, result), M (a and c), N (b and c), K
  * (contracted). Each class is merged into as few loops as the strides allow. If each of M, N, K is one
@@ -13,6 +14,7 @@
 #include <limits.h>
 
 #include "kernels/cpu/invariant.h"
+#include "kernels/cpu/packed.h"
 
 #define TILE_M 256
 #define TILE_N 256
@@ -223,7 +225,7 @@ static bool is_bf16(const Dot *d) {
 
 static ZkBgemm bf16_product(const Dot *d) {
   return (ZkBgemm){
-      {d->v[A], d->v[B], d->v[C]}, d->batch, d->m, d->n, d->k, d->nbatch, d->M, d->N, d->K, d->add};
+      {d->v[A], d->v[B], d->v[C]}, d->batch, d->m, d->n, d->k, d->nbatch, d->M, d->N, d->K, d->add, 0};
 }
 
 /* ---- batch-invariant products -------------------------------------------------------------------------- */
@@ -239,11 +241,13 @@ static bool all_shared(const ZkCall *c) {
 
 static void invariant(const ZkEnv *env, const ZkCall *c, const Dot *d) {
   ZkBgemm g = bf16_product(d);
-  if (all_shared(c)) zk_reduce_dot(env, c);
+  if (zk_is_packed_dot(c)) zk_packed_dot(env, c);
+  else if (all_shared(c)) zk_reduce_dot(env, c);
   else zk_invariant(env, &g, zk_sum_chunks(&c->in[1], c->ax, c->nax), c->scratch);
 }
 static size_t invariant_scratch(const ZkCall *c, const Dot *d, int threads) {
   ZkBgemm g = bf16_product(d);
+  if (zk_is_packed_dot(c)) return zk_packed_dot_scratch(c, threads);
   return all_shared(c) ? zk_reduce_dot_scratch(c)
                        : zk_invariant_scratch(&g, zk_sum_chunks(&c->in[1], c->ax, c->nax), threads);
 }

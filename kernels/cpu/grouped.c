@@ -40,7 +40,8 @@ static void pack_along(const ZkView *w, int64_t base, const int64_t *col, int64_
     for (int64_t j = 0; j < cols; j++) {
       int64_t n = zk_min(ZK_PACK_ROWS, k - i);
       const float *from = zk_row_in(w, base + col[j] + i, 1, n, buf);
-      if (i + AHEAD < k) __builtin_prefetch(zk_at(w, base + col[j] + i + AHEAD));
+      if (i + AHEAD < k && zk_is_plain((ZkElem)w->elem))
+        __builtin_prefetch(zk_at(w, base + col[j] + i + AHEAD));
       for (int64_t l = 0; l < n; l++) to[l * ZK_FPANEL + j] = from[l];
     }
 }
@@ -58,7 +59,8 @@ static void pack(const Product *p, int64_t base, int64_t n0, int64_t n, float *t
   for (int64_t i = 0; i < k; i += ZK_PACK_ROWS) {
     int64_t row[ZK_PACK_ROWS], rows = zk_min(ZK_PACK_ROWS, k - i);
     for (int64_t j = 0; j < rows; j++) row[j] = base + p->k.at[1][i + j];
-    for (int64_t j = i + ZK_PACK_ROWS; j < zk_min(k, i + 2 * ZK_PACK_ROWS); j++)
+    for (int64_t j = i + ZK_PACK_ROWS; j < zk_min(k, i + 2 * ZK_PACK_ROWS) && zk_is_plain((ZkElem)p->w.elem);
+         j++)
       for (int64_t l = 0; l < n; l += 64 / (int64_t)sizeof(float))
         __builtin_prefetch(zk_at(&p->w, base + p->k.at[1][j] + p->n.at[1][n0 + l]));
     zk_pack_rows(to + i * ZK_FPANEL, panel, ZK_FPANEL, &p->w, row, rows, &p->n, 1, n0, n);

@@ -2,6 +2,7 @@
  * through invariant.c, which sums in the order that it has for dot, too. */
 #include "kernels/cpu/grouped.h"
 #include "kernels/cpu/invariant.h"
+#include "kernels/cpu/packed.h"
 
 /* Rows of x and y must be numbered alike: by slot, or by expert and slot. */
 static ZkBgemm product(const ZkCall *c) {
@@ -24,6 +25,27 @@ static ZkBgemm product(const ZkCall *c) {
   g.M = zk_nest_count(&g.m), g.N = zk_nest_count(&g.n), g.K = zk_nest_count(&g.k);
   return g;
 }
+
+/* The same by packed weights, of which an expert has whole panels. */
+static ZkPackedProduct packed_product(const ZkCall *c, const ZkBgemm *g, int chunks) {
+  ZkPackedProduct p = {.x = c->in[0], .y = c->out[0], .chunks = chunks, .expert = c->ax[0], .m = g->m};
+  p.m.nviews = 2;
+  for (int i = 0; i < g->m.nloops; i++) {
+    p.m.loop[i].s[ZK_PACKED_Y] = g->m.loop[i].s[ZK_GC];
+    p.m.loop[i].s[ZK_PACKED_X] = g->m.loop[i].s[ZK_GA];
+  }
+  zk_packed_product(&p, &c->in[1]);
+  return p;
+}
+
+static void multiply_packed(const ZkEnv *env, const ZkCall *c, const ZkBgemm *g, int chunks, int64_t expert,
+                            int64_t row, int64_t end) {
+  ZkPackedProduct p = packed_product(c, g, chunks);
+  p.first = row, p.M = end - row, p.panel = expert * p.N / ZK_COLUMNS;
+  zk_packed_multiply(env, &p, c->scratch);
+}
+
+static bool by_integers(const ZkCall *c) { return zk_elem_info[c->in[1].elem].codes == ZK_CODES_INTEGER; }
 
 typedef struct {
   ZkBgemm g;
@@ -51,9 +73,11 @@ void zk_grouped_invariant(const ZkEnv *env, const ZkCall *c) {
   for (int64_t e = 0; e < experts; e++) {
     int64_t row = zk_first_row(ends, e), end = zk_first_row(ends, e + 1);
     ZB_ASSERT(row >= 0 && row <= end && end <= z.g.M);
+    if (row < end && by_integers(c)) multiply_packed(env, c, &z.g, chunks, e, row, end);
+    if (row == end || by_integers(c)) continue;
     ZkBgemm own = z.g;
-    own.v[ZK_GB].data = zk_at(&c->in[1], e * per_expert);
-    if (row < end) zk_invariant_rows(env, &own, chunks, row, end - row, c->scratch);
+    own.first_b = e * per_expert;
+    zk_invariant_rows(env, &own, chunks, row, end - row, c->scratch);
   }
   z.first = zk_first_row(ends, experts);
   zk_for(env, z.g.M - z.first, zk_max(1, 4096 / zk_max(1, z.g.N)), run_zeros, &z);
@@ -61,5 +85,8 @@ void zk_grouped_invariant(const ZkEnv *env, const ZkCall *c) {
 
 size_t zk_grouped_invariant_scratch(const ZkCall *c, int threads) {
   ZkBgemm g = product(c);
-  return zk_invariant_scratch(&g, zk_sum_chunks(&c->in[1], c->ax + 2, c->nax - 2), threads);
+  int chunks = zk_sum_chunks(&c->in[1], c->ax + 2, c->nax - 2);
+  if (!by_integers(c)) return zk_invariant_scratch(&g, chunks, threads);
+  ZkPackedProduct p = packed_product(c, &g, chunks);
+  return zk_packed_multiply_scratch(&p, threads);
 }

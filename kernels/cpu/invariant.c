@@ -396,6 +396,7 @@ static void run_tasks(void *arg, int64_t from, int64_t to, int part) {
             b = t / each / job->ntiles / job->mtiles;
     int i = (int)(t % each);
     zk_walk_seek(&g->batch, &w, b);
+    w.off[ZK_GB] += g->first_b;
     begin(&p, job, w.off, part);
     aim(&p, m * job->rows, zk_min(job->rows, g->M - m * job->rows), n * job->cols,
         zk_min(job->cols, g->N - n * job->cols));
@@ -422,6 +423,7 @@ static void run_combine(void *arg, int64_t from, int64_t to, int part) {
     ZkWalk w;
     int64_t n = t % tiles * TOGETHER, m = t / tiles % g->M, b = t / tiles / g->M;
     zk_walk_seek(&g->batch, &w, b);
+    w.off[ZK_GB] += g->first_b;
     begin(&p, job, w.off, part);
     aim(&p, m, 1, n, zk_min(TOGETHER, g->N - n));
     p.span = job->span, p.apart = g->M * g->N;

@@ -71,8 +71,25 @@ static bool has_words(const ZkWeights *w) {
 #endif
 }
 
+/* Packed weights are decoded along k. */
+static void pack_packed(const ZkWeights *w, float *to, int64_t panel) {
+  float buf[SOME];
+  for (int64_t j = 0; j < zk_up(w->nn, ZK_FPANEL); j++) {
+    float *at = to + j / ZK_FPANEL * panel + j % ZK_FPANEL;
+    for (int64_t p = 0, n; p < w->nk; p += n) {
+      n = zk_min(SOME, w->nk - p);
+      if (j >= w->nn) zk_run_fill(buf, 0, n);
+      else if (w->k_runs) zk_load(buf, w->v, w->base + w->n[j] + w->k[p], 1, n);
+      else
+        for (int64_t i = 0; i < n; i++) buf[i] = zk_get(w->v, w->base + w->n[j] + w->k[p + i]);
+      for (int64_t i = 0; i < n; i++) at[(p + i) * ZK_FPANEL] = buf[i];
+    }
+  }
+}
+
 void zk_pack_weights(const ZkWeights *w, float *to, int64_t panel) {
-  if (w->n_runs) pack_across(w, to, panel);
+  if (zk_is_packed((ZkElem)w->v->elem)) pack_packed(w, to, panel);
+  else if (w->n_runs) pack_across(w, to, panel);
   else if (w->k_runs && has_words(w)) pack_words(w, to, panel);
   else if (w->k_runs) pack_along(w, to, panel);
   else pack_scattered(w, to, panel);

@@ -130,6 +130,8 @@ void zk_load(float *dst, const ZkView *v, int64_t off, int64_t s, int64_t n) {
     if (s == 1) zk_run_from_bf16(dst, x, n);
     else
       for (int64_t i = 0; i < n; i++) dst[i] = zb_bf16_to_f32(x[i * s]);
+  } else if (zk_is_packed((ZkElem)v->elem)) {
+    zk_load_packed(dst, v, off, s, n);
   } else {
     ZB_ASSERT(v->elem == ZK_I32);
     const int32_t *x = (const int32_t *)v->data + off;

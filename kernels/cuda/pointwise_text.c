@@ -52,7 +52,7 @@ ZkPointwiseShape zk_pointwise_shape(const ZkCall *call, bool wide_allowed) {
   return s;
 }
 
-#define E(NAME, text, file, bits, block, SCALE, ZERO) "ZK_" #NAME ", "
+#define E(NAME, text, file, bits, block, SCALE, ZERO, CODES) "ZK_" #NAME ", "
 const char zk_cuda_elems[] = "enum { "
 #include "kernels/elem.def"
                              "};\n";

@@ -261,6 +261,10 @@ static const ZbOption options[] = {
            "is faster; the same is written"},
   {"precision", 0, ZB_WORD, FIELD(precision), "f32|bf16", .least = ZX_IN_F32, .commands = WRITES,
    .help = "compute in this type (default: bf16 if the weights of DIR are, else f32)"},
+  {"weights", 0, ZB_WORD, FIELD(weights), ZL_PACKED_FORMATS, .least = 1, .commands = WRITES,
+   .help = "store the weights of products in 8 or 4 bits (default: as they are computed with)"},
+  {"group", 0, ZB_WHOLE, FIELD(group), "G", .usual = "64", .least = 32, .most = 128, .commands = WRITES,
+   .help = "of --weights: so many weights share a scale: 32, 64 or 128"},
 
   {"port", 0, ZB_WHOLE, FIELD(port), "P", .usual = "8080", .most = 65535, .commands = SERVE, .shown = SERVE,
    .help = "where to listen; 0: on any port that is free, which is printed"},
@@ -376,6 +380,9 @@ static bool check_options(const ZxOptions *o, ZbErr *err) {
     if (rows[i].missing)
       return zb_fail(err, "zrun --help shows all commands and options", "zrun %s needs %s",
                      commands[o->command].name, rows[i].what);
+  if (o->weights && o->recipe)
+    return zb_fail(err, "write `precision weights` there, or leave --recipe out",
+                   "--weights is of runs without a recipe, which says itself how weights are stored");
   return true;
 }
 

@@ -49,6 +49,8 @@ typedef struct {
   int64_t length, sequences, drafts;
   const char *recipe_out;
   enum { ZX_AS_WEIGHTS, ZX_IN_F32, ZX_IN_BF16 } precision;
+  int weights;   /* number of a format of zl_packed_formats, from 1; 0: as they are */
+  int64_t group; /* of it */
   ZxQuery query;
   /* serve: where it listens and who may ask, and bounds. */
   const char *host, *key_file, *name;

@@ -29,6 +29,8 @@ libplan_a_SOURCES = \
   runtime/plan/values.h \
   runtime/plan/bind/groups.c \
   runtime/plan/bind/muon.c \
+  runtime/plan/bind/pack.c \
+  runtime/plan/bind/roles.c \
   runtime/plan/mesh/rate.c \
   runtime/plan/schedule/alike.c \
   runtime/plan/bind/select.c \
@@ -48,6 +50,7 @@ libplan_a_SOURCES = \
   runtime/plan/check/carried.c \
   runtime/plan/check/inputs.c \
   runtime/plan/check/layout.c \
+  runtime/plan/check/packed.c \
   runtime/plan/check/layout.h \
   runtime/plan/check/operands.c \
   runtime/plan/check/queues.c \

@@ -99,6 +99,7 @@ typedef struct {
   ZpGroup *groups; uint32_t ngroups;
   uint32_t *group;           /* per parameter: of `groups` */
   bool *frozen;              /* per parameter: not trained; NULL: all are */
+  ZpPacked *packed;          /* per parameter; NULL: none is */
   double clip;               /* norm that gradients are clipped to; 0: they are not */
   double average;            /* decay of the average of parameters, which is one state more; 0: none is kept */
   ZpZero zero;
@@ -286,6 +287,8 @@ static inline bool zp_lacks_master(const ZpPlan *p, const ZpBucket *k) {
 enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
 int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
 ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);
+/* Returns a slice of packed weights as kernels see it, without pointer. */
+ZkView zp_packed_view(const ZpPlan *p, const ZpSlice *s);
 /* Returns the format that a word of the recipe's `precision` names; f32 for NULL, and for tf32. */
 ZkElem zp_precision_elem(const char *word);
 /* Returns whether the plan has a parameter of the graph: a step of generation has not those that it reads nothing of. */

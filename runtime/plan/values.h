@@ -52,6 +52,7 @@ typedef struct {
   uint8_t elem;               /* ZkElem */
   uint16_t axis[ZG_MAX_AXES]; /* memory order, slowest first */
   int64_t size[ZG_MAX_AXES];  /* local, in that order */
+  uint8_t summed;             /* of packed weights: as in ZkView */
   uint64_t bytes;
   ZpLoc at;
   uint32_t param; /* made by PARAM: which; else ZP_NONE */
@@ -212,6 +213,7 @@ int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t 
 typedef struct { /* one parameter inside a bucket */
   uint32_t param;
   uint64_t at, n; /* elements: offset in the full buffer, local (tensor-parallel) elements */
+  uint64_t takes; /* elements that it takes there: n, or more in panels (kernels/packed.h) */
   int naxes;
   uint16_t axis[ZG_MAX_AXES];                    /* declared order */
   int64_t size[ZG_MAX_AXES], whole[ZG_MAX_AXES]; /* local; global with padding */
@@ -224,6 +226,11 @@ typedef struct { /* one parameter inside a bucket */
 /* The role of an axis if a parameter is seen as matrices: numbers the matrices; is one of the product's
  * results (rows, one axis behind the other); is summed over by the product (columns). */
 typedef enum { ZP_EACH, ZP_ROWS, ZP_COLS } ZpRole;
+/* How a parameter is stored if it is packed: its rows, which are a product's results, are the columns of panels. */
+typedef struct {
+  uint8_t elem;              /* ZkElem; ZK_NONE: it is not packed */
+  uint8_t role[ZG_MAX_AXES]; /* by declared axis */
+} ZpPacked;
 
 /* The recipe's `shard ... over`. A bucket is cut over those of the dims along which it would be copied
  * otherwise. */
@@ -249,7 +256,7 @@ typedef struct {
   uint32_t segment;          /* the repeat whose iterations each have one, or ZP_NONE: one in all */
   uint32_t *users; uint32_t nusers; /* segments that use it, ascending */
   ZpSlice *slices; uint32_t nslices;
-  uint64_t elems;            /* full, padded to a multiple of 16 x shards, or of its longest block x shards */
+  uint64_t elems;            /* full, padded to a multiple of 16 x shards, or of its longest block x shards, or of its unit */
   uint8_t elem;              /* ZkElem of its parameters as segments read them; not f32: their master is */
   uint8_t reduce;            /* ZkElem in which its gradients, which are f32, are summed over ranks */
   ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */

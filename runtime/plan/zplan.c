@@ -27,6 +27,8 @@ typedef struct {
   int64_t prompt; /* tokens; 0: half of the length */
   double latency; /* seconds; 0: not given */
   enum { IN_BF16, IN_F32 } precision;
+  int weights; /* number of a format of zl_packed_formats, from 1; 0: none */
+  int64_t group;
   enum { DIAG_TEXT, DIAG_JSON } diag;
 } Options;
 
@@ -100,7 +102,11 @@ static const ZbOption options[] = {
   {"prompt", 0, ZB_WHOLE, FIELD(prompt), "P", ON(SIM) | 1 << SEARCH, .least = 1, .most = INT32_MAX,
    .help = "with --generate: how many of these are the prompt's (default: half of them)"},
   {"precision", 0, ZB_WORD, FIELD(precision), "bf16|f32", ON(SEARCH), .usual = "bf16",
-   .help = "with --generate: what weights are stored and computed in"},
+   .help = "with --generate: what is computed in, and weights are stored in without --weights"},
+  {"weights", 0, ZB_WORD, FIELD(weights), ZL_PACKED_FORMATS, .least = 1, ON(SEARCH),
+   .help = "with --generate: store the weights of products in 8 or 4 bits"},
+  {"group", 0, ZB_WHOLE, FIELD(group), "G", ON(SEARCH), .usual = "64", .least = 32, .most = 128,
+   .help = "of --weights: so many weights share a scale: 32, 64 or 128"},
   {"latency", 0, ZB_OTHER, FIELD(latency), "D", ON(SEARCH), .take = take_latency,
    .expects = "a time, as 50ms or 0.2s",
    .help = "with --generate: the most time between two tokens of a text. The recipe is sought that writes most tokens a "
@@ -485,6 +491,8 @@ static bool search_steps(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o,
                         .bind = o->bind,
                         .nbind = o->nbind,
                         .bf16 = o->precision == IN_BF16};
+  if (o->weights)
+    asked.weights = zb_printf(a, "%s group %lld", zl_packed_formats[o->weights - 1], (long long)o->group);
   if (!c) return false;
   keep_memory();
   ZpStepsSearch *found = zp_search_steps(a, g, &asked, po, d);

@@ -43,6 +43,7 @@ scenario_tests += \
   tests/scenarios/numbers.sh \
   tests/scenarios/optim.sh \
   tests/scenarios/options.sh \
+  tests/scenarios/packed.sh \
   tests/scenarios/partial.sh \
   tests/scenarios/pictures.sh \
   tests/scenarios/plan.sh \

@@ -77,7 +77,7 @@ static bool refuse(ZxRun *r, const ZpStepsSearch *s) {
   return zx_run_refuse(r, &err);
 }
 
-bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16) {
+bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16, const char *weights) {
   ZbErr err = {0};
   bool measured;
   const ZxDeviceTable *d = r->o.device;
@@ -91,7 +91,8 @@ bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16
                         .answer = length - (length + 1) / 2,
                         .step = r->generating.step,
                         .page = r->generating.page,
-                        .bf16 = bf16};
+                        .bf16 = bf16,
+                        .weights = weights};
   ZpOptions po = {.scratch = d->scratch, .threads = r->o.threads, .supports = d->supports, .pins = !d->host};
   const ZpStepsSearch *s = zp_search_steps(r->a, r->graph, &asked, &po, r->diags);
   if (!zx_run_agree_diags(r, s)) return false;

@@ -376,14 +376,15 @@ static int64_t choose_sequences(ZxRun *r, const ZpStream *s, const Need *need, i
 
 /* Makes a recipe of one rank. */
 static bool make_recipe(ZxRun *r, const ZpStream *s, int64_t sequences, int64_t length, int64_t source,
-                        bool bf16) {
+                        bool bf16, const char *weights) {
   const ZgStream *along = &s->along;
   const ZgAxis *axis = r->graph->axes;
   ZbText t = {0};
   zb_text_add(&t, "recipe generate {\n  bind %s = %" PRId64, axis[along->batch].name, sequences);
   if (!axis[along->time].size) zb_text_add(&t, ", %s = %" PRId64, axis[along->time].name, length);
   if (source && !axis[s->length].size) zb_text_add(&t, ", %s = %" PRId64, axis[s->length].name, source);
-  zb_text_add(&t, "\n%s}\n", bf16 ? "  precision compute bf16\n" : "");
+  zb_text_add(&t, "\n  precision compute %s%s%s\n}\n", bf16 ? "bf16" : "f32", weights ? ", weights " : "",
+              weights ? weights : "");
   ZlProgram *p = zl_load_text(r->a, r->sources, r->diags, "<generate>", t.s, t.len, &(ZlOptions){0});
   zb_text_free(&t);
   r->recipe = p ? zl_recipe(p, r->diags, "generate") : NULL;
@@ -407,8 +408,12 @@ static bool choose_sizes(ZxRun *r, const ZpStream *s, const ZxFolder *f, const N
     return true;
   }
   int64_t sequences = choose_sequences(r, s, need, length, source, bf16 ? ZK_BF16 : ZK_F32);
-  if (r->c->t->size(r->c) > 1 || r->o.recipe_out) return zx_run_choose_layout(r, sequences, length, bf16);
-  return make_recipe(r, s, sequences, length, source, bf16);
+  const char *weights = NULL;
+  if (r->o.weights)
+    weights = zb_printf(r->a, "%s group %" PRId64, zl_packed_formats[r->o.weights - 1], r->o.group);
+  if (r->c->t->size(r->c) > 1 || r->o.recipe_out)
+    return zx_run_choose_layout(r, sequences, length, bf16, weights);
+  return make_recipe(r, s, sequences, length, source, bf16, weights);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------------------- */

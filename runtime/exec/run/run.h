@@ -153,7 +153,7 @@ void zx_run_note_threads(ZxComm *c, int threads);
 /* ---- layout.c ------------------------------------------------------------------------------------------ */
 /* Collective. Finds how so many sequences of such a length are written soonest by these ranks, and makes the recipe of
  * it, which --recipe-out keeps. */
-bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16);
+bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16, const char *weights);
 
 /* ---- model.c ------------------------------------------------------------------------------------------- */
 /* Does what zx_run_read does, for a run that generates: reads or compiles the model, opens its tokenizer, reads and

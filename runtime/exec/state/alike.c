@@ -139,7 +139,7 @@ static void find(ZxAlike *x, uint32_t kind, Found *f) {
       uint64_t lo, hi;
       zx_owned_shard(e, t->held, &lo, &hi);
       if (lo < t->slice->at) lo = t->slice->at;
-      if (hi > t->slice->at + t->slice->n) hi = t->slice->at + t->slice->n;
+      if (hi > t->slice->at + t->slice->takes) hi = t->slice->at + t->slice->takes;
       if (lo < hi) add_part(e, t->held, t->part, lo, hi, 0, &x->mine[i]);
     }
     gather(x, ITEMS);

@@ -136,7 +136,44 @@ static bool move_pieces(ZxEngine *e, ZkFlat dev, uint64_t first, uint64_t n, flo
   return ok;
 }
 
-bool zx_fetch_values(ZxEngine *e, ZkFlat from, uint64_t first, uint64_t n, float *x, ZbErr *err) {
+/* Returns a slice of packed weights, and how its values lie where they are f32: in declared order. */
+static ZkView packed_view(const ZxEngine *e, const ZpSlice *s, ZkFlat bucket, ZkView *plain) {
+  ZkView packed = zp_packed_view(e->p, s);
+  int64_t stride = 1;
+  packed.data = zk_flat_from(bucket, s->at).at;
+  *plain = (ZkView){.elem = ZK_F32, .rank = (uint8_t)s->naxes};
+  for (int i = s->naxes; i-- > 0; stride *= s->size[i])
+    plain->axis[i] = s->axis[i], plain->size[i] = s->size[i], plain->stride[i] = stride;
+  return packed;
+}
+
+static void unpack_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t first, uint64_t n,
+                          float *x) {
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
+  memset(x, 0, n * sizeof *x);
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    uint64_t lo = first > s->at ? first : s->at, hi = first + n < s->at + s->n ? first + n : s->at + s->n;
+    if (lo >= hi) continue;
+    ZkView plain, packed = packed_view(e, s, from, &plain);
+    zk_cpu_unpack(e->env, &packed, &plain, (int64_t)(lo - s->at), (int64_t)(hi - lo), x + (lo - first));
+  }
+}
+
+static void pack_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat to, const float *x) {
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
+  memset(to.at, 0, zk_bytes(to.elem, k->elems));
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    ZkView plain, packed = packed_view(e, &k->slices[i], to, &plain);
+    plain.data = (void *)(x + k->slices[i].at);
+    zk_cpu_pack(e->env, &plain, &packed);
+  }
+}
+
+bool zx_fetch_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t first, uint64_t n, float *x,
+                     ZbErr *err) {
+  ZB_ASSERT(!zk_is_packed(from.elem) || e->dev->host);
+  if (zk_is_packed(from.elem)) return unpack_values(e, h, from, first, n, x), true;
   if (from.elem == ZK_F32) return e->dev->download(e->env, x, (float *)from.at + first, n * sizeof *x), true;
   if (!e->dev->host) return move_pieces(e, from, first, n, x, true, err);
   zk_cpu_decode(e->env, from, (int64_t)first, (int64_t)n, x);
@@ -144,7 +181,9 @@ bool zx_fetch_values(ZxEngine *e, ZkFlat from, uint64_t first, uint64_t n, float
 }
 
 /* Writes values of a whole shard in its format; of f32 ones the copy is only begun. */
-static bool put_values(ZxEngine *e, ZkFlat to, uint64_t n, float *x, ZbErr *err) {
+static bool put_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat to, uint64_t n, float *x, ZbErr *err) {
+  ZB_ASSERT(!zk_is_packed(to.elem) || e->dev->host);
+  if (zk_is_packed(to.elem)) return pack_values(e, h, to, x), true;
   if (to.elem == ZK_F32) return e->dev->upload(e->env, to.at, x, n * sizeof *x), true;
   if (!e->dev->host) return move_pieces(e, to, 0, n, x, false, err);
   zk_cpu_encode(e->env, (int64_t)n, x, to);
@@ -173,12 +212,12 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   ZkFlat own = w->grads ? (ZkFlat){ZK_F32, zx_grads(e, h)} : zx_part(e, h, w->state ? w->state : values_part);
   if (!w->values) return walk_held(e, h, from, to, own.at, w);
   if (w->fetch) {
-    if (!zx_fetch_values(e, own, 0, to - from, w->values, w->err) || !zx_finish(e, w->err)) return false;
+    if (!zx_fetch_values(e, h, own, 0, to - from, w->values, w->err) || !zx_finish(e, w->err)) return false;
   } else {
     zk_pool_run(e->env->pool, clear_part, &(Parts){w, 0, to - from}); /* padding */
   }
   if (!walk_held(e, h, from, to, w->values, w)) return false;
-  return w->fetch || (put_values(e, own, to - from, w->values, w->err) && zx_finish(e, w->err));
+  return w->fetch || (put_values(e, h, own, to - from, w->values, w->err) && zx_finish(e, w->err));
 }
 
 bool zx_walk(ZxEngine *e, ZxWalk *w) {

@@ -50,9 +50,10 @@ struct ZxWalk {
   float *values; /* room on the host for one shard; NULL: values are f32 and lie there */
 };
 bool zx_walk(ZxEngine *e, ZxWalk *w);
-/* Reads elements first .. first + n of a shard as f32, into memory of `pinned`. What is f32 there already has
+/* Reads elements first .. first + n of a held bucket's shard as f32, into memory of `pinned`. What is f32 there already has
  * arrived when the device is done (zx_finish). */
-bool zx_fetch_values(ZxEngine *e, ZkFlat from, uint64_t first, uint64_t n, float *x, ZbErr *err);
+bool zx_fetch_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t first, uint64_t n, float *x,
+                     ZbErr *err);
 /* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
 const char *zx_element(const ZxWalk *w, uint64_t global);
 

@@ -113,7 +113,7 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
     int states = zp_states(e->p, &e->p->programs.buckets[h->bucket]);
     bool there = zx_is_frozen(e, h) && s->has_frozen;
     for (int k = 0; k <= states; k++, at += to - from)
-      if (!there && !zx_fetch_values(e, zx_part(e, h, k || !zx_lacks_master(e, h) ? k : ZP_PART_ROUNDED),
+      if (!there && !zx_fetch_values(e, h, zx_part(e, h, k || !zx_lacks_master(e, h) ? k : ZP_PART_ROUNDED),
                                      from - own, to - from, at, err))
         return false;
   }

@@ -452,6 +452,7 @@ bool zp_bind(ZpBuild *b) {
   zp_warn_wide(b);
   p->asked.tf32 = r->precision.compute && !strcmp(r->precision.compute, "tf32");
   zp_bind_groups(b);
+  if (!zl_errors(b->d)) zp_bind_packed(b);
   p->asked.clip = r->clip;
   p->asked.average = p->asked.forward_only ? 0 : r->average;
   p->asked.schedule = zl_schedule(r->schedule);

@@ -6,6 +6,8 @@
  * slots.c  rows of experts in a round, and which ranks have which
  * chunk.c  what is computed in chunks of rows, so that logits never exist whole
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
+^ * roles.c  how the model uses a parameter: in which products, as a table, otherwise
+^ * pack.c   which parameters are stored in 8 or 4 bits
  * muon.c   which parameters Muon updates as which matrices
  * names.c  axes that a recipe names
  * select.c which parameters a recipe's words mean
@@ -72,6 +74,17 @@ int64_t zp_chunks_along(const ZpPlan *p, uint16_t axis);
 bool zp_bind_chunk(ZpBuild *b);
 /* Fills p->asked.frozen, optimizers, groups and group. */
 void zp_bind_groups(ZpBuild *b);
+/* How forward uses a parameter's value. */
+typedef struct {
+  bool product, table, other; /* in a product; looked up; in something else, or in uses that differ */
+  uint8_t role[ZG_MAX_AXES];  /* by declared axis: ZpRole. Of a table the axis that is looked up is of rows */
+  uint32_t loc;               /* of the use as a table, or of that other one */
+} ZpParamUses;
+void zp_param_uses(const ZgGraph *g, ZbArena *scratch, uint32_t param, ZpParamUses *u);
+/* Returns whether it is a matrix in all that it is used for. */
+bool zp_is_matrix(const ZgParam *q, const ZpParamUses *u);
+/* Fills p->asked.packed; reports what cannot be. */
+void zp_bind_packed(ZpBuild *b);
 /* Fills p->layout.roles where there is Muon; o: the recipe's optimizers, as in p->asked.optimizers. */
 void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o);
 /* Axes by where their sizes come from: what a directive can name. */

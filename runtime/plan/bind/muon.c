@@ -16,56 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- rows and columns ---------------------------------------------------------------------------------- */
-static bool summed(const ZgNode *n, uint16_t axis) {
-  for (int i = 0; i < n->nax; i++)
-    if (n->ax[i] == axis) return true;
-  return false;
-}
-
-typedef struct {
-  bool used, other;          /* in a product; in something else, or in products that differ */
-  uint8_t role[ZG_MAX_AXES]; /* by declared axis */
-  uint32_t loc;              /* of that other use */
-} Uses;
-
-static void look_at_product(const ZgGraph *g, const ZgSegment *s, const ZgNode *n, int operand,
-                            uint32_t param, Uses *u) {
-  const ZgParam *q = &g->params[param];
-  const ZgType *beside = &s->values[n->in[!operand]].type;
-  uint8_t role[ZG_MAX_AXES] = {0};
-  for (int i = 0; i < q->type.naxes; i++) {
-    uint16_t axis = q->type.axis[q->order[i]];
-    role[i] = summed(n, axis) ? ZP_COLS : zg_type_has(beside, axis) ? ZP_EACH : ZP_ROWS;
-  }
-  if (u->used && memcmp(u->role, role, sizeof role)) u->other = true, u->loc = n->loc;
-  memcpy(u->role, role, sizeof role);
-  u->used = true;
-}
-
-/* Finds the operations of forward that use a parameter's value. */
-static void look_at_uses(const ZgGraph *g, ZbArena *a, uint32_t param, Uses *u) {
-  for (uint32_t k = 0; k < g->nsegments; k++) {
-    const ZgSegment *s = &g->segments[k];
-    bool *is = ZB_NEWN(a, bool, s->nvalues + 1);
-    for (uint32_t i = 0; i < s->nforward; i++) {
-      const ZgNode *n = &s->nodes[i];
-      if (n->op == ZG_OP_PARAM && n->opt[0] == param) is[n->out] = true;
-      for (int j = 0; j < n->nin; j++) {
-        if (!is[n->in[j]]) continue;
-        if (n->op == ZG_OP_DOT) look_at_product(g, s, n, j, param, u);
-        else u->other = true, u->loc = n->loc;
-      }
-    }
-  }
-}
-
-static bool is_matrix(const ZgParam *q, const Uses *u) {
-  bool rows = false, cols = false;
-  for (int i = 0; i < q->type.naxes; i++) rows |= u->role[i] == ZP_ROWS, cols |= u->role[i] == ZP_COLS;
-  return u->used && !u->other && rows && cols;
-}
-
 /* ---- what the recipe says ------------------------------------------------------------------------------ */
 /* Axes after `each` number matrices; one that no parameter of the optimizer has is a mistake. */
 static void take_each(ZpBuild *b, const ZlOptimizer *o, uint32_t which) {
@@ -108,7 +58,8 @@ static const char *label_of(const ZlOptimizer *o, const char *path) {
 }
 
 /* One report an optimizer: `already` is that of a parameter before. */
-static ZlDiag *refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const Uses *u, ZlDiag *already) {
+static ZlDiag *refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const ZpParamUses *u,
+                      ZlDiag *already) {
   const ZgParam *q = &b->p->graph->params[param];
   if (already) {
     zl_note(already, "nor is `%s`", q->path);
@@ -122,9 +73,9 @@ static ZlDiag *refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const Us
             "`%s` is a label, so `for %s` names all parameters in what is labelled so; `for %s.w` would name "
             "its `w` alone",
             label, label, label);
-  if (u->other && u->used)
+  if ((u->other || u->table) && u->product)
     zl_note(e, "it is in a product, and used otherwise at %s", zp_loc_text(b->p, u->loc));
-  else if (u->other) zl_note(e, "it is in no product, but used at %s", zp_loc_text(b->p, u->loc));
+  else if (u->other || u->table) zl_note(e, "it is in no product, but used at %s", zp_loc_text(b->p, u->loc));
   else zl_note(e, "a matrix has an axis that its product sums over, and one that comes out of it");
   zl_help(e, "name, after `for`, the parameters that are matrices, and leave this one to another optimizer");
   return e;
@@ -140,10 +91,10 @@ void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
   p->layout.roles = (void *)ZB_NEWN(p->arena, uint8_t, (size_t)p->graph->nparams * ZG_MAX_AXES);
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
     uint32_t which = p->asked.groups[p->asked.group[i]].optimizer;
-    Uses u = {0};
+    ZpParamUses u;
     if ((p->asked.frozen && p->asked.frozen[i]) || p->asked.optimizers[which].kind != ZP_MUON) continue;
-    look_at_uses(p->graph, a, i, &u);
-    if (is_matrix(&p->graph->params[i], &u)) memcpy(p->layout.roles[i], u.role, sizeof u.role);
+    zp_param_uses(p->graph, a, i, &u);
+    if (!u.table && zp_is_matrix(&p->graph->params[i], &u)) memcpy(p->layout.roles[i], u.role, sizeof u.role);
     else said[which] = refuse(b, o[which], i, &u, said[which]);
   }
   zb_arena_free(a);

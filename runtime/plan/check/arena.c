@@ -99,8 +99,13 @@ uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
  * f32. */
 static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
   bool measure = !k->frozen && p->asked.noptimizers && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
-  return k->elem == zp_precision_elem(p->asked.recipe->precision.compute) &&
-         k->reduce == (measure ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce));
+  ZkElem elem = zp_precision_elem(p->asked.recipe->precision.compute);
+  bool same = true;
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    ZkElem packed = zp_packed_elem(p, k->slices[i].param);
+    same &= k->elem == (packed == ZK_NONE ? elem : packed);
+  }
+  return same && k->reduce == (measure ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce));
 }
 
 /* Checks that a bucket is cut along the dims that would otherwise hold copies, as the recipe says, and that
@@ -108,7 +113,7 @@ static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
 static bool storage_fits(const Check *c, const ZpBucket *k) {
   const ZpZero *z = &c->p->asked.zero;
   ZpDims cut = k->replicas & z->over;
-  if (k->frozen && !(z->what & ZL_SHARD_PARAMS)) cut = 0;
+  if ((k->frozen || zk_is_packed((ZkElem)k->elem)) && !(z->what & ZL_SHARD_PARAMS)) cut = 0;
   bool params = cut && z->what & ZL_SHARD_PARAMS, grads = cut && z->what & ZL_SHARD_GRADS;
   ZpScatter scatters = !cut ? ZP_SCATTER_NEVER : grads ? ZP_SCATTER_EACH_MICROBATCH : ZP_SCATTER_AT_END;
   if (k->frozen) scatters = ZP_SCATTER_NEVER;
@@ -123,6 +128,7 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
 static uint64_t line_of(const ZpPlan *p, const ZpBucket *k) {
   const ZpOptimizer *o = block_states(p, k);
   uint64_t line = LINE / 4, block = zk_elem_info[k->elem].block;
+  if (zk_is_packed((ZkElem)k->elem)) return 64 * block;
   for (int i = -1; i < (o ? 2 : 0); i++) {
     if (i >= 0) block = zk_elem_info[o->state_elem[i]].block;
     if (block > line) line = block;
@@ -139,11 +145,11 @@ static bool slices_fit(const Check *c, const ZpBucket *k) {
     const ZpSlice *s = &k->slices[i];
     uint64_t n = 1;
     for (int a = 0; a < s->naxes; a++) n *= (uint64_t)s->size[a];
-    if (s->at != (end + line - 1) / line * line || s->n != n)
+    if (s->at != (end + line - 1) / line * line || s->n != n || s->takes != zp_slice_takes(c->p, s))
       return zb_fail(
           c->err, NULL, "bucket %s: slice %u has %llu elements at %llu, but the one before ends at %llu",
           k->name, i, (unsigned long long)s->n, (unsigned long long)s->at, (unsigned long long)end);
-    end = s->at + n;
+    end = s->at + s->takes;
   }
   if (k->elems == (end + cut - 1) / cut * cut) return true;
   return zb_fail(c->err, NULL, "bucket %s has %llu elements for slices of %llu, in %llu parts", k->name,

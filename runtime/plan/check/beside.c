@@ -6,7 +6,8 @@
 
 /* ---- the same parameters ------------------------------------------------------------------------------- */
 static bool same_slice(const ZpSlice *x, const ZpSlice *y) {
-  bool same = x->param == y->param && x->at == y->at && x->n == y->n && x->naxes == y->naxes;
+  bool same =
+      x->param == y->param && x->at == y->at && x->n == y->n && x->takes == y->takes && x->naxes == y->naxes;
   for (int i = 0; same && i < x->naxes; i++) same = x->axis[i] == y->axis[i] && x->size[i] == y->size[i];
   return same;
 }

@@ -14,6 +14,7 @@
  * beside.c    two plans in one arena
  * segment.c   local programs: what each call reads and writes
  * axes.c      ... along which axes
+ * packed.c    ... and of weights in 8 and 4 bits
  * layout.c    ... where values lie, and how large they are
  * inputs.c    ... and that inputs are where the loader puts them
  * say.c       counter-examples in words
@@ -54,6 +55,10 @@ bool zp_check_deadlock(const Check *c);
 bool zp_check_operands(const Check *c, uint32_t stage, uint32_t instr);
 bool zp_check_memory(const Check *c, uint32_t stage);
 bool zp_check_buckets(const Check *c);
+/* packed.c: the format of a packed parameter, or ZK_NONE; how many elements a slice takes; who has what is packed. */
+ZkElem zp_packed_elem(const ZpPlan *p, uint32_t param);
+uint64_t zp_slice_takes(const ZpPlan *p, const ZpSlice *s);
+bool zp_check_packed(const Check *c);
 uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k); /* arena.c: bytes */
 bool zp_check_arena(const Check *c, uint32_t stage);
 bool zp_check_beside(const Check *c);

@@ -97,11 +97,11 @@ const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
 static bool slice_fits(const Local *l, const ZpValue *v) {
   const ZpSlice *q = zp_slice_at(l, v);
   bool grad = v->at.space == ZP_AT_GRAD;
-  if (!q || q->naxes != v->type.naxes || zk_bytes((ZkElem)v->elem, q->n) != v->bytes ||
+  if (!q || q->naxes != v->type.naxes || zk_bytes((ZkElem)v->elem, grad ? q->n : q->takes) != v->bytes ||
       (!grad && q->param != v->param))
     return false;
   const ZpBucket *k = &l->c->p->programs.buckets[l->s->buckets[v->at.index]];
-  for (int a = 0; a < q->naxes; a++)
+  for (int a = 0; a < q->naxes && !zk_is_packed((ZkElem)v->elem); a++)
     if (q->axis[a] != v->axis[a] || q->size[a] != v->size[a]) return false;
   for (int d = 0; d < l->c->p->layout.mesh.ndims; d++)
     if (v->state[d].kind != (grad && k->partial >> d & 1 ? 'P' : q->state[d].kind)) return false;
@@ -188,7 +188,9 @@ bool zp_value_fits(const Local *l, uint32_t index) {
       return fail(l, index, "is not whole on its stage");
     if (v->state[d].kind == 'S' && cut-- == 0) return fail(l, index, "is cut along an axis that it lacks");
   }
-  if (zk_bytes((ZkElem)v->elem, n) != v->bytes) return fail(l, index, "has not the bytes of its sizes");
+  bool packed = zk_is_packed((ZkElem)v->elem);
+  if (packed ? !zp_packed_fits(l, v) : v->summed || zk_bytes((ZkElem)v->elem, n) != v->bytes)
+    return fail(l, index, "has not the bytes of its sizes");
   return block_fits(l, v) ||
          fail(l, index,
               "does not lie in the block in which it is said to lie, or not where others look for it");
@@ -217,7 +219,9 @@ bool zp_view_fits(const Local *l, uint32_t index, const ZkView *w) {
   const ZpValue *v = &l->s->values[index];
   int more = v->nmembers > 0;
   int64_t stride = 1;
-  if (v->nmembers > ZP_MAX_GROUP || w->elem != v->elem || w->rank != v->type.naxes + more) return false;
+  if (v->nmembers > ZP_MAX_GROUP || w->elem != v->elem || w->summed != v->summed ||
+      w->rank != v->type.naxes + more)
+    return false;
   for (int a = v->type.naxes; a-- > 0;) {
     int i = a + more;
     if (w->axis[i] != v->axis[a] || w->size[i] != v->size[a] || w->stride[i] != stride ||
@@ -812,5 +816,5 @@ bool zp_check_facts(const Check *c) {
   }
   if (p->asked.global_batch != p->asked.nmicro * micro)
     return zb_fail(c->err, NULL, "a step's samples are not those of its micro-batches");
-  return axes_fit(c) && zp_inputs_fit(c) && params_fit(c);
+  return axes_fit(c) && zp_inputs_fit(c) && params_fit(c) && zp_check_packed(c);
 }

@@ -41,6 +41,8 @@ const char *zp_axes_wrong(const Local *l, const ZpNode *n);
  * call. */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n);
 const char *zp_collective_wrong(const Local *l, const ZpNode *n);
+const char *zp_packed_wrong(const Local *l, const ZpNode *n);
+bool zp_packed_fits(const Local *l, const ZpValue *v); /* order of axes and bytes */
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n);
 
 #endif

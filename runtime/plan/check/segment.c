@@ -400,6 +400,7 @@ static bool node(Walk *w) {
     if (!reads(w, i)) return false;
   bool sink = zg_op_info[n->call.op].kind == ZG_SINK;
   const char *wrong = sink ? NULL : zp_axes_wrong(&w->l, n);
+  if (!wrong) wrong = zp_packed_wrong(&w->l, n);
   if (!wrong)
     wrong = sink                        ? zp_sink_wrong(&w->l, n)
             : n->dims && !zp_is_ring(n) ? zp_collective_wrong(&w->l, n)

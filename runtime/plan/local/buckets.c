@@ -16,6 +16,7 @@ static ZkElem state_elem(const ZpPlan *p, const ZpBucket *k, int state) {
 
 /* Slices and shards start at 64 bytes in f32, and with a block of every format. */
 static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) {
+  if (zk_is_packed((ZkElem)k->elem)) return zk_packed_unit((ZkElem)k->elem);
   const ZkElem elems[] = {(ZkElem)k->elem, state_elem(p, k, 0), state_elem(p, k, 1)};
   uint64_t align = 16;
   for (int i = 0; i < 3; i++)
@@ -57,6 +58,12 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
     s.n *= (uint64_t)s.size[i];
     if (p->layout.roles) s.role[i] = p->layout.roles[param][i];
   }
+  s.takes = s.n;
+  if (!zp_param_packed(p, param)) return s;
+  int64_t columns = 1, sum = 1;
+  for (int i = 0; i < s.naxes; i++)
+    *(p->asked.packed[param].role[i] == ZP_COLS ? &sum : &columns) *= s.size[i];
+  s.takes = zk_packed_elems(zp_param_elem(p, param), columns, sum);
   return s;
 }
 
@@ -68,7 +75,9 @@ static ZkElem reduce_elem(const ZpPlan *p, const ZpBucket *k) {
 }
 
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
-  bool cut = !k->frozen || p->asked.zero.what & ZL_SHARD_PARAMS; /* of what is frozen there is nothing else */
+  bool fixed = k->frozen || zk_is_packed((ZkElem)k->elem);
+  bool cut =
+      !fixed || p->asked.zero.what & ZL_SHARD_PARAMS; /* of what is not trained there is nothing else */
   k->shard = cut ? p->asked.zero.over & k->replicas : 0;
   bool grads = k->shard && p->asked.zero.what & ZL_SHARD_GRADS;
   k->gathers = k->shard && p->asked.zero.what & ZL_SHARD_PARAMS;
@@ -146,7 +155,7 @@ void zp_buckets(ZpBuild *b) {
     s.at = k->elems;
     cut_matrices(p, k, &s);
     ZB_PUSH(p->arena, k->slices, k->nslices, s);
-    k->elems = zb_round_up(k->elems + s.n, align_of(p, k));
+    k->elems = zb_round_up(k->elems + s.takes, align_of(p, k));
   }
   for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
     ZpBucket *k = &p->programs.buckets[i];

@@ -85,9 +85,37 @@ static void check_attended(ZpBuild *b) {
   }
 }
 
+/* Reports packed weights that something else than a product or a lookup reads: a rank may need another part of them than
+ * it has. */
+static void check_packed(ZpBuild *b) {
+  for (uint32_t i = 0; b->p->asked.packed && i < b->p->graph->nsegments; i++) {
+    const ZpSegment *s = &b->p->programs.segments[i];
+    for (int phase = 0; phase < (b->p->asked.forward_only ? ZP_BWD : ZP_PHASES); phase++)
+      for (uint32_t k = 0; k < s->list[phase].n; k++) {
+        const ZpNode *n = &s->list[phase].nodes[k];
+        for (int j = 0; j < n->call.nin; j++) {
+          const ZpValue *v = &s->values[n->in[j]];
+          uint16_t op = n->call.op;
+          if (!zk_is_packed((ZkElem)v->elem) || op == ZG_OP_DOT || op == ZG_OP_GROUPED_DOT ||
+              op == ZG_OP_LOOKUP)
+            continue;
+          const char *path = b->p->graph->params[v->param].path;
+          ZlDiag *e =
+              zl_report(b->d, ZL_Z0808, b->p->asked.recipe->packed[0].span,
+                        "`%s` in %s is needed by %s at %s, which takes f32 or bf16 in this version", path,
+                        zk_elem_info[v->elem].text, zg_op_info[op].text, zp_loc_text(b->p, n->loc));
+          zl_help(e, "leave it out: `except %s`", path);
+          return;
+        }
+      }
+  }
+}
+
 bool zp_shard(ZpBuild *b) {
   if (!shard_all(b)) return false;
   check_attended(b);
+  check_packed(b);
+  if (zl_errors(b->d)) return false;
   return check_amount(b);
 }
 

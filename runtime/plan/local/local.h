@@ -98,6 +98,12 @@ void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis);
  * recipe's `precision compute` is read here. */
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
 ZkElem zp_param_elem(const ZpPlan *p, uint32_t param);
+/* Gives a packed parameter's value its format, order of axes and bytes: axes that number matrices, rows, columns. */
+void zp_pack_value(const ZpPlan *p, ZpValue *v);
+/* Returns whether a parameter is packed. */
+static inline bool zp_param_packed(const ZpPlan *p, uint32_t param) {
+  return p->asked.packed && p->asked.packed[param].elem != ZK_NONE;
+}
 /* Gives a value another format, and the bytes that it has in that. */
 void zp_give_elem(ZpValue *v, ZkElem elem);
 /* Axes of a parameter in the order in which it was declared, slowest first, and their local sizes. */

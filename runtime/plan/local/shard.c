@@ -149,6 +149,10 @@ static void finish_source(ZpShard *h, const ZgNode *n, ZpNode *m, uint32_t value
   m->out[0] = value;
   if (n->op != ZG_OP_PARAM) return;
   v->param = (uint32_t)n->opt[0];
+  if (zp_param_packed(h->p, v->param)) {
+    zp_pack_value(h->p, v);
+    return;
+  }
   zp_give_elem(v, zp_param_elem(h->p, v->param));
   zp_declared_order(h->p, v->param, v->state, v->axis, v->size);
 }

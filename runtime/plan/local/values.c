@@ -80,6 +80,7 @@ ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
 }
 
 ZkElem zp_param_elem(const ZpPlan *p, uint32_t param) {
+  if (zp_param_packed(p, param)) return (ZkElem)p->asked.packed[param].elem;
   return zp_store_elem(p, &p->graph->params[param].type);
 }
 
@@ -96,8 +97,41 @@ void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, ui
   }
 }
 
+/* Orders the axes of a packed parameter as they lie: those that number matrices, rows, columns. Returns how many are
+ * columns' own. */
+static uint8_t packed_order(const ZpPlan *p, uint32_t param, uint16_t *axis) {
+  const ZpRole order[] = {ZP_EACH, ZP_ROWS, ZP_COLS};
+  const ZgParam *q = &p->graph->params[param];
+  uint8_t n = 0, summed = 0;
+  for (int r = 0; r < 3; r++)
+    for (int i = 0; i < q->type.naxes; i++) {
+      if (p->asked.packed[param].role[i] != order[r]) continue;
+      axis[n++] = q->type.axis[q->order[i]];
+      summed += order[r] == ZP_COLS;
+    }
+  return summed;
+}
+
+void zp_pack_value(const ZpPlan *p, ZpValue *v) {
+  int64_t columns = 1, sum = 1;
+  v->summed = packed_order(p, v->param, v->axis);
+  v->elem = p->asked.packed[v->param].elem;
+  for (int i = 0; i < v->type.naxes; i++) {
+    v->size[i] = zp_local_size(p, v->axis[i], v->state);
+    *(i < v->type.naxes - v->summed ? &columns : &sum) *= v->size[i];
+  }
+  v->bytes = zk_bytes((ZkElem)v->elem, zk_packed_elems((ZkElem)v->elem, columns, sum));
+}
+
+ZkView zp_packed_view(const ZpPlan *p, const ZpSlice *s) {
+  ZpValue v = {.type = p->graph->params[s->param].type, .param = s->param};
+  memcpy(v.state, s->state, sizeof v.state);
+  zp_pack_value(p, &v);
+  return zp_view(p, &v);
+}
+
 ZkView zp_view(const ZpPlan *p, const ZpValue *v) {
-  ZkView w = {.elem = v->elem, .rank = v->type.naxes};
+  ZkView w = {.elem = v->elem, .rank = v->type.naxes, .summed = v->summed};
   int64_t stride = 1;
   for (int i = v->type.naxes; i-- > 0;) {
     w.axis[i] = v->axis[i];

@@ -93,7 +93,7 @@ static void add_states(Hash *h, const ZpState *s, int ndims) {
 }
 
 static void add_slice(Hash *h, const ZpSlice *s, int ndims) {
-  ADD(h, s->param, s->at, s->n, U(s->naxes), s->group);
+  ADD(h, s->param, s->at, s->n, s->takes, U(s->naxes), s->group);
   for (int i = 0; i < s->naxes; i++)
     ADD(h, s->axis[i], U(s->size[i]), U(s->whole[i]), U(s->valid[i]), s->role[i]);
   add_states(h, s->state, ndims);
@@ -143,7 +143,7 @@ static Hash values(const ZpPlan *p, const ZpSegment *s) {
     add_type(&h, &v->type);
     add_states(&h, v->state, p->layout.mesh.ndims);
     for (int k = 0; k < v->type.naxes; k++) ADD(&h, v->axis[k], U(v->size[k]));
-    ADD(&h, v->elem, v->bytes, v->at.space, v->at.index, v->at.offset, v->param, v->nmembers);
+    ADD(&h, v->elem, v->summed, v->bytes, v->at.space, v->at.index, v->at.offset, v->param, v->nmembers);
     for (int k = 0; k < v->nmembers; k++) add(&h, v->member[k]);
   }
   for (int k = 0; k < ZP_PHASES; k++) add(&h, s->list[k].temp);
@@ -156,7 +156,7 @@ static Hash values(const ZpPlan *p, const ZpSegment *s) {
 }
 
 static void add_view(Hash *h, const ZkView *v) {
-  ADD(h, v->elem, v->rank);
+  ADD(h, v->elem, v->rank, v->summed);
   for (int i = 0; i < v->rank; i++)
     ADD(h, v->axis[i], U(v->size[i]), U(v->stride[i]), U(v->start[i]), U(v->whole[i]));
 }

@@ -50,8 +50,9 @@ static const ZlRecipe *open_recipe(const Steps *s, int64_t sequences, ZlDiags *d
     zb_text_add(&t, ", %s = %lld", s->o->bind[i].axis, (long long)s->o->bind[i].size);
   zb_text_add(&t, " split %s over data ", axes[s->along.batch].name);
   if (expert) zb_text_add(&t, "split %s, %s over ep ", axes[s->along.batch].name, expert);
-  zb_text_add(&t, "split ? over tensor stages over pipe = ? precision compute %s }",
-              s->o->bf16 ? "bf16" : "f32");
+  zb_text_add(&t, "split ? over tensor stages over pipe = ? precision compute %s%s%s }",
+              s->o->bf16 ? "bf16" : "f32", s->o->weights ? ", weights " : "",
+              s->o->weights ? s->o->weights : "");
   const char *text = zb_strndup(x->a, t.s, t.len);
   ZlProgram *p = zl_load_text(x->a, zl_sources_new(x->a), d, "search", text, strlen(text), NULL);
   zb_text_free(&t);

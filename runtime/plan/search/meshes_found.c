@@ -55,9 +55,10 @@ static void add_row(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *out) 
 void zp_show_steps_search(const ZpStepsSearch *s, ZbText *out) {
   char limit[24], memory[24];
   uint32_t shown = s->nbest < s->asked.keep ? s->nbest : s->asked.keep;
-  zb_text_add(out, "model %s on %lld device%s of cluster %s, %s of %s each; in %s\n", s->graph->model,
+  zb_text_add(out, "model %s on %lld device%s of cluster %s, %s of %s each; in %s%s%s\n", s->graph->model,
               (long long)s->ranks, plural(s->ranks), s->asked.cluster->name, zb_bytes(limit, s->limit),
-              zb_bytes(memory, s->asked.cluster->device_memory), s->asked.bf16 ? "bf16" : "f32");
+              zb_bytes(memory, s->asked.cluster->device_memory), s->asked.bf16 ? "bf16" : "f32",
+              s->asked.weights ? ", weights in " : "", s->asked.weights ? s->asked.weights : "");
   add_asked(s, out);
   zb_text_add(out, "\n%u mesh%s planned and timed, %u will do\n", s->meshes, s->meshes == 1 ? "" : "es",
               s->nbest);

@@ -86,7 +86,8 @@ typedef struct {
   int64_t step, page;     /* as in ZpGenerating */
   const ZpSize *bind;     /* of other data axes */
   uint32_t nbind;
-  bool bf16; /* what is computed in; else f32 */
+  bool bf16;           /* what is computed in; else f32 */
+  const char *weights; /* what weights are stored in, "int4 group 64"; NULL: in that, too */
 } ZpStepsAsked;
 /* A recipe that was planned and timed. */
 typedef struct {

@@ -207,9 +207,9 @@ Test(bgemm, threads_change_nothing) {
 
 Test(bgemm, scratch_is_the_same_by_every_path) {
   ZkCall c = {.op = ZG_OP_DOT, .nin = 2, .nout = 1, .nax = 1, .ax = {'k'}};
-  c.in[0] = (ZkView){NULL, ZK_BF16, 2, {'m', 'k'}, {700, 3001}, {3001, 1}, {0}, {700, 3001}};
-  c.in[1] = (ZkView){NULL, ZK_BF16, 2, {'k', 'n'}, {3001, 900}, {900, 1}, {0}, {3001, 900}};
-  c.out[0] = (ZkView){NULL, ZK_BF16, 2, {'m', 'n'}, {700, 900}, {900, 1}, {0}, {700, 900}};
+  c.in[0] = (ZkView){NULL, ZK_BF16, 2, 0, {'m', 'k'}, {700, 3001}, {3001, 1}, {0}, {700, 3001}};
+  c.in[1] = (ZkView){NULL, ZK_BF16, 2, 0, {'k', 'n'}, {3001, 900}, {900, 1}, {0}, {3001, 900}};
+  c.out[0] = (ZkView){NULL, ZK_BF16, 2, 0, {'m', 'n'}, {700, 900}, {900, 1}, {0}, {700, 900}};
   zk_bgemm_use(NULL);
   size_t bytes = zk_cpu_scratch(&c, 4);
   zk_bgemm_use(&zk_bgemm_avx512);

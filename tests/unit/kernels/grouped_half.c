@@ -44,10 +44,10 @@ Test(grouped_half, bits) {
   for (int i = 0; i < R * K; i++) x[i] = zb_f32_to_bf16((float)zb_random_normal(1, 2, (uint64_t)i));
   for (int i = 0; i < K * N; i++) w[i] = zb_f32_to_bf16((float)zb_random_normal(1, 3, (uint64_t)i));
   ZkCall c = {.op = ZG_OP_GROUPED_DOT, .nin = 3, .nout = 1, .nax = 3, .ax = {'e', 's', 'k'}};
-  c.in[0] = (ZkView){x, ZK_BF16, 2, {'s', 'k'}, {R, K}, {K, 1}, {0}, {R, K}};
-  c.in[1] = (ZkView){w, ZK_BF16, 3, {'e', 'k', 'n'}, {1, K, N}, {K * N, N, 1}, {0}, {1, K, N}};
-  c.in[2] = (ZkView){&end, ZK_I32, 1, {'e'}, {1}, {1}, {0}, {1}};
-  c.out[0] = (ZkView){y, ZK_BF16, 2, {'s', 'n'}, {R, N}, {N, 1}, {0}, {R, N}};
+  c.in[0] = (ZkView){x, ZK_BF16, 2, 0, {'s', 'k'}, {R, K}, {K, 1}, {0}, {R, K}};
+  c.in[1] = (ZkView){w, ZK_BF16, 3, 0, {'e', 'k', 'n'}, {1, K, N}, {K * N, N, 1}, {0}, {1, K, N}};
+  c.in[2] = (ZkView){&end, ZK_I32, 1, 0, {'e'}, {1}, {1}, {0}, {1}};
+  c.out[0] = (ZkView){y, ZK_BF16, 2, 0, {'s', 'n'}, {R, N}, {N, 1}, {0}, {R, N}};
   c.scratch = aligned_alloc(64, zb_round_up(zk_cpu_scratch(&c, 1), 64));
   ZkEnv env = {0};
   zk_cpu_kernel(c.op)(&env, &c);

@@ -35,6 +35,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/experts.c \
   tests/unit/kernels/fgemm.c \
   tests/unit/kernels/invariant.c \
+  tests/unit/kernels/packed.c \
   tests/unit/kernels/grouped_half.c \
   tests/unit/kernels/grouped.c
 tests_unit_test_kernels_CFLAGS = $(unit_cflags)

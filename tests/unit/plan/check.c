@@ -146,21 +146,24 @@ Test(check, bucket_does) {
 
 Test(check, bucket_slices) {
   ZpPlan *p = good(rich);
-  ZpSlice s[2] = {{.n = 500, .naxes = 2, .size = {50, 10}}, {.at = 512, .n = 512, .naxes = 1, .size = {512}}};
+  ZpSlice s[2] = {{.n = 500, .takes = 500, .naxes = 2, .size = {50, 10}},
+                  {.at = 512, .n = 512, .takes = 512, .naxes = 1, .size = {512}}};
   ZbErr err = {0};
   p->programs.buckets[1].slices = s;
   p->programs.buckets[1].nslices = 2;
   cr_assert(zp_check(p, &err), "%s", err.text);
-  s[0].n = 513, s[0].size[0] = 513, s[0].naxes = 1;
+  s[0].n = s[0].takes = s[0].size[0] = 513, s[0].naxes = 1;
   rejects(p, "bucket layer.*: slice 1 has 512 elements at 512, but the one before ends at 513");
-  s[0].n = 500;
+  s[0].n = s[0].takes = 500;
   rejects(p, "bucket layer.*: slice 0 has 500 elements at 0");
   s[0].size[0] = 500, s[1].at = 504;
   rejects(p, "bucket layer.*: slice 1 has 512 elements at 504");
-  s[1].at = 512, s[1].n = s[1].size[0] = 513;
+  s[1].at = 512, s[1].n = s[1].takes = s[1].size[0] = 513;
   rejects(p, "bucket layer.* has 1024 elements for slices of 1025, in 2 parts");
-  s[1].n = s[1].size[0] = 512, p->programs.buckets[1].elems = 1040;
+  s[1].n = s[1].takes = s[1].size[0] = 512, p->programs.buckets[1].elems = 1040;
   rejects(p, "bucket layer.* has 1040 elements for slices of 1024, in 2 parts");
+  s[0].takes = 512;
+  rejects(p, "bucket layer.*: slice 0 has 500 elements at 0");
 }
 
 Test(check, every_layer_once) {

@@ -42,7 +42,7 @@ static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segm
   b.elem = (uint8_t)zp_precision_elem(p->asked.recipe->precision.compute);
   b.nslices = 1;
   b.slices = ZB_NEW(p->arena, ZpSlice);
-  *b.slices = (ZpSlice){.n = 1024, .naxes = 1, .size = {1024}};
+  *b.slices = (ZpSlice){.n = 1024, .takes = 1024, .naxes = 1, .size = {1024}};
   b.frozen = (segment == LAYERS && f->frozen && name[0] == 'l') || (f->frozen == 3 && name[0] == 'w');
   if (b.frozen) b.partial = 0;
   zp_bucket_storage(p, &b);

@@ -1,0 +1,237 @@
+/* Packed weights one column at a time: rounding, and back. Plain C, the same bits on every machine. */
+#include "kernels/packed.h"
+
+#include <math.h>
+
+const float zk_normal_quantile[16] = {
+    -1.0f,
+    -0.6961928009986877f,
+    -0.5250730514526367f,
+    -0.39491748809814453f,
+    -0.28444138169288635f,
+    -0.18477343022823334f,
+    -0.09105003625154495f,
+    0.0f,
+    0.07958029955625534f,
+    0.16093020141124725f,
+    0.24611230194568634f,
+    0.33791524171829224f,
+    0.44070982933044434f,
+    0.5626170039176941f,
+    0.7229568362236023f,
+    1.0f,
+};
+
+/* ---- half-precision numbers ---------------------------------------------------------------------------- */
+float zk_f16_to_f32(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff, bits;
+  float x;
+  if (rest >= 0x7c00) bits = 0x7f800000 | (rest & 0x3ff) << 13;
+  else if (rest >= 0x0400) bits = (rest << 13) + ((127 - 15) << 23);
+  else {
+    x = (float)rest * 0x1p-24f;
+    memcpy(&bits, &x, sizeof bits);
+  }
+  bits |= sign;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+uint16_t zk_f32_to_f16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+  bits &= 0x7fffffff;
+  if (bits > 0x7f800000) return sign | 0x7e00;
+  if (bits >= 0x477ff000) return sign | 0x7c00; /* rounds to more than 65504 */
+  if (bits < 0x38800000) {                      /* below the normal ones: multiples of 2^-24 */
+    float steps;
+    memcpy(&steps, &bits, sizeof steps);
+    return sign | (uint16_t)lrintf(steps * 0x1p24f);
+  }
+  bits += 0xfff + (bits >> 13 & 1);
+  return sign | (uint16_t)((bits >> 13) - ((127 - 15) << 10));
+}
+
+/* Rounds up, where that is not more than all; what is one to some last bits stays. */
+static uint16_t f16_at_least(float x) {
+  uint16_t h = zk_f32_to_f16(x);
+  return zk_f16_to_f32(h) < x * (1 - 0x1p-20f) && h < 0x7bff ? (uint16_t)(h + 1) : h;
+}
+
+/* ---- choosing scales ----------------------------------------------------------------------------------- */
+enum { MOST_GROUP = 128, TRIES = 16 };
+
+static int clamp(float x, int lo, int hi) {
+  return x <= (float)lo ? lo : x >= (float)hi ? hi : (int)lrintf(x);
+}
+
+/* Returns the element that is farthest from 0; NaN if something is not finite. */
+static float farthest(const float *x, int64_t n) {
+  float far = 0;
+  for (int64_t i = 0; i < n; i++) {
+    if (!isfinite(x[i])) return NAN;
+    if (fabsf(x[i]) > fabsf(far)) far = x[i];
+  }
+  return far;
+}
+
+/* Searches the scale of codes lo .. hi, of which `lo` has one more on its side: for each of some first
+ * guesses, which put the farthest element on a code from lo + 1.9 to lo - 0.35, it takes the scale that is
+ * best for the codes that the guess makes (least squares). Its error is least in the sum of squares. */
+static float searched(const float *x, int64_t n, float far, int lo, int hi) {
+  double best = -1;
+  float scale = 0;
+  for (int t = 0; t < TRIES; t++) {
+    float inverse = ((float)lo + 1.9f - 0.15f * (float)t) / far;
+    double xc = 0, cc = 0;
+    for (int64_t i = 0; i < n; i++) {
+      int c = clamp(x[i] * inverse, lo, hi);
+      xc += (double)x[i] * c;
+      cc += (double)c * c;
+    }
+    if (cc > 0 && xc * xc > best * cc) best = xc * xc / cc, scale = (float)(xc / cc);
+  }
+  return scale;
+}
+
+/* Returns the scale of a group of a format without zeros of its own, in f16. */
+static uint16_t scale_of(ZkElem e, const float *x, int64_t n) {
+  float far = farthest(x, n);
+  if (!isfinite(far)) return 0x7e00;
+  if (far == 0) return 0;
+  if (zk_elem_info[e].codes == ZK_CODES_NORMAL) return f16_at_least(fabsf(far));
+  if (zk_elem_info[e].bits == 8) return f16_at_least(fabsf(far) / 127);
+  return zk_f32_to_f16(searched(x, n, far, -zk_packed_zero(e), zk_packed_zero(e) - 1));
+}
+
+/* ---- rounding ------------------------------------------------------------------------------------------ */
+static int nearest_quantile(float share) {
+  int c = 0;
+  for (int i = 1; i < 16; i++) c += share > (zk_normal_quantile[i - 1] + zk_normal_quantile[i]) / 2;
+  return c;
+}
+
+void zk_packed_encode(const ZkPacked *p, int64_t column, int64_t group, const float *x) {
+  const ZkElemInfo *info = &zk_elem_info[p->elem];
+  int64_t n = info->block;
+  uint8_t codes[MOST_GROUP], own = 0;
+  int zero = zk_packed_zero(p->elem), least = info->bits == 8 ? 1 : 0, most = (1 << info->bits) - 1;
+  uint16_t scale;
+  if (info->zero == ZK_ZERO_POINT) {
+    float lo = 0, hi = 0;
+    for (int64_t i = 0; i < n; i++) lo = fminf(lo, x[i]), hi = fmaxf(hi, x[i]);
+    scale = isfinite(farthest(x, n)) ? f16_at_least((hi - lo) / (float)most) : 0x7e00;
+    float s = zk_f16_to_f32(scale);
+    zero = own = (uint8_t)(s > 0 ? clamp(-lo / s, 0, most) : 0);
+  } else {
+    scale = scale_of(p->elem, x, n);
+  }
+  float s = zk_f16_to_f32(scale), inverse = s != 0 && isfinite(s) ? 1 / s : 0;
+  for (int64_t i = 0; i < n; i++)
+    codes[i] = (uint8_t)(info->codes == ZK_CODES_NORMAL
+                             ? nearest_quantile(x[i] * inverse)
+                             : zero + clamp(inverse == 0 ? 0 : x[i] * inverse, least - zero, most - zero));
+  zk_packed_put(p, column, group, codes, scale, own);
+}
+
+void zk_packed_put(const ZkPacked *p, int64_t column, int64_t group, const uint8_t *codes, uint16_t scale,
+                   uint8_t zero) {
+  int64_t n = zk_packed_group(p->elem), panel = column / ZK_COLUMNS, c = column % ZK_COLUMNS;
+  for (int64_t i = 0; i < n; i++) zk_packed_put_code(p, column, group * n + i, codes[i]);
+  zk_packed_scales(p, panel)[group * ZK_COLUMNS + c] = scale;
+  if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zk_packed_zeros(p, panel)[group * ZK_COLUMNS + c] = zero;
+}
+
+void zk_packed_finish(const ZkPacked *p) {
+  static const uint8_t none[MOST_GROUP];
+  int64_t groups = p->k / zk_packed_group(p->elem);
+  for (int64_t c = p->columns; c < zk_packed_panels(p->columns) * ZK_COLUMNS; c++)
+    for (int64_t g = 0; g < groups; g++) zk_packed_put(p, c, g, none, 0, 0);
+}
+
+/* ---- back ---------------------------------------------------------------------------------------------- */
+static float value_of(const ZkPacked *p, int64_t column, int64_t k) {
+  int64_t at = k / zk_packed_group(p->elem) * ZK_COLUMNS + column % ZK_COLUMNS, panel = column / ZK_COLUMNS;
+  float scale = zk_f16_to_f32(zk_packed_scales(p, panel)[at]);
+  int code = zk_packed_code(p, column, k), zero = zk_packed_zero(p->elem);
+  if (zk_elem_info[p->elem].codes == ZK_CODES_NORMAL) return zk_normal_quantile[code] * scale;
+  if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zero = zk_packed_zeros(p, panel)[at];
+  return (float)(code - zero) * scale;
+}
+
+/* Fills the values of a group's codes. */
+static void table_of(const ZkPacked *p, int64_t column, int64_t group, float *value) {
+  int64_t at = group * ZK_COLUMNS + column % ZK_COLUMNS, panel = column / ZK_COLUMNS;
+  float scale = zk_f16_to_f32(zk_packed_scales(p, panel)[at]);
+  int zero = zk_packed_zero(p->elem), n = 1 << zk_elem_info[p->elem].bits;
+  if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zero = zk_packed_zeros(p, panel)[at];
+  bool normal = zk_elem_info[p->elem].codes == ZK_CODES_NORMAL;
+  for (int c = 0; c < n; c++) value[c] = (normal ? zk_normal_quantile[c] : (float)(c - zero)) * scale;
+}
+
+static void decode8(const ZkPacked *p, int64_t column, int64_t k, int64_t n, float *x) {
+  const uint8_t *codes = zk_packed_codes(p, column / ZK_COLUMNS) + column % ZK_COLUMNS * 4;
+  const uint16_t *scales = zk_packed_scales(p, column / ZK_COLUMNS) + column % ZK_COLUMNS;
+  int64_t group = zk_packed_group(p->elem);
+  for (int64_t i = k; i < k + n;) {
+    int64_t g = i / group, end = (g + 1) * group < k + n ? (g + 1) * group : k + n;
+    float scale = zk_f16_to_f32(scales[g * ZK_COLUMNS]);
+    for (; i < end; i++) x[i - k] = (float)(codes[i / 4 * 4 * ZK_COLUMNS + i % 4] - 128) * scale;
+  }
+}
+
+static void decode4(const ZkPacked *p, int64_t column, int64_t k, int64_t n, float *x) {
+  const uint8_t *codes = zk_packed_codes(p, column / ZK_COLUMNS) + column % ZK_COLUMNS * 4;
+  int64_t group = zk_packed_group(p->elem);
+  float value[16];
+  for (int64_t i = k; i < k + n;) {
+    int64_t g = i / group, end = (g + 1) * group < k + n ? (g + 1) * group : k + n;
+    table_of(p, column, g, value);
+    for (; i < end; i++) {
+      uint8_t two = codes[i / 8 * 4 * ZK_COLUMNS + i % 4];
+      x[i - k] = value[i % 8 < 4 ? two & 15 : two >> 4];
+    }
+  }
+}
+
+void zk_packed_decode(const ZkPacked *p, int64_t column, int64_t k, int64_t n, float *x) {
+  (zk_elem_info[p->elem].bits == 8 ? decode8 : decode4)(p, column, k, n, x);
+}
+
+void zk_packed_decode_row(const ZkPacked *p, int64_t k, int64_t column, int64_t n, float *x) {
+  for (int64_t i = 0; i < n; i++) x[i] = value_of(p, column + i, k);
+}
+
+/* ---- rows in 8 bits ------------------------------------------------------------------------------------ */
+static void round_group(const float *x, int64_t n, int8_t *code, float *scale, int32_t *sum) {
+  uint32_t most = 0, bits[MOST_GROUP];
+  int32_t all = 0;
+  memcpy(bits, x, (size_t)n * sizeof *bits);
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t b = bits[i] & 0x7fffffff;
+    most = b > most ? b : most;
+  }
+  float far;
+  memcpy(&far, &most, sizeof far);
+  bool finite = most < 0x7f800000;
+  float inverse = most && finite ? 127 / far : 0;
+  if (!isfinite(inverse)) inverse = 0; /* less than any sum would notice */
+  for (int64_t i = 0; i < n; i++) {
+    /* To the nearest, ties to even: 1.5 2^23 leaves no room for fractions. */
+    float share = (finite ? x[i] : 0) * inverse + 0x1.8p23f;
+    int32_t c;
+    memcpy(&c, &share, sizeof c);
+    c -= 0x4b400000;
+    code[i] = (int8_t)c;
+    all += c;
+  }
+  *scale = !finite ? NAN : inverse == 0 ? 0 : far / 127;
+  *sum = all;
+}
+
+void zk_round_row(const float *x, int64_t k, int64_t group, int8_t *code, float *scale, int32_t *sum) {
+  ZB_ASSERT(group <= MOST_GROUP);
+  for (int64_t g = 0; g < k / group; g++)
+    round_group(x + g * group, group, code + g * group, &scale[g], &sum[g]);
+}
