@@ -216,6 +216,8 @@ libexec_a_SOURCES = \
   runtime/exec/hub/floats.c \
   runtime/exec/hub/hub.h \
   runtime/exec/hub/map.c \
+  runtime/exec/hub/pack.c \
+  runtime/exec/hub/pack.h \
   runtime/exec/hub/quantized.c \
   runtime/exec/hub/quantized.h \
   runtime/exec/hub/taking.c \
@@ -264,7 +266,7 @@ zckpt_SOURCES = runtime/exec/ckpt/zckpt.c runtime/exec/ckpt/zckpt.h runtime/exec
   runtime/exec/ckpt/zckpt_read.c runtime/exec/ckpt/zckpt_show.c runtime/exec/ckpt/zckpt_verify.c \
   runtime/exec/ckpt/zckpt_weights.c runtime/exec/hub/zckpt_export.c
 zckpt_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
-zckpt_LDADD = libexec.a $(CJSON_LIBS) $(libs_graph) -lm
+zckpt_LDADD = libexec.a libkernels.a $(CJSON_LIBS) $(libs_graph) -lm
 
 if HAVE_MPI
 bin_PROGRAMS += zrun

@@ -24,6 +24,17 @@ for ranks in 1 2; do
   write gguf.jsonl $ranks "$ZUG_SRC/tests/data/gguf/model.gguf"
   cmp plain.jsonl gguf.jsonl || fail "model.gguf on $ranks ranks is another model"
 done
+# What is exported in 4 bits are these numbers again: they are codes times powers of two, and scales are searched.
+echo 'recipe one { bind batch = 1, seq = 16  optimizer sgd(lr = 1e-3) }' >one.zug
+ok zc "$ZUG_SRC/examples/llama3.zug" --config "$data/plain" -q -o llama.zsg
+ok zrun train llama.zsg --recipe one.zug:one --steps 0 --init "$data/plain" --names hf --save own.safetensors --quiet
+ok zckpt export own.safetensors --graph llama.zsg --names hf -o four --weights int4 --group 32 --dtype f16
+grep -q '14 of them in 4 bits' out.txt || { cat out.txt; fail "packed matrices are not said"; }
+write plain.jsonl 1 "$data/plain"
+write four.jsonl 1 four
+cmp plain.jsonl four.jsonl || fail "the export in 4 bits is another model"
+mistake 'not whole groups of 64; help: --group 32|--group 32' zckpt export own.safetensors --graph llama.zsg --names hf -o other4 --weights int4 --group 64
+
 # Norms of Gemma have 1 added there. A file does not say how scores are scaled, which is as heads are large.
 cp -r "$ZUG_SRC/tests/data/hf/small/gemma3" gemma3
 sed -i 's/"query_pre_attn_scalar": 12/"query_pre_attn_scalar": 16/' gemma3/config.json

@@ -60,19 +60,19 @@ exec=runtime/exec
 wall $exec/comm "base/.*|kernels/(kernels|elem)\.h|$exec/comm/.*"
 wall $exec/data "base/.*|kernels/elem\.h|$exec/data/.*"
 wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same|watch)\.h|$exec/device/.*"
-engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/((plan|text)\.h|[a-z]*\.def)'
+engine_needs='base/.*|graph/(graph|ragged)\.h|kernels/kernels\.h|runtime/plan/((plan|text)\.h|[a-z]*\.def)'
 engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|kernels/elem\.h|$exec/ckpt/.*"
 wall $exec/log "base/.*|$exec/log/.*"
 wall $exec/gguf "base/.*|$exec/ckpt/weights\.h|$exec/gguf/.*"
-wall $exec/hub "base/.*|graph/(adapter|graph)\.h|$exec/ckpt/.*|$exec/gguf/gguf\.h|$exec/hub/.*"
+wall $exec/hub "base/.*|kernels/packed\.h|graph/(adapter|graph)\.h|$exec/ckpt/.*|$exec/gguf/gguf\.h|$exec/hub/.*"
 wall $exec/shape "base/.*|runtime/text/text\.h|$exec/shape/.*"
 wall $exec/generate "base/.*|$exec/shape/shape\.h|$exec/generate/.*"
 wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|$exec/(generate/generate|gguf/gguf|shape/shape)\.h|$exec/answer/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|graph/adapter\.h|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
-wall $exec 'base/.*|graph/(adapter|graph|attend|stream)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|kernels/(kernels|devices|elem)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
+wall $exec 'base/.*|graph/(adapter|graph|attend|stream|ragged)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|kernels/(kernels|devices|elem|packed)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
@@ -113,7 +113,7 @@ floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors gguf blocks.c file.c names.c tensors.c tokenizer.c config.c folder.c
-floors hub coded.c taking.c awq_gptq.c compressed_tensors.c floats.c bitsandbytes.c quantized.c shards.c box.c map.c config.c adapter.c export.c zckpt_export.c
+floors hub coded.c taking.c awq_gptq.c compressed_tensors.c floats.c bitsandbytes.c quantized.c shards.c box.c map.c config.c adapter.c pack.c export.c zckpt_export.c
 floors shape grammar.c literals.c schema.c automaton.c trie.c masks.c
 floors generate pages.c sample.c shared.c draft.c scheduler.c
 floors answer query.c folder.c chats.c shipped.c words.c answers.c events.c results.c

@@ -109,8 +109,8 @@ static bool is_weights(const uint8_t *head, size_t n) {
   return len <= HEAD_LIMIT && head[8] == '{';
 }
 
-bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem as, uint64_t align,
-                        uint64_t *total, ZbErr *err) {
+bool zx_weights_head_of(ZbText *t, const ZxFileTensor *tensors, size_t n, uint64_t align, uint64_t *total,
+                        ZbErr *err) {
   uint64_t at = 0;
   ZbJson j = {.text = t};
   zb_json_object(&j, NULL);
@@ -118,12 +118,12 @@ bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem
   zb_json_string(&j, "format", "pt");
   zb_json_end(&j);
   for (size_t i = 0; i < n; i++) {
-    const ZxTensorInfo *x = &tensors[i];
-    uint64_t bytes = zk_plain_bytes(as);
+    const ZxTensorInfo *x = &tensors[i].info;
+    uint64_t bytes = tensors[i].bytes;
     ZB_ASSERT(x->nshape <= MAX_AXES);
     for (const char *s = x->path; *s; s++) ZB_ASSERT(*s > 31 && *s < 127 && *s != '"' && *s != '\\');
     zb_json_object(&j, x->path);
-    zb_json_string(&j, "dtype", zk_elem_info[as].file);
+    zb_json_string(&j, "dtype", tensors[i].dtype);
     zb_json_list(&j, "shape");
     for (int k = 0; k < x->nshape; k++) {
       zb_json_int(&j, NULL, x->shape[k]);
@@ -145,6 +145,17 @@ bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem
     return zb_fail(err, NULL, "the header of %zu tensors is too large for safetensors", n);
   *total = 8 + t->len + at;
   return true;
+}
+
+bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem as, uint64_t align,
+                        uint64_t *total, ZbErr *err) {
+  ZxFileTensor *all = calloc(n + 1, sizeof *all);
+  if (!all) zb_out_of_memory((n + 1) * sizeof *all);
+  for (size_t i = 0; i < n; i++)
+    all[i] = (ZxFileTensor){tensors[i], zk_elem_info[as].file, zk_plain_bytes(as)};
+  bool ok = zx_weights_head_of(t, all, n, align, total, err);
+  free(all);
+  return ok;
 }
 
 bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {

@@ -23,6 +23,14 @@ bool zx_is_file_elem(ZkElem e);
 /* The same for values in another format, with data at a multiple of `align`. */
 bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZkElem as, uint64_t align,
                         uint64_t *total, ZbErr *err);
+/* A tensor of a file in any type: its name there, and bytes of an element. The same for these. */
+typedef struct {
+  ZxTensorInfo info;
+  const char *dtype;
+  uint64_t bytes;
+} ZxFileTensor;
+bool zx_weights_head_of(ZbText *t, const ZxFileTensor *tensors, size_t n, uint64_t align, uint64_t *total,
+                        ZbErr *err);
 /* Writes n values in a format of files, rounded to nearest, ties to even. Returns the index of the first that
  * is finite and too large for the format, or -1. */
 int64_t zx_as(ZkElem as, const float *x, uint64_t n, void *out);

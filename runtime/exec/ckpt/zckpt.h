@@ -16,6 +16,8 @@ typedef struct {
   int dtype;          /* of zx_file_elems */
   int64_t shard_size; /* bytes */
   bool force, merge;
+  int weights;   /* from 1: of int8, int4; 0: as they are */
+  int64_t group; /* of these */
 } ZsOptions;
 
 /* Exit codes. Only diff returns ZS_DIFFERENT. */

@@ -116,8 +116,8 @@ static void put(ZbText *t, const cJSON *x, int depth) {
   else zb_text_add(t, cJSON_IsTrue(x) ? "true" : cJSON_IsFalse(x) ? "false" : "null");
 }
 
-char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like, const char *name,
-                ZbErr *err) {
+char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *quantized, const char *like,
+                const char *name, ZbErr *err) {
   static const char *const types[ZK_ELEMS] = {
       [ZK_F32] = "float32", [ZK_BF16] = "bfloat16", [ZK_F16] = "float16"};
   bool any = like != NULL;
@@ -129,6 +129,7 @@ char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like
   bool ok = cJSON_IsObject(root) || zb_fail(err, NULL, "%s is not a JSON object", zb_show(name));
   cJSON_DeleteItemFromObjectCaseSensitive(root, "quantization_config"); /* what is written is not */
   cJSON_DeleteItemFromObjectCaseSensitive(root, "compression_config");
+  if (quantized) set(root, "quantization_config", value_of(quantized));
   ok = ok && set_all(root, g, names, err);
   if (ok) { /* the first is what newer readers know, the second what older ones do */
     set(root, "dtype", cJSON_CreateString(types[as]));

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "graph/adapter.h"
 #include "runtime/exec/hub/adapter.h"
+#include "runtime/exec/hub/pack.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +43,8 @@ typedef struct {
   ZxTensorInfo info;
   Piece *piece;
   uint32_t npieces;
-  uint64_t n; /* elements */
+  uint64_t n;  /* elements */
+  bool linear; /* all pieces are of a linear layer */
 } Tensor;
 typedef struct {
   ZbArena *a;
@@ -75,7 +77,7 @@ static void add_part(Export *x, const ZxTensorInfo *own, uint32_t source, const 
   uint32_t at = zb_names_find(&x->names, part->info.path);
   if (at == ZB_NO_NAME) {
     at = zb_names_add(x->a, &x->names, part->info.path);
-    Tensor t = {.info = part->info, .n = (uint64_t)elements(&part->info)};
+    Tensor t = {.info = part->info, .n = (uint64_t)elements(&part->info), .linear = true};
     ZB_PUSH(x->a, x->tensor, x->ntensors, t);
   }
   Piece p = {*own, source, *part};
@@ -100,6 +102,7 @@ static bool list_tensors(Export *x) {
       for (uint32_t p = 0; p < zx_map_parts(x->m, i); p++) {
         ZxPart part = zx_map_part(x->m, x->a, i, k, &own, p);
         add_part(x, &own, source, &part);
+        x->tensor[zb_names_find(&x->names, part.info.path)].linear &= zx_pack_is_linear(g, i, &part);
       }
     }
   if (used != x->from->names.n)
@@ -129,12 +132,44 @@ static bool choose_tensors(Export *x) {
                           "names %s have no matrices of adapters", x->m->names);
 }
 
+/* ---- in which format ---- */
+static bool is_packed(const Export *x, const Tensor *t) { return zk_is_packed(x->o->packed) && t->linear; }
+
+/* Fills in what a tensor is in a file: itself, or several if it is packed. Returns how many. */
+static int file_tensors(const Export *x, const Tensor *t, ZxFileTensor out[ZX_PACK_TENSORS]) {
+  if (is_packed(x, t)) return zx_pack_tensors(x->a, &t->info, x->o->packed, x->o->as, out);
+  out[0] = (ZxFileTensor){t->info, zk_elem_info[x->o->as].file, zk_plain_bytes(x->o->as)};
+  return 1;
+}
+
+static uint64_t file_bytes(const Export *x, const Tensor *t) {
+  ZxFileTensor part[ZX_PACK_TENSORS];
+  uint64_t all = 0;
+  for (int i = 0, n = file_tensors(x, t, part); i < n; i++)
+    all += part[i].bytes * (uint64_t)elements(&part[i].info);
+  return all;
+}
+
+static bool check_packed(Export *x) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < x->ntensors; i++) {
+    if (!is_packed(x, &x->tensor[i])) continue;
+    if (!zx_pack_fits(&x->tensor[i].info, x->o->packed, x->err)) return false;
+    n++;
+  }
+  x->done.packed = n;
+  x->done.format = x->o->packed;
+  return n || !zk_is_packed(x->o->packed) ||
+         zb_fail(x->err, "leave out --weights", "names %s have no matrices [out, in] that products alone use",
+                 x->m->names);
+}
+
 /* Files as full as the limit allows; a larger tensor has one of its own. */
 static void cut_files(Export *x) {
-  uint64_t bytes = 0, each = zk_plain_bytes(x->o->as);
+  uint64_t bytes = 0;
   ZB_PUSH(x->a, x->cut, x->nfiles, 0);
   for (uint32_t i = 0; i < x->ntensors; i++) {
-    uint64_t n = each * x->tensor[i].n;
+    uint64_t n = file_bytes(x, &x->tensor[i]);
     if (x->o->what != ZX_EXPORT_ADAPTERS && i > x->cut[x->nfiles - 1] &&
         (n > x->o->most || bytes > x->o->most - n)) {
       ZB_PUSH(x->a, x->cut, x->nfiles, i);
@@ -234,12 +269,18 @@ static bool open_pair(Export *x, const Tensor *t, ZxPair *pair) {
   return pair->b;
 }
 
+/* Fills the window with elements at .. at + n of a tensor. */
+static bool fill_window(const Export *x, const Tensor *t, const ZxPair *pair, uint64_t at, uint64_t n) {
+  for (uint32_t i = 0; i < t->npieces; i++)
+    if (!fill(x, &t->piece[i], (int64_t)at, (int64_t)(at + n), x->window)) return false;
+  if (pair->rank) zx_adapter_add(pair, x->window, (int64_t)at, (int64_t)n);
+  return true;
+}
+
 static bool write_values(const Export *x, const Tensor *t, const ZxPair *pair, int fd, const char *path) {
   for (uint64_t at = 0, n; at < t->n; at += n) {
     n = t->n - at < x->size ? t->n - at : x->size;
-    for (uint32_t i = 0; i < t->npieces; i++)
-      if (!fill(x, &t->piece[i], (int64_t)at, (int64_t)(at + n), x->window)) return false;
-    if (pair->rank) zx_adapter_add(pair, x->window, (int64_t)at, (int64_t)n);
+    if (!fill_window(x, t, pair, at, n)) return false;
     int64_t bad = zx_as(x->o->as, x->window, n, x->rounded);
     if (bad >= 0)
       return zb_fail(x->err, "take another --dtype",
@@ -250,9 +291,32 @@ static bool write_values(const Export *x, const Tensor *t, const ZxPair *pair, i
   return true;
 }
 
+/* Writes words, then scales, which wait in memory, and the shape. Windows are whole groups. */
+static bool write_packed(const Export *x, const Tensor *t, const ZxPair *pair, int fd, const char *path) {
+  uint64_t group = zk_elem_info[x->o->packed].block,
+           window = x->size < group ? group : x->size / group * group;
+  uint64_t bits = zk_elem_info[x->o->packed].bits, each = zk_plain_bytes(x->o->as),
+           scales_n = t->n / group * each;
+  char *scales = malloc(scales_n);
+  if (!scales) zb_out_of_memory(scales_n);
+  bool ok = true;
+  for (uint64_t at = 0, n; ok && at < t->n; at += n) {
+    n = t->n - at < window ? t->n - at : window;
+    ok = fill_window(x, t, pair, at, n) &&
+         (zx_pack_round(x->o->packed, x->o->as, x->window, n, x->rounded, scales + at / group * each) ||
+          zb_fail(x->err, "take another --dtype", "tensor '%s' has values whose scale is not a number of %s",
+                  t->info.path, zk_elem_info[x->o->as].text)) &&
+         zb_write(fd, path, x->rounded, n * bits / 8, x->err);
+  }
+  ok = ok && zb_write(fd, path, scales, scales_n, x->err) &&
+       zb_write(fd, path, t->info.shape, 2 * sizeof *t->info.shape, x->err);
+  free(scales);
+  return ok;
+}
+
 static bool write_tensor(Export *x, const Tensor *t, int fd, const char *path) {
   ZxPair pair;
-  bool ok = open_pair(x, t, &pair) && write_values(x, t, &pair, fd, path);
+  bool ok = open_pair(x, t, &pair) && (is_packed(x, t) ? write_packed : write_values)(x, t, &pair, fd, path);
   free((float *)pair.a);
   free((float *)pair.b);
   return ok;
@@ -287,11 +351,12 @@ static const char *file_name(const Export *x, uint32_t file) {
 static bool write_file(Export *x, uint32_t file) {
   uint32_t from = x->cut[file], to = x->cut[file + 1];
   const char *path = zb_printf(x->a, "%s/%s", x->tmp, file_name(x, file));
-  ZxTensorInfo *info = ZB_NEWN(x->a, ZxTensorInfo, to - from);
-  for (uint32_t i = from; i < to; i++) info[i - from] = x->tensor[i].info;
+  ZxFileTensor *all = ZB_NEWN(x->a, ZxFileTensor, ZX_PACK_TENSORS * (to - from));
+  size_t n = 0;
+  for (uint32_t i = from; i < to; i++) n += (size_t)file_tensors(x, &x->tensor[i], all + n);
   ZbText head = {0};
   uint64_t total;
-  bool ok = zx_weights_head_as(&head, info, to - from, x->o->as, 8, &total, x->err);
+  bool ok = zx_weights_head_of(&head, all, n, 8, &total, x->err);
   uint64_t len = head.len;
   int fd = ok ? create(x, path) : -1;
   ok = fd >= 0 && zb_write(fd, path, &len, 8, x->err) && zb_write(fd, path, head.s, len, x->err);
@@ -302,7 +367,8 @@ static bool write_file(Export *x, uint32_t file) {
 
 static bool write_index(const Export *x) {
   ZbText t = {0};
-  uint64_t n = x->done.bytes / zk_plain_bytes(x->o->as);
+  uint64_t n = 0;
+  for (uint32_t i = 0; i < x->ntensors; i++) n += x->tensor[i].n;
   ZbJson j = {.text = &t, .indent = "  "};
   zb_json_object(&j, NULL);
   zb_json_object(&j, "metadata");
@@ -311,8 +377,11 @@ static bool write_index(const Export *x) {
   zb_json_end(&j);
   zb_json_object(&j, "weight_map");
   for (uint32_t f = 0; f < x->nfiles; f++)
-    for (uint32_t i = x->cut[f]; i < x->cut[f + 1]; i++)
-      zb_json_string(&j, x->tensor[i].info.path, file_name(x, f));
+    for (uint32_t i = x->cut[f]; i < x->cut[f + 1]; i++) {
+      ZxFileTensor part[ZX_PACK_TENSORS];
+      for (int k = 0, parts = file_tensors(x, &x->tensor[i], part); k < parts; k++)
+        zb_json_string(&j, part[k].info.path, file_name(x, f));
+    }
   zb_json_end(&j);
   zb_json_end(&j);
   zb_text_add(&t, "\n");
@@ -329,6 +398,24 @@ static bool write_adapter_config(Export *x) {
   return x->done.config;
 }
 
+/* Returns what config.json says of packed weights; NULL: there are none. Modules of other matrices, and of copies that the
+ * map knows, are as they are. */
+static const char *packed_config(const Export *x) {
+  const char **ignore = NULL, *name;
+  uint32_t n = 0;
+  ZxTensorInfo copy, of;
+  if (!zk_is_packed(x->o->packed)) return NULL;
+  for (uint32_t i = 0; i < x->ntensors + x->m->g->nignored; i++) {
+    const Tensor *t = i < x->ntensors ? &x->tensor[i] : NULL;
+    if (t && (t->linear || t->info.nshape != 2)) continue;
+    if (!t && !zx_map_copy(x->m, i - x->ntensors, &copy, &of)) continue;
+    name = t ? t->info.path : copy.path;
+    if (zb_ends(name, ".weight"))
+      ZB_PUSH(x->a, ignore, n, zb_strndup(x->a, name, strlen(name) - strlen(".weight")));
+  }
+  return zx_pack_config(x->a, x->o->packed, ignore, n);
+}
+
 static bool write_config(Export *x) {
   if (x->o->what == ZX_EXPORT_ADAPTERS) return write_adapter_config(x);
   const char *like = NULL, *path = NULL;
@@ -338,7 +425,7 @@ static bool write_config(Export *x) {
     if (!(like = zb_read_file(x->a, path, CONFIG_LIMIT, &n, x->err))) return false;
   }
   ZbErr why = {0};
-  char *text = zx_config(x->m->g, x->m->names, x->o->as, like, path, &why);
+  char *text = zx_config(x->m->g, x->m->names, x->o->as, packed_config(x), like, path, &why);
   if (!text && *why.text) return zb_fail(x->err, why.help, "%s", why.text);
   bool ok = !text || write_text(x, config_name, text, strlen(text));
   x->done.config = text != NULL;
@@ -439,10 +526,12 @@ bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportO
   char *path = zb_strdup(a, o->out);
   for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = 0;
   Export x = {.a = a, .m = m, .from = from, .o = o, .size = o->window ? o->window : WINDOW, .err = err};
-  if (!may_take(path, o->force, err) || !list_tensors(&x) || !choose_tensors(&x)) return false;
+  if (!may_take(path, o->force, err) || !list_tensors(&x) || !choose_tensors(&x) || !check_packed(&x))
+    return false;
   cut_files(&x);
   int fd = begin(&x, path);
   if (fd < 0) return false;
+  if (zk_is_packed(o->packed) && x.size < ZX_PACK_GROUP) x.size = ZX_PACK_GROUP;
   x.window = malloc(x.size * sizeof *x.window);
   x.rounded = malloc(x.size * sizeof *x.window);
   if (!x.window || !x.rounded) zb_out_of_memory(x.size * sizeof *x.window);

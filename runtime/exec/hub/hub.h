@@ -8,6 +8,7 @@
  * config.c   config.json: what the graph knows of it (ZgConfig), and what another folder says beside
  * export.c   all of a model's parameters as such a folder, or its adapters
  * adapter.c  what adapters' tensors are by their names (adapter.h), their config, and matrices with them added
+ * pack.c     those in few bits, for other programs (pack.h)
  * zckpt_export.c   the command `zckpt export`
  *
  * Which model is called what there is the graph's knowledge: nothing here knows any model. Files are trusted
@@ -112,9 +113,9 @@ bool zx_map_copy(const ZxMap *m, uint32_t i, ZxTensorInfo *copy, ZxTensorInfo *o
 /* ---- config.c ------------------------------------------------------------------------------------------ */
 /* The text of config.json, to be freed: what the graph says (NULL without a message: nothing, and there is no
  * `like`) and the types of values, over what the text `like` says beside (may be NULL; `name` is its file's).
- * Keys are in order, numbers as they were written. */
-char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *like, const char *name,
-                ZbErr *err);
+ * Keys are in order, numbers as they were written. quantized: quantization_config, or NULL. */
+char *zx_config(const ZgGraph *g, const char *names, ZkElem as, const char *quantized, const char *like,
+                const char *name, ZbErr *err);
 
 /* ---- export.c ------------------------------------------------------------------------------------------ */
 /* Of a graph with adapters: they alone, as peft has them, or matrices with adapters added. */
@@ -123,6 +124,7 @@ typedef struct {
   ZxExportWhat what;
   const char *out, *like; /* folders; like: NULL, or where a tokenizer's files and other keys are */
   ZkElem as;
+  ZkElem packed;   /* a packed one, of matrices [out, in] that products alone use; another: like the rest */
   uint64_t most;   /* bytes of tensors in a file */
   bool force;      /* an export that is there may be replaced */
   uint64_t window; /* values of a tensor that are in memory at once; 0: 16 M */
@@ -133,6 +135,8 @@ typedef struct {
   uint64_t bytes;  /* of tensors */
   bool config;     /* there is a config.json, or adapter_config.json */
   uint32_t merged; /* matrices that have been added to */
+  uint32_t packed; /* tensors of another program's names that are in few bits, in this format */
+  ZkElem format;
 } ZxExported;
 /* Writes parameters, which `from` has under their own names, under those of the map. The folder has its name
  * when it is whole. */

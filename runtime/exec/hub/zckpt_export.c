@@ -58,9 +58,21 @@ static void tell(const ZsOptions *o, const ZxManifest *m, const ZxExported *x, Z
          !x->config                      ? ""
          : x->what == ZX_EXPORT_ADAPTERS ? "; adapter_config.json"
                                          : "; config.json");
+  if (x->packed) printf("; %" PRIu32 " of them in %d bits", x->packed, zk_elem_info[x->format].bits);
   if (x->copied) printf("; %" PRIu32 " files from %s", x->copied, zb_show(o->like));
   printf("\n");
   if (!x->config) printf("note: there is no config.json: the names `%s` say nothing of it\n", o->names);
+}
+
+/* Finds the format of matrices that --weights and --group say. */
+static bool choose_format(const ZsOptions *o, ZxExportOptions *e, ZbArena *a, ZbErr *err) {
+  static const char *const words[] = {"int8", "int4"}; /* in the order of --weights */
+  if (!o->weights) return true;
+  if (e->what == ZX_EXPORT_ADAPTERS)
+    return zb_fail(err, "add them to the model: --merge", "--weights is of whole models; these are adapters");
+  e->packed = zk_elem_named(zb_printf(a, "%s group %" PRId64, words[o->weights - 1], o->group));
+  return e->packed != ZK_NONE ||
+         zb_fail(err, "take 32, 64 or 128", "--group %" PRId64 " is none of --weights", o->group);
 }
 
 ZsEnd zs_export(const ZsOptions *o, ZbArena *a, ZbErr *err) {
@@ -83,6 +95,10 @@ ZsEnd zs_export(const ZsOptions *o, ZbArena *a, ZbErr *err) {
                        .as = zx_file_elems[o->dtype],
                        .most = (uint64_t)o->shard_size,
                        .force = o->force};
+  if (!choose_format(o, &e, a, err)) {
+    zx_shards_close(&from);
+    return ZS_FAILED;
+  }
   ZxExported done;
   bool ok = zx_export(a, &map, &from, &e, &done, err);
   zx_shards_close(&from);

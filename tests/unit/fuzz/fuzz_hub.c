@@ -80,7 +80,7 @@ static void make_config(ZbArena *a, const uint8_t *data, size_t n) {
   zg_config_add(g, "hf", "weight_map.layers", "[1e-05, \"x\"]");
   zg_config_add(g, "hf", "metadata", "null");
   ZbErr err = {0};
-  char *text = zx_config(g, "hf", ZK_F32, zb_strndup(a, (const char *)data, n), "config.json", &err);
+  char *text = zx_config(g, "hf", ZK_F32, NULL, zb_strndup(a, (const char *)data, n), "config.json", &err);
   if (!text && !*err.text) ZB_BUG("no config, and no message");
   free(text);
 }
