@@ -30,9 +30,9 @@ typedef struct {
   const char *model; /* which model of the file; NULL: its only one */
   const ZcDefine *defines;
   uint32_t ndefines;
-  const char *config; /* a config.json that sets statics, as the model's map `names` says; NULL: none */
+  const char *config;      /* a config.json that sets statics, as the model's map `names` says; NULL: none */
   const char *config_text; /* not NULL: what is in it, and `config` is for messages */
-  const char *names;  /* NULL: its only map with a `config` */
+  const char *names;       /* NULL: its only map with a `config` */
   /* Adapters beside matrices: as peft's adapter_config.json says, a file or the folder that has it; or beside those of
    * these names, "q_proj,v_proj", or of all, "all-linear". Neither: none. rank 0: 8; alpha 0: twice the rank. Several
    * count by an input of the model, `adapter`: the number of one for each token, or -1. */

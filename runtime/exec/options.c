@@ -366,16 +366,17 @@ static bool check_options(const ZxOptions *o, ZbErr *err) {
   const struct {
     bool missing;
     const char *what;
-  } rows[] = {{plays && o->steps && !o->data, "--data FILE"},
-              {plays && o->evaluates && !o->init, "--init FILE, the weights to evaluate"},
-              {plays && trains && o->steps < 0, "--steps K"},
-              {o->resume && !o->ckpt, "--ckpt DIR, the folder to --resume from"},
-              {o->new_tokens && !o->init, "--init FILE, which lacks words for --new-tokens"},
-              {o->init_partial && !o->init, "--init FILE, which --init-partial completes"},
-              {plays && o->adapter.n && !o->names, "--init DIR --names MAP, the weights that --adapter is of"},
-              {o->names && !o->init, "--init FILE, the weights with these --names"},
-              {trains && !o->eval && (o->eval_every || o->eval_batches), "--eval FILE"},
-              {o->trace_to && !o->trace, "--trace FILE"}};
+  } rows[] = {
+      {plays && o->steps && !o->data, "--data FILE"},
+      {plays && o->evaluates && !o->init, "--init FILE, the weights to evaluate"},
+      {plays && trains && o->steps < 0, "--steps K"},
+      {o->resume && !o->ckpt, "--ckpt DIR, the folder to --resume from"},
+      {o->new_tokens && !o->init, "--init FILE, which lacks words for --new-tokens"},
+      {o->init_partial && !o->init, "--init FILE, which --init-partial completes"},
+      {plays && o->adapter.n && !o->names, "--init DIR --names MAP, the weights that --adapter is of"},
+      {o->names && !o->init, "--init FILE, the weights with these --names"},
+      {trains && !o->eval && (o->eval_every || o->eval_batches), "--eval FILE"},
+      {o->trace_to && !o->trace, "--trace FILE"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if (rows[i].missing)
       return zb_fail(err, "zrun --help shows all commands and options", "zrun %s needs %s",

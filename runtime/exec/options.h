@@ -14,9 +14,9 @@ typedef struct {
   ZxCommand command;
   const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
   const char *new_tokens;
-  const char *out; /* calibrate: a cluster; generate: results, or NULL */
+  const char *out;          /* calibrate: a cluster; generate: results, or NULL */
   ZbTexts include, adapter; /* [NAME=]DIR */
-  int64_t steps; /* -1: not given */
+  int64_t steps;            /* -1: not given */
   uint64_t seed;
   int threads;
   const char *device_name; /* as it was given */

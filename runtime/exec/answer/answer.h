@@ -138,7 +138,7 @@ typedef struct {
   ZxScheduling sizes; /* ends and queue are filled in */
   ZxPlay *play;
   void *player;
-  ZxShare share; /* of the words that logits are of */
+  ZxShare share;  /* of the words that logits are of */
   ZxPiece *piece; /* NULL: nobody takes it */
   void *ctx;
 } ZxAnswering;

@@ -301,7 +301,8 @@ static const ZxPrefix *prefixes(ZxScheduler *s, Entry *q, uint32_t n) {
   uint32_t page = s->how.page;
   for (; q->nprefixes < n; q->nprefixes++) {
     uint32_t i = q->nprefixes;
-    q->prefix[i] = zx_prefix(i ? q->prefix[i - 1] : (ZxPrefix){.low = q->is.adapter}, q->id + (size_t)i * page, page);
+    q->prefix[i] =
+        zx_prefix(i ? q->prefix[i - 1] : (ZxPrefix){.low = q->is.adapter}, q->id + (size_t)i * page, page);
   }
   return q->prefix;
 }

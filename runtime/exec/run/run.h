@@ -66,9 +66,9 @@ typedef struct {
   ZxPrompts prompts;
   ZxServing serving;
   ZbTexts adapters, adapter_names; /* folders of --adapter, and what clients call them */
-  ZxServer *server;  /* on rank 0 of `serve`; NULL */
-  ZxReplica replica; /* of a run that generates: the ranks that play the same steps */
-  int lane_failed;   /* 0: no; the code with which rank 0 says that all end */
+  ZxServer *server;                /* on rank 0 of `serve`; NULL */
+  ZxReplica replica;               /* of a run that generates: the ranks that play the same steps */
+  int lane_failed;                 /* 0: no; the code with which rank 0 says that all end */
   ZxMix *data;
   ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
   ZxMix *eval_data;
@@ -80,9 +80,9 @@ typedef struct {
   ZxEval eval; /* where there is one, of the one engine or the other */
   ZxPredict *predict;
   ZxLog *log;
-  ZxTrace *trace; /* not written yet; NULL: there is none */
+  ZxTrace *trace;    /* not written yet; NULL: there is none */
   const char *coded; /* what of the weights is quantized, as it is said; NULL: nothing */
-  ZbText memory;  /* what is said of it */
+  ZbText memory;     /* what is said of it */
   ZbText plan_text;
   ZxEpochs epochs;
   double began, peak;

@@ -159,8 +159,8 @@ typedef struct {
   const cJSON *prompt, *messages, *system, *tools;
   bool no_tools, forced;   /* a tool must be called: */
   const char *forced_name; /* this one; NULL: any */
-  bool logprobs; /* of a chat */
-  int64_t top;   /* of a chat; ZX_UNSAID */
+  bool logprobs;           /* of a chat */
+  int64_t top;             /* of a chat; ZX_UNSAID */
 } ZxReading;
 /* part.c: makes a part of the ids that a query has, or of its text. False: it is refused. */
 bool zx_request_part(ZxReading *x, const ZxQuery *q);

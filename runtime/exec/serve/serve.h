@@ -22,7 +22,8 @@ typedef struct {
   int port;             /* 0: any that is free */
   const char *key_file; /* lines of keys, one of which a client must give; NULL: none is wanted */
   const char *name;     /* of the model */
-  ZbTexts adapters;     /* names of its adapters, if it has several: they are models, and the first is meant without a name */
+  /* Names of its adapters, if it has several: they are models, and the first is meant without a name. */
+  ZbTexts adapters;
   const ZxWords *words;
   uint32_t length; /* positions of a sequence */
   uint32_t queue;  /* requests that may be under way at once */

@@ -28,10 +28,10 @@ typedef struct {
 } ZxLoaded;
 /* Where parameters come from. */
 typedef struct {
-  const char *path;                /* a safetensors file, or a folder with shards */
-  const char *names;               /* which names of the graph parameters have there; NULL: their own */
-  bool partial;                    /* what is not there is drawn from the seed, and what else is there is left out */
-  ZbTexts adapters;                /* folders with adapters' parameters: what has no place is never left out */
+  const char *path;  /* a safetensors file, or a folder with shards */
+  const char *names; /* which names of the graph parameters have there; NULL: their own */
+  bool partial;      /* what is not there is drawn from the seed, and what else is there is left out */
+  ZbTexts adapters;  /* folders with adapters' parameters: what has no place is never left out */
   const struct ZxNewWords *words; /* the model may have more words (grow.h); NULL: it may not */
 } ZxFrom;
 /* Not partial: it must hold exactly the model's parameters. */
