@@ -60,7 +60,7 @@ static uint16_t f16_at_least(float x) {
 }
 
 /* ---- choosing scales ----------------------------------------------------------------------------------- */
-enum { MOST_GROUP = 128, TRIES = 16 };
+enum { MOST_GROUP = 128, TRIES = 16, MOST_OWN = 15 /* of codes of 4 bits less a zero point */ };
 
 static int clamp(float x, int lo, int hi) {
   return x <= (float)lo ? lo : x >= (float)hi ? hi : (int)lrintf(x);
@@ -95,13 +95,28 @@ static float searched(const float *x, int64_t n, float far, int lo, int hi) {
   return scale;
 }
 
+/* Returns the scale of a group whose elements are small integers of it, as weights are that somebody else has
+ * rounded: they keep their codes, and nothing is lost. 0: they are not. least: -8, the lowest code. */
+static float own_scale(const float *x, int64_t n, float far, int least, int most) {
+  for (int m = 1; m <= most; m++) {
+    float inverse = (m == -least ? least : far < 0 ? -m : m) / far; /* the farthest becomes m or -m */
+    int64_t i = 0;
+    while (i < n && fabsf(x[i] * inverse - rintf(x[i] * inverse)) <= 0x1p-12f) i++;
+    if (i == n) return 1 / inverse;
+  }
+  return 0;
+}
+
 /* Returns the scale of a group of a format without zeros of its own, in f16. */
 static uint16_t scale_of(ZkElem e, const float *x, int64_t n) {
   float far = farthest(x, n);
   if (!isfinite(far)) return 0x7e00;
   if (far == 0) return 0;
   if (zk_elem_info[e].codes == ZK_CODES_NORMAL) return f16_at_least(fabsf(far));
-  if (zk_elem_info[e].bits == 8) return f16_at_least(fabsf(far) / 127);
+  bool eight = zk_elem_info[e].bits == 8;
+  float own = own_scale(x, n, far, -zk_packed_zero(e), eight ? MOST_OWN : zk_packed_zero(e));
+  if (own != 0) return zk_f32_to_f16(own);
+  if (eight) return f16_at_least(fabsf(far) / 127);
   return zk_f32_to_f16(searched(x, n, far, -zk_packed_zero(e), zk_packed_zero(e) - 1));
 }
 

@@ -121,6 +121,36 @@ Test(packed, errors) {
   }
 }
 
+/* Weights that somebody else has rounded to 4 bits keep their codes, whatever the largest one of a group is: in int4 those
+ * of one more scale, in int8 also those with a zero point. */
+Test(packed, codes_of_others) {
+  static const ZkElem formats[] = {ZK_INT4_32, ZK_INT4_64, ZK_INT4_128, ZK_INT8_64};
+  for (int f = 0; f < 4; f++) {
+    enum { COLUMNS = 40, K = 256 };
+    float *x = malloc(COLUMNS * K * sizeof *x), y[K];
+    bool eight = zk_elem_info[formats[f]].bits == 8;
+    for (int c = 0; c < COLUMNS; c++)
+      for (int k = 0; k < K; k++) {
+        int most = c % 8 + 1,
+            of = (int)(zb_random_u64(1, 2, (uint64_t)(c * K + k)) % (uint64_t)(2 * most + 1)) - most,
+            code = eight     ? of * 15 / 8
+                   : of == 8 ? 7
+                             : of;
+        x[c * K + k] = (float)code * zk_f16_to_f32((uint16_t)(0x1800 + 37 * c + k / 128 * (c % 3)));
+      }
+    ZkView v = packed(formats[f], COLUMNS, K, x);
+    ZkPacked p = zk_packed_of(&v);
+    for (int c = 0; c < COLUMNS; c++) {
+      zk_packed_decode(&p, c, 0, K, y);
+      for (int k = 0; k < K; k++)
+        EACH_ASSERT(y[k] == x[c * K + k], "%s, column %d, element %d: %g is %g",
+                    zk_elem_info[formats[f]].text, c, k, (double)x[c * K + k], (double)y[k]);
+    }
+    free(v.data);
+    free(x);
+  }
+}
+
 /* Groups of nothing, of one number, and of what is not finite. */
 Test(packed, odd_groups) {
   static const ZkElem formats[] = {ZK_INT8_32, ZK_INT4_32, ZK_INT4Z_32, ZK_NF4_32};
