@@ -202,6 +202,10 @@ bool zb_json_has_nul(const char *text, size_t n);
  * so a value must have `sparse` bytes of text on average, some thousands of values apart. NULL with a message
  * that begins with "it". Where memory ends, so does the program: that says nothing about the text. */
 struct cJSON *zb_json_parse(const char *text, size_t n, size_t sparse, ZbErr *err);
+/* Parses a text that must be a JSON object; `path` is for messages. */
+bool zb_json_object_of(const char *text, size_t n, const char *path, struct cJSON **out, ZbErr *err);
+/* Reads one from the file `name` of a folder, at most 16 MiB. *out NULL: it is not there. */
+bool zb_json_file(ZbArena *a, const char *folder, const char *name, struct cJSON **out, ZbErr *err);
 /* `sparse` of files of weights, of their lists and of configs, each value of which has a name or stands beside
  * one; of tokenizers, where three may stand in ["a",-1],; and of all others, which are short. */
 enum { ZB_JSON_NAMED = 6, ZB_JSON_TOKENS = 3, ZB_JSON_ANY = 2 };
@@ -263,6 +267,8 @@ bool zb_write_at(int fd, const char *path, const void *p, uint64_t n, uint64_t a
 bool zb_write(int fd, const char *path, const void *p, uint64_t n, ZbErr *err);
 /* Returns `path`, or the file `name` in it if it is a folder; in the arena. */
 const char *zb_file_of(ZbArena *a, const char *path, const char *name);
+/* Returns the folder of a file, or the folder itself; in the arena. */
+const char *zb_folder_of(ZbArena *a, const char *path);
 /* Makes a folder, with what is missing above it. `what` it is for, "log", and `help` are for messages. */
 bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr *err);
 /* Removes those files of a folder, which is no link to one, that are `ours`. False with a message if one of

@@ -56,3 +56,10 @@ const char *zb_file_of(ZbArena *a, const char *path, const char *name) {
   struct stat st;
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? zb_printf(a, "%s/%s", path, name) : path;
 }
+
+const char *zb_folder_of(ZbArena *a, const char *path) {
+  struct stat st;
+  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return path;
+  const char *slash = strrchr(path, '/');
+  return slash ? zb_strndup(a, path, (size_t)(slash - path) + !(slash - path)) : ".";
+}

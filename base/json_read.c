@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void *need(size_t bytes) {
   void *p = malloc(bytes);
@@ -106,4 +107,26 @@ const char *zb_json_not_finite(const char *text, size_t n, uint32_t *line) {
       if ((size_t)(end - s) >= strlen(words[i]) && !memcmp(s, words[i], strlen(words[i]))) return words[i];
   }
   return NULL;
+}
+
+/* ---- files of a folder ---- */
+bool zb_json_object_of(const char *text, size_t n, const char *path, cJSON **out, ZbErr *err) {
+  static const char again[] = "take the file again from where it came";
+  ZbErr why;
+  *out = zb_json_parse(text, n, ZB_JSON_ANY, &why);
+  if (!*out) return zb_fail(err, again, "%s: %s", zb_show(path), why.text);
+  if (cJSON_IsObject(*out)) return true;
+  cJSON_Delete(*out);
+  *out = NULL;
+  return zb_fail(err, again, "%s: it is not a JSON object", zb_show(path));
+}
+
+bool zb_json_file(ZbArena *a, const char *folder, const char *name, cJSON **out, ZbErr *err) {
+  enum { MOST = 16 << 20 };
+  size_t n;
+  const char *path = zb_printf(a, "%s/%s", folder, name);
+  *out = NULL;
+  if (access(path, F_OK) != 0) return true;
+  const char *text = zb_read_file(a, path, MOST, &n, err);
+  return text && zb_json_object_of(text, n, path, out, err);
 }

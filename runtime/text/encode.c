@@ -124,16 +124,72 @@ static bool piece(ZtCoder *c, const char *s, size_t n, size_t at) {
   return done >= n || zt_pretokenize(c, 0, s + done, n - done, !at && !done);
 }
 
+/* ---- places between tokens ---- */
+/* Counts by the bytes of a piece's tokens, the first of which is c->out->id[first]. Returns false where they are not
+ * those of its text: a normalizer changed it, or a blank was put before. */
+static bool count_by_bytes(ZtCoder *c, const char *s, size_t n, size_t first, ZtCut *cut, size_t base) {
+  ZbText *bytes = &c->repaired;
+  size_t given = c->given, room = c->room, at = 0, before = 0, begun = 0;
+  ZbErr none;
+  bool same = true;
+  for (size_t i = first; same && i < c->out->n; i++, at += bytes->len) {
+    bytes->len = 0;
+    same = zt_bytes(c, c->out->id[i], bytes, &none) && bytes->len <= n - at &&
+           !memcmp(bytes->len ? bytes->s : "", s + at, bytes->len);
+    begun += base + at < cut->at;
+    before += base + at + bytes->len <= cut->at;
+  }
+  c->given = given;
+  c->room = room;
+  *cut = (ZtCut){cut->at, first + before, first + begun};
+  return same && at == n;
+}
+
+/* Counts the tokens that the piece up to the place has alone, too. */
+static bool count_alike(ZtCoder *c, const char *s, size_t first, ZtCut *cut, size_t base) {
+  ZtIds alone = {0}, *out = c->out;
+  size_t room = c->room, same = 0;
+  c->out = &alone;
+  bool ok = piece(c, s, cut->at - base, base);
+  c->out = out;
+  c->room = room;
+  while (same < alone.n && first + same < out->n && alone.id[same] == out->id[first + same]) same++;
+  *cut = (ZtCut){cut->at, first + same, first + same + (same < alone.n)};
+  zt_ids_free(&alone);
+  return ok;
+}
+
+/* Counts for all places before the end of a piece, or of an added token, which begins at byte `at`; its tokens are from
+ * number `first` on. */
+static bool count_cuts(ZtCoder *c, const char *s, size_t n, size_t at, size_t first, bool added) {
+  const ZtCuts *cuts = c->marked ? c->marked->cuts : NULL;
+  for (; cuts && c->cut < cuts->n && cuts->cut[c->cut].at < at + n; c->cut++) {
+    ZtCut *cut = &cuts->cut[c->cut];
+    bool inside = cut->at > at;
+    if (!inside || added) *cut = (ZtCut){cut->at, first, first + inside};
+    else if (!count_by_bytes(c, s, n, first, cut, at) && !count_alike(c, s, first, cut, at)) return false;
+  }
+  return true;
+}
+
+static bool counted_piece(ZtCoder *c, const char *s, size_t n, size_t at) {
+  size_t first = c->out->n;
+  return piece(c, s, n, at) && count_cuts(c, s, n, at, first, false);
+}
+
 static bool body(ZtCoder *c, const char *s, size_t n) {
   size_t done = 0, from = 0, begin, end;
   const ZtAdded *a;
   ZtAllowed may = allowed(c);
+  c->cut = 0;
   while ((a = zt_added_next(c->t, &c->t->raw, &may, s, n, done, &from, &begin, &end))) {
-    if (begin > done && !piece(c, s + done, begin - done, done)) return false;
+    if (begin > done && !counted_piece(c, s + done, begin - done, done)) return false;
     zt_push(c->out, a->id);
+    if (!count_cuts(c, s + begin, end - begin, begin, c->out->n - 1, true)) return false;
     done = end;
   }
-  return done >= n || piece(c, s + done, n - done, done);
+  return (done >= n || counted_piece(c, s + done, n - done, done)) &&
+         count_cuts(c, s + n, 1, n, c->out->n, true);
 }
 
 static bool begin(ZtCoder *c, size_t n, unsigned flags, const ZtMarked *marked, ZtIds *out, ZbErr *err) {

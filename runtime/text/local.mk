@@ -20,11 +20,13 @@ libtext_a_SOURCES = \
   runtime/text/regex.c \
   runtime/text/room.h \
   runtime/text/strings.c \
+  runtime/text/template/chats.c \
   runtime/text/template/eval.c \
   runtime/text/template/expr.c \
   runtime/text/template/filters.c \
   runtime/text/template/inside.h \
   runtime/text/template/json.c \
+  runtime/text/template/learned.c \
   runtime/text/template/lex.c \
   runtime/text/template/messages.c \
   runtime/text/template/methods.c \

@@ -317,7 +317,8 @@ struct ZtCoder {
   ZtStep *step;
   size_t step_cap;
   ZtDecoding decoding;
-  const ZtMarked *marked; /* while a marked text is encoded */
+  const ZtMarked *marked; /* while a marked text is encoded, ... */
+  size_t cut;             /* ... of which so many places are known to lie between tokens */
   ZtSpan *span;           /* of a normalized piece of it */
   size_t span_cap;
   ZbText whole; /* that piece */

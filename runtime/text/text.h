@@ -85,11 +85,22 @@ typedef struct {
   size_t begin, end;
   uint8_t of; /* ZT_SPAN_OTHERS, ZT_SPAN_ASSISTANT */
 } ZtSpan;
+/* Places in a text of which one wants to know between which tokens they are. */
+typedef struct {
+  size_t at;     /* byte of the text; cuts rise */
+  size_t before; /* becomes the number of tokens that end there or before, ... */
+  size_t begun;  /* ... and of those that begin before: one more, where a token has bytes of both sides */
+} ZtCut;
+typedef struct {
+  ZtCut *cut;
+  size_t n;
+} ZtCuts;
 typedef struct {
   const ZtSpan *span; /* one behind the other */
   size_t nspans;
   const char *written; /* by the author: tokens <like this> or [LIKE THIS] that are in it are its markers */
   size_t nwritten;
+  ZtCuts *cuts; /* NULL: none */
 } ZtMarked;
 /* Appends the ids of a text, encoded as one, so that they are those of zt_encode for all that is not a
  * marker; but no special token has a byte of a span, and none of the author's markers one of others'.

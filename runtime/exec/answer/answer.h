@@ -43,24 +43,11 @@ bool zx_folder_json(ZbArena *a, const char *folder, const char *name, struct cJS
 const char *zx_folder_of(ZbArena *a, const char *path);
 
 /* ---- chats.c: conversations ------------------------------------------------------------------------------- */
-/* It does not change once it is open: all threads share it. */
-typedef struct {
-  const char *name;     /* of the file that its template is of */
-  ZtTemplate *usual;    /* NULL: there is none, or it cannot be used, and `why` */
-  ZtTemplate *tools;    /* for conversations with tools; NULL: the usual one */
-  struct cJSON *tokens; /* special tokens by what templates call them: bos_token */
-  ZbErr why;
-} ZxChats;
-/* Opens the template of a folder: chat_template.jinja, else `chat_template` of tokenizer_config.json; or `file`, where
- * one is given. Either may be NULL. True, too, where there is none; false with a message if it cannot be read, or used,
- * and it is then closed. */
-bool zx_chats_open(ZxChats *c, ZbArena *a, const char *folder, const char *file, ZbErr *err);
-void zx_chats_close(ZxChats *c);
 /* Appends the ids of a conversation: an object that has `messages`, and perhaps `tools`, `documents`,
  * `chat_template_kwargs`, `continue_final_message` and `add_generation_prompt`, which is true without. `now`: the
  * seconds of the calendar that it is for the template, 0: the clock's. False with a message, also where there is no
  * template. */
-bool zx_chat_ids(const ZxChats *c, ZtCoder *coder, const struct cJSON *chat, int64_t now, ZtIds *out,
+bool zx_chat_ids(const ZtChats *c, ZtCoder *coder, const struct cJSON *chat, int64_t now, ZtIds *out,
                  ZbErr *err);
 
 /* ---- shipped.c: the models that the program carries ------------------------------------------------------ */
@@ -85,9 +72,9 @@ typedef struct {
   uint32_t *end;
   uint32_t nend;
   ZxShapes *shapes; /* of the schemas that answers must fit */
-  ZxChats chats;
+  ZtChats chats;
 } ZxWords;
-/* Opens a tokenizer.json, or a folder with one; NULL: bytes. Its chat template is opened by zx_chats_open. `f` says
+/* Opens a tokenizer.json, or a folder with one; NULL: bytes. Its chat template is opened by zt_chats_open. `f` says
  * how texts begin and end; NULL: the files beside the tokenizer's do. False with a message, also where the model has
  * fewer ids. */
 bool zx_words_open(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, uint32_t vocabulary,

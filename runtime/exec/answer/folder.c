@@ -2,34 +2,21 @@
 #include "runtime/exec/answer/answer.h"
 
 #include <cjson/cJSON.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { MOST_FILE = 16 << 20, MOST_ENDS = 64 };
+enum { MOST_ENDS = 64 };
 
 const char *zx_folder_of(ZbArena *a, const char *path) {
-  struct stat st;
-  if (zx_is_gguf(path) || (stat(path, &st) == 0 && S_ISDIR(st.st_mode))) return path;
-  const char *slash = strrchr(path, '/');
-  return slash ? zb_strndup(a, path, (size_t)(slash - path) + !(slash - path)) : ".";
+  return zx_is_gguf(path) ? path : zb_folder_of(a, path);
 }
 
 bool zx_folder_json(ZbArena *a, const char *folder, const char *name, cJSON **out, ZbErr *err) {
   size_t n;
   ZbErr why = {0};
-  bool one = zx_is_gguf(folder);
-  const char *path = one ? folder : zb_printf(a, "%s/%s", folder, name);
+  if (!zx_is_gguf(folder)) return zb_json_file(a, folder, name, out, err);
   *out = NULL;
-  if (!one && access(path, F_OK) != 0) return true;
-  const char *text = one ? zx_gguf_text(a, path, name, &n, &why) : zb_read_file(a, path, MOST_FILE, &n, &why);
+  const char *text = zx_gguf_text(a, folder, name, &n, &why);
   if (!text && err) *err = why;
-  if (!text) return !*why.text;
-  *out = zb_json_parse(text, n, ZB_JSON_ANY, &why);
-  if (!*out) return zb_fail(err, "take the file again from where it came", "%s: %s", zb_show(path), why.text);
-  if (cJSON_IsObject(*out)) return true;
-  cJSON_Delete(*out);
-  *out = NULL;
-  return zb_fail(err, "take the file again from where it came", "%s: it is not a JSON object", zb_show(path));
+  return text ? zb_json_object_of(text, n, folder, out, err) : !*why.text;
 }
 
 /* Reads an id; -1: it is none. */

@@ -107,7 +107,7 @@ bool zx_words_open(ZxWords *w, ZbArena *a, const char *path, const ZxFolder *f, 
 
 void zx_words_close(ZxWords *w) {
   zx_shapes_free(w->shapes);
-  zx_chats_close(&w->chats);
+  zt_chats_close(&w->chats);
   zt_coder_free(w->coder);
   zt_free(w->t);
   w->shapes = NULL;

@@ -62,9 +62,9 @@ static bool find_weights(ZxRun *r, ZbErr *err) {
 
 /* Opens the chat template beside a tokenizer, NULL: bytes. One that cannot be used is wrong for those who want to talk. */
 static bool open_chats(ZxRun *r, const char *tokenizer, ZbErr *err) {
-  ZxChats *c = &r->prompts.words.chats;
+  ZtChats *c = &r->prompts.words.chats;
   const char *folder = tokenizer ? zx_folder_of(r->a, tokenizer) : NULL;
-  bool ok = zx_chats_open(c, r->a, folder, r->o.chat_template, err),
+  bool ok = zt_chats_open(c, r->a, folder, r->o.chat_template, zx_folder_json, err),
        wanted = r->o.command == ZX_SERVE || r->o.chat || r->o.chat_template;
   if (ok && r->o.chat && !c->usual) {
     *err = c->why;

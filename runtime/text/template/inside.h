@@ -177,6 +177,7 @@ struct ZtTemplate {
   ZbNames asked_none; /* those of which it asks if they are none */
   bool takes_parts;   /* it goes through contents, so that they may be lists, */
   bool takes_text;    /* and asks if they are strings, so that they may be texts, too */
+  bool generates;     /* it says what of its text is an answer */
   ZtNode *root;
   const char *source;
   size_t nsource;

@@ -236,6 +236,7 @@ static ZtNode *parse_with(ZtParser *p, uint32_t line) {
 
 static ZtNode *parse_generation(ZtParser *p, uint32_t line) {
   ZtNode *x = zt_node(p, ZT_DO_GENERATION, line);
+  p->t->generates = true;
   block_end(p);
   x->a = zt_under(p, x, only_block(p, "endgeneration", "generation", line));
   return x;

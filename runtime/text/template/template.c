@@ -88,8 +88,9 @@ void zt_rendered_free(ZtRendered *r) {
   *r = (ZtRendered){0};
 }
 
-bool zt_template_encode(const ZtTemplate *t, ZtCoder *c, const ZtRendered *r, ZtIds *out, ZbErr *err) {
+bool zt_template_encode(const ZtTemplate *t, ZtCoder *c, const ZtRendered *r, ZtCuts *cuts, ZtIds *out,
+                        ZbErr *err) {
   const ZtMarked marked = {
-      .span = r->given, .nspans = r->ngiven, .written = t->source, .nwritten = t->nsource};
+      .span = r->given, .nspans = r->ngiven, .written = t->source, .nwritten = t->nsource, .cuts = cuts};
   return zt_encode_marked(c, r->text.s, r->text.len, &marked, out, err);
 }

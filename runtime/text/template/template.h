@@ -61,9 +61,43 @@ bool zt_template_apply(const ZtTemplate *t, const ZtChat *chat, ZtRendered *out,
 void zt_rendered_free(ZtRendered *r); /* zeroed is allowed */
 /* Appends a conversation's ids: special tokens are found in the template's own words only, and nothing
  * is added before or behind, since the template has it. Tokens that the template spells and that are not
- * special (<think>, <tool_call>) are found in its own words and the assistant's. */
-bool zt_template_encode(const ZtTemplate *t, ZtCoder *c, const ZtRendered *r, ZtIds *out, ZbErr *err);
+ * special (<think>, <tool_call>) are found in its own words and the assistant's. `cuts` may be NULL. */
+bool zt_template_encode(const ZtTemplate *t, ZtCoder *c, const ZtRendered *r, ZtCuts *cuts, ZtIds *out,
+                        ZbErr *err);
 /* Says if the template's text depends on a variable, such as "tools" or "enable_thinking". */
 bool zt_template_reads(const ZtTemplate *t, const char *variable);
+
+/* ---- chats.c: the templates of a folder ---------------------------------------------------------- */
+/* It does not change once it is open: all threads share it. */
+typedef struct {
+  const char *name;     /* of the file that its template is of */
+  ZtTemplate *usual;    /* NULL: there is none, or it cannot be used, and `why` */
+  ZtTemplate *tools;    /* for conversations with tools; NULL: the usual one */
+  struct cJSON *tokens; /* special tokens by what templates call them: bos_token */
+  ZbErr why;
+} ZtChats;
+/* Reads a JSON object of a folder, by its name there: zb_json_file, or who knows other folders. */
+typedef bool ZtFolderJson(ZbArena *a, const char *folder, const char *name, struct cJSON **out, ZbErr *err);
+/* Opens the template of a folder: chat_template.jinja, else `chat_template` of tokenizer_config.json; or `file`, where
+ * one is given. Either may be NULL. True, too, where there is none; false with a message if it cannot be read, or used,
+ * and it is then closed. */
+bool zt_chats_open(ZtChats *c, ZbArena *a, const char *folder, const char *file, ZtFolderJson *read,
+                   ZbErr *err);
+void zt_chats_close(ZtChats *c);
+/* Returns the one for conversations with these tools, NULL or a list. */
+const ZtTemplate *zt_chats_template(const ZtChats *c, const struct cJSON *tools);
+
+/* ---- learned.c: what a conversation teaches -------------------------------------------------------- */
+typedef enum { ZT_LEARN_ASSISTANT, ZT_LEARN_LAST, ZT_LEARN_ALL } ZtLearn;
+typedef struct {
+  ZtLearn what; /* what the assistant says, only its last message, or everything */
+  int from;     /* no message before this one is learned; of ALL it is */
+} ZtLearning;
+/* Appends the ids of a conversation, and to *learned a byte for each: 1 where it is learned, else 0. An answer is learned
+ * with the token that ends it, and without what the template writes before it. Answers are what stands in {% generation %}
+ * blocks; without, each is found by rendering the conversation up to it and behind it. False with a message: as
+ * zt_template_apply; there is no answer; or where one begins and ends cannot be told. */
+bool zt_template_learn(const ZtTemplate *t, ZtCoder *c, const ZtChat *chat, const ZtLearning *how, ZtIds *out,
+                       ZbText *learned, ZbErr *err);
 
 #endif

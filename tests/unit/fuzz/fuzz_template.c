@@ -49,7 +49,7 @@ static void check_ids(const ZtTemplate *t, const ZtRendered *r) {
   ZtCoder *c = zt_coder_new(z);
   ZtIds ids = {0};
   ZbErr err;
-  if (zt_template_encode(t, c, r, &ids, &err)) {
+  if (zt_template_encode(t, c, r, NULL, &ids, &err)) {
     size_t special = 0, open = 0;
     for (size_t i = 0; i < ids.n; i++) special += ids.id[i] >= 256;
     for (size_t at = 0, k = 0; at + 3 <= r->text.len; at++) {

@@ -10,6 +10,7 @@ tests_unit_test_text_SOURCES = \
   tests/unit/text/files.h \
   tests/unit/text/ids.c \
   tests/unit/text/large.c \
+  tests/unit/text/learned.c \
   tests/unit/text/plain.c \
   tests/unit/text/plain.h \
   tests/unit/text/regex.c \

@@ -226,7 +226,7 @@ static void expect_tokens(ZtTokenizer *z, const char *messages, size_t starts, s
   ZbErr err = {0};
   ZbText back = {0};
   cr_assert(renders(t, messages, (ZtChat){.add_generation_prompt = true}, &r, &err), "%s", err.text);
-  cr_assert(zt_template_encode(t, c, &r, &ids, &err), "%s", err.text);
+  cr_assert(zt_template_encode(t, c, &r, NULL, &ids, &err), "%s", err.text);
   cr_expect(count(&ids, zt_id(z, "<|im_start|>")) == starts, "%s: %zu", messages,
             count(&ids, zt_id(z, "<|im_start|>")));
   cr_expect(count(&ids, zt_id(z, "<|im_end|>")) == ends, "%s", messages);
