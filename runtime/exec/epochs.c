@@ -43,6 +43,21 @@ static void tell_limits(const ZxEpochs *e, ZbText *out) {
   }
 }
 
+/* Windows of whole documents are never full. */
+static void tell_windows(const ZxEpochs *e, ZbText *out) {
+  for (uint32_t i = 0; i < e->n; i++) {
+    const ZxData *d = zx_mix_file(e->mix, i);
+    ZxFilled x = zx_data_filled(d);
+    if (!x.windows) continue;
+    bool shared = zx_data_info(d)->windows == ZX_WINDOWS_FIT, one = x.windows == x.documents;
+    zb_text_add(
+        out, "data: %s: %" PRIu64 " documents in %" PRIu64 " windows of %" PRId64 ", %.1f %% padding%s\n",
+        zb_show(zx_mix_path(e->mix, i)), x.documents, x.windows, e->values, 100 * x.padding,
+        shared && one && x.documents > 1 ? "; one each: the model has no input `doc`, or they are too long"
+                                         : "");
+  }
+}
+
 void zx_epochs_begin(const ZxEpochs *e, int64_t last, uint64_t taken, ZbText *out) {
   for (uint32_t i = 0; i < e->n; i++) {
     zb_text_add(out, "data: %s: ", zb_show(zx_mix_path(e->mix, i)));
@@ -53,6 +68,7 @@ void zx_epochs_begin(const ZxEpochs *e, int64_t last, uint64_t taken, ZbText *ou
     zb_text_add(out, "%" PRIu64 " samples, gone through %.3g times by step %" PRId64 "%s\n", samples(e, i),
                 times(e, i, taken), last, is_short(e, i) ? "; no more than a step takes" : "");
   }
+  tell_windows(e, out);
   tell_limits(e, out);
   if (e->n && zx_mix_rounded(e->mix))
     zb_text_add(out, "note: the weights of the files are rounded to %uths\n", zx_mix_period(e->mix));

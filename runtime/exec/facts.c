@@ -105,6 +105,7 @@ static void digest_fact(ZxFacts *f, ZxFactKind kind, const char *name, uint64_t 
 /* Adds the facts of a data file's header; `of` goes before their names. */
 static void head_facts(ZxFacts *f, ZxFactKind kind, const ZxDataInfo *info, const char *of) {
   zx_fact(f, kind, zb_printf(f->a, "%skind", of), "%s", info->stream ? "stream" : "records");
+  if (info->windows) zx_fact(f, kind, zb_printf(f->a, "%swindows", of), "%s", zx_windows_text(info->windows));
   zx_fact(f, kind, zb_printf(f->a, "%s%s", of, info->stream ? "tokens" : "number of records"), "%" PRIu64,
           info->count);
   for (uint32_t i = 0; i < info->nfield; i++) {

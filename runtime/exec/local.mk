@@ -128,6 +128,7 @@ libexec_a_SOURCES = \
   runtime/exec/data/shards.c \
   runtime/exec/data/shares.c \
   runtime/exec/data/turns.c \
+  runtime/exec/data/windows.c \
   runtime/exec/data/write.c \
   runtime/exec/device/cpu.c \
   runtime/exec/device/device.h \

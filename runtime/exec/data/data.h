@@ -1,6 +1,7 @@
 /* data: token and record files, which hold what a model is trained with. The format is described in DATA.md.
  *
  * read.c      a file's samples, in any order; nothing in it is trusted
+ * windows.c   samples of whole documents, such as conversations: which share a window, and what is learned
  * shards.c    a folder of files that is read as one
  * mix.c       several files, mixed by weights: mix.h has what it is made of, shares.c and turns.c
  * write.c     makes one
@@ -24,6 +25,16 @@ void zx_data_close(ZxData *d);
 const char *zx_data_name(const ZxData *d);              /* for messages */
 uint64_t zx_data_tokens(const ZxData *d);               /* 0 for records */
 uint64_t zx_data_samples(const ZxData *d, int64_t seq); /* windows of seq tokens (stream), or records */
+/* Lays whole documents into windows of seq tokens, and is called once before samples are read of data whose windows
+ * have such (ZxWindows). `apart`: the model keeps those that share a window apart (its input `doc`); without, a window
+ * has one. Other data it leaves alone. False with a message: a document is longer than a window. */
+bool zx_data_arrange(ZxData *d, int64_t seq, bool apart, ZbErr *err);
+/* Returns how full these windows are; all 0 of other data. */
+typedef struct {
+  uint64_t documents, windows;
+  double padding; /* the part of all positions that no document has */
+} ZxFilled;
+ZxFilled zx_data_filled(const ZxData *d);
 /* One field of samples. For a stream: field "tokens" is window[s0 .. s0+ns), "targets" the same shifted by
  * one; ids as i32; "doc" and "place" its documents, counted within the window, and positions in them. For
  * records: field by name, floats for real fields, i32 for index fields. Sample g, a
@@ -71,6 +82,8 @@ bool zx_mix_rounded(const ZxMix *m);
 /* Of the shares and of all that the files' headers say, their data's checksums among it: runs with the same
  * have the same samples at the same positions. */
 uint64_t zx_mix_digest(const ZxMix *m);
+/* As zx_data_arrange, of all files. */
+bool zx_mix_arrange(ZxMix *m, int64_t seq, bool apart, ZbErr *err);
 /* As zx_data_check_field, of all files. */
 bool zx_mix_check_field(const ZxMix *m, const char *field, bool index, int64_t seq, ZbErr *err);
 bool zx_mix_check_ids(const ZxMix *m, const char *field, int64_t limit, ZbErr *err);
@@ -86,8 +99,20 @@ enum {
   ZX_DATA_NAME = 40, /* bytes of a field's name, the NUL included */
   ZX_DATA_MAX_FIELDS = 1024,
   ZX_DATA_SHARDS = 1000, /* files of a folder that is data */
-  ZX_DATA_VERSION = 2    /* of files with documents; without, they are as version 1 has them */
+  ZX_DATA_VERSION = 3    /* of files with windows of their own; others are as versions 1 and 2 have them */
 };
+/* How samples are made of a stream, and what its file has beside the tokens. Windows of whole documents have
+ * `learned`: 1 where a token is asked for, 0 where it is only read. */
+#define ZX_WINDOWS(X)                                                                                        \
+  X(CUT, false, "windows of any seq tokens, one behind the other")                                           \
+  X(APART, false, "the same; no document asks for the first token of the next")                              \
+  X(FIT, true, "whole documents, as many as fit in a window")                                                \
+  X(EACH, true, "whole documents, one a window")
+#define X(name, whole, text) ZX_WINDOWS_##name,
+typedef enum { ZX_WINDOWS(X) ZX_WINDOWS_KINDS } ZxWindows;
+#undef X
+bool zx_windows_whole(ZxWindows w);       /* documents are not cut, and some tokens may not be learned */
+const char *zx_windows_text(ZxWindows w); /* what it says above */
 typedef enum { ZX_DATA_U8, ZX_DATA_U16, ZX_DATA_U32, ZX_DATA_I32, ZX_DATA_F32, ZX_DATA_ELEMS } ZxDataElem;
 size_t zx_data_elem_bytes(ZxDataElem e);
 const char *zx_data_elem_name(ZxDataElem e); /* "u16" */
@@ -104,8 +129,9 @@ typedef struct {
 } ZxDataField;
 
 typedef struct {
-  bool stream;           /* one field "tokens" with one value per record, nothing padded */
-  uint64_t count;        /* tokens, or records */
+  bool stream;       /* a field "tokens" with one value per record, and perhaps "learned"; nothing padded */
+  ZxWindows windows; /* of a stream */
+  uint64_t count;    /* tokens, or records */
   uint64_t record_bytes; /* derived from the fields */
   uint64_t data_at;      /* derived */
   uint64_t data_sum;     /* XXH3 of all records */

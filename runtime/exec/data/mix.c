@@ -89,6 +89,12 @@ uint64_t zx_mix_digest(const ZxMix *m) {
   return sum;
 }
 
+bool zx_mix_arrange(ZxMix *m, int64_t seq, bool apart, ZbErr *err) {
+  for (uint32_t i = 0; i < m->s->n; i++)
+    if (!zx_data_arrange(m->file[i], seq, apart, err)) return false;
+  return true;
+}
+
 bool zx_mix_check_field(const ZxMix *m, const char *field, bool index, int64_t seq, ZbErr *err) {
   for (uint32_t i = 0; i < m->s->n; i++)
     if (!zx_data_check_field(m->file[i], field, index, seq, err)) return false;

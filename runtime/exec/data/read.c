@@ -63,6 +63,18 @@ ZxDataElem zx_data_elem_of(const char *name) {
   return (ZxDataElem)e;
 }
 
+static const struct {
+  const char *text;
+  bool whole;
+} windows[] = {
+#define X(name, whole, text) [ZX_WINDOWS_##name] = {text, whole},
+    ZX_WINDOWS(X)
+#undef X
+};
+
+bool zx_windows_whole(ZxWindows w) { return windows[w].whole; }
+const char *zx_windows_text(ZxWindows w) { return windows[w].text; }
+
 static bool name_is_good(const char name[ZX_DATA_NAME]) {
   size_t n = strnlen(name, ZX_DATA_NAME);
   if (n == 0 || n == ZX_DATA_NAME) return false;
@@ -120,7 +132,7 @@ enum {
   AT_DOCUMENTS = 48,
   AT_HEAD_SUM = 56
 };
-enum { KIND_STREAM = 1, KIND_RECORDS = 2 };
+enum { KIND_STREAM = 1, KIND_RECORDS = 2 /* and behind them streams of other windows than CUT */ };
 enum { FIELD_ELEM = 40, FIELD_LARGEST = 44, FIELD_VALUES = 48, FIELD_LIMIT = 56 }; /* the name is at 0 */
 
 static void put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
@@ -135,8 +147,10 @@ uint64_t zx_data_head_sum(const uint8_t *p, uint32_t nfield) {
 void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
   memset(out, 0, info->data_at);
   memcpy(out, "ZTOK", 4);
-  put32(out + AT_VERSION, info->documents ? ZX_DATA_VERSION : 1);
-  put32(out + AT_KIND, info->stream ? KIND_STREAM : KIND_RECORDS);
+  put32(out + AT_VERSION, info->windows ? ZX_DATA_VERSION : info->documents ? 2 : 1);
+  put32(out + AT_KIND, !info->stream   ? KIND_RECORDS
+                       : info->windows ? KIND_RECORDS + info->windows
+                                       : KIND_STREAM);
   put32(out + AT_NFIELD, info->nfield);
   put64(out + AT_COUNT, info->count);
   put64(out + AT_RECORD, info->record_bytes);
@@ -177,9 +191,12 @@ static bool read_fields(ZxData *d, const uint8_t *head, ZbErr *err) {
   }
   ZbErr why;
   if (!zx_data_layout(info, &why)) return zb_fail(err, altered, "%s: %s", d->name, why.text);
-  bool one = info->nfield == 1 && info->field[0].values == 1 && info->field[0].elem <= ZX_DATA_U32;
-  if (info->stream && !one)
+  const ZxDataField *f = info->field;
+  bool whole = zx_windows_whole(info->windows), tokens = f[0].values == 1 && f[0].elem <= ZX_DATA_U32;
+  if (info->stream && !(tokens && info->nfield == (whole ? 2 : 1)))
     return zb_fail(err, altered, "%s: a stream must have one field of one u8, u16 or u32", d->name);
+  if (whole && (f[1].values != 1 || f[1].elem != ZX_DATA_U8))
+    return zb_fail(err, altered, "%s: what is learned of a stream must be one u8", d->name);
   return true;
 }
 
@@ -189,9 +206,10 @@ static bool read_sizes(ZxData *d, const uint8_t *p, ZbErr *err) {
   if (get64(p + AT_HEAD_SUM) != zx_data_head_sum(p, info->nfield))
     return zb_fail(err, altered, "%s: its header is damaged: the checksum differs", d->name);
   uint32_t kind = get32(p + AT_KIND);
-  if (kind != KIND_STREAM && kind != KIND_RECORDS)
+  if (kind < KIND_STREAM || kind >= KIND_RECORDS + ZX_WINDOWS_KINDS)
     return zb_fail(err, altered, "%s: its header is damaged: unknown kind %u", d->name, kind);
-  info->stream = kind == KIND_STREAM;
+  info->stream = kind != KIND_RECORDS;
+  info->windows = kind > KIND_RECORDS ? (ZxWindows)(kind - KIND_RECORDS) : ZX_WINDOWS_CUT;
   info->count = get64(p + AT_COUNT);
   info->data_sum = get64(p + AT_DATA_SUM);
   info->documents = get64(p + AT_DOCUMENTS);
@@ -202,8 +220,8 @@ static bool read_sizes(ZxData *d, const uint8_t *p, ZbErr *err) {
   if (!zb_mul_u64(info->count, info->record_bytes, &bytes) || !zb_add_u64(bytes, info->data_at, &total))
     return zb_fail(err, altered, "%s: its header is damaged: %" PRIu64 " %s of %" PRIu64 " bytes", d->name,
                    info->count, info->stream ? "tokens" : "records", info->record_bytes);
-  if ((info->documents != 0) != (get32(p + AT_VERSION) > 1) || (info->documents && !info->stream) ||
-      info->documents > info->count)
+  uint32_t version = info->windows ? ZX_DATA_VERSION : info->documents ? 2 : 1;
+  if (version != get32(p + AT_VERSION) || (info->documents && !info->stream) || info->documents > info->count)
     return zb_fail(err, altered, "%s: its header is damaged: %" PRIu64 " documents in %" PRIu64 " %s",
                    d->name, info->documents, info->count, info->stream ? "tokens" : "records");
   d->end = total;
@@ -242,7 +260,7 @@ static bool read_head(ZxData *d, ZbErr *err) {
   if (!head) zb_out_of_memory(0);
   bool ok = get(d, 0, bytes, head, err) && read_sizes(d, head, err);
   free(head);
-  return ok && (!d->info.documents || get(d, d->n - 8, 8, &d->info.begin_sum, err));
+  return ok && (!d->info.documents || get(d, d->n - 8, 8, &d->info.begin_sum, err)) && zx_fit_open(d, err);
 }
 
 /* ---- opening ---- */
@@ -288,6 +306,7 @@ void zx_data_close(ZxData *d) {
   if (!d) return;
   for (uint32_t i = 0; i < d->files; i++) zx_data_close(d->file[i]);
   if (d->fd >= 0) close(d->fd);
+  zx_fit_free(d->fit);
   free(d->file);
   free(d->info.field);
   free(d->window);
@@ -324,6 +343,7 @@ uint64_t zx_data_samples(const ZxData *d, int64_t seq) {
   for (uint32_t i = 0; i < d->files; i++) all += zx_data_samples(d->file[i], seq);
   if (d->file) return all;
   if (!d->info.stream) return d->info.count;
+  if (d->fit) return d->fit->seq == seq ? d->fit->windows : 0;
   return d->info.count && seq > 0 ? (d->info.count - 1) / (uint64_t)seq : 0;
 }
 
@@ -380,11 +400,26 @@ static bool read_documents(const ZxData *d, bool doc, uint64_t sample, uint64_t 
       return zb_fail(err, altered, "%s is damaged: token %" PRIu64 " is in no document", d->name, t);
     uint64_t value = doc ? i - begun : t - (first > sample ? first : sample);
     if (limit != ZX_ANY_I32 && value >= (uint64_t)limit)
-      return zb_fail(err, "declare the input as i32, or a larger axis",
-                     "%s: token %" PRIu64 " has `%s` %" PRIu64
-                     " in its sample; the model knows 0 to %" PRId64,
-                     d->name, t, doc ? "doc" : "place", value, limit - 1);
+      return zx_data_bad_place(d, doc ? ZX_DOC : ZX_PLACE, t, value, limit, err);
     *out++ = (int32_t)value;
+  }
+  return true;
+}
+
+bool zx_data_bad_place(const ZxData *d, int which, uint64_t token, uint64_t value, int64_t limit,
+                       ZbErr *err) {
+  return zb_fail(err, "declare the input as i32, or a larger axis",
+                 "%s: token %" PRIu64 " has `%s` %" PRIu64 " in its sample; the model knows 0 to %" PRId64,
+                 d->name, token, which == ZX_DOC ? "doc" : "place", value, limit - 1);
+}
+
+/* Makes targets unknown that begin a document, of the n tokens from `from` on: nobody is asked for them. */
+static bool forget_beginnings(const ZxData *d, uint64_t from, int64_t n, int32_t *out, ZbErr *err) {
+  uint64_t first, end = from, i;
+  if (!document_of(d, from, &i, err)) return false;
+  for (; i < d->info.documents && end < from + (uint64_t)n; i++) {
+    if (!zx_data_document(d, i, &first, &end, err)) return false;
+    if (first >= from && first < from + (uint64_t)n) out[first - from] = -1;
   }
   return true;
 }
@@ -425,17 +460,17 @@ bool zx_data_verify(const ZxData *d, ZbErr *err) {
 
 /* ---- fields ---- */
 /* What a stream gives: its tokens, at two places, and what it knows of its documents. */
-enum { TOKENS, TARGETS, DOC, PLACE, STREAM_FIELDS };
-static const char *const stream_fields[STREAM_FIELDS] = {"tokens", "targets", "doc", "place"};
+static const char *const stream_fields[] = {
+    [ZX_TOKENS] = "tokens", [ZX_TARGETS] = "targets", [ZX_DOC] = "doc", [ZX_PLACE] = "place"};
 
 static int stream_field(const char *name) {
   int i = 0;
-  while (i < STREAM_FIELDS && strcmp(name, stream_fields[i])) i++;
+  while (i < ZX_STREAM_FIELDS && strcmp(name, stream_fields[i])) i++;
   return i;
 }
 
 static const ZxDataField *find_field(const ZxData *d, const char *name) {
-  if (d->info.stream) return stream_field(name) < STREAM_FIELDS ? &d->info.field[0] : NULL;
+  if (d->info.stream) return stream_field(name) < ZX_STREAM_FIELDS ? &d->info.field[0] : NULL;
   for (uint32_t i = 0; i < d->info.nfield; i++)
     if (!strcmp(d->info.field[i].name, name)) return &d->info.field[i];
   return NULL;
@@ -445,7 +480,7 @@ static const ZxDataField *find_field(const ZxData *d, const char *name) {
 static bool knows_documents(const ZxData *d, const char *field, ZbErr *err) {
   for (uint32_t i = 0; i < d->files; i++)
     if (!knows_documents(d->file[i], field, err)) return false;
-  return d->file || d->info.documents ||
+  return d->file || d->info.documents || d->fit ||
          zb_fail(err, "make it anew of two texts or more: zdata pack --field, --end, several files",
                  "%s does not know where its documents begin, which '%s' is made of", d->name, field);
 }
@@ -479,13 +514,16 @@ bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t
   if (!index && d->info.stream)
     return zb_fail(err, NULL, "%s: the model wants real numbers in '%s', the file has tokens (%s)", d->name,
                    field, zx_data_elem_name(f->elem));
-  if (d->info.stream && stream_field(field) >= DOC && !knows_documents(d, field, err)) return false;
+  if (d->info.stream && stream_field(field) >= ZX_DOC && !knows_documents(d, field, err)) return false;
   if (!d->info.stream && (uint64_t)seq != f->values)
     return zb_fail(err, NULL,
                    "%s: the model wants %" PRId64 " values of '%s' per sample, the file has %" PRIu64,
                    d->name, seq, field, f->values);
   if (!zx_data_samples(d, seq)) {
     if (!d->info.stream) return zb_fail(err, NULL, "%s has no records", d->name);
+    if (zx_windows_whole(d->info.windows))
+      return zb_fail(err, "an input of another length needs records: zdata records",
+                     "%s: '%s' has %" PRId64 " values per sample, a window has others", d->name, field, seq);
     return zb_fail(err, "use more text, or a shorter sequence",
                    "%s has %" PRIu64 " tokens; one sample takes %" PRId64 " and one more for the last target",
                    d->name, d->info.count, seq);
@@ -497,7 +535,7 @@ bool zx_data_check_ids(const ZxData *d, const char *field, int64_t limit, ZbErr 
   for (uint32_t i = 0; d->file && i < d->files; i++)
     if (!zx_data_check_ids(d->file[i], field, limit, err)) return false;
   const ZxDataField *f = find_field(d, field);
-  if (d->file || !f || (d->info.stream && stream_field(field) >= DOC)) return true;
+  if (d->file || !f || (d->info.stream && stream_field(field) >= ZX_DOC)) return true;
   uint64_t beyond = d->info.stream ? f->largest : f->limit; /* of records that is of what is there */
   if (beyond <= (uint64_t)limit) return true;
   return zb_fail(err, other_vocabulary,
@@ -532,8 +570,8 @@ uint64_t zx_data_place(const ZxSampler *s, uint64_t g) {
 }
 
 /* ---- values ---- */
-/* Value i of `p` as an id; all ones is "unknown" in u16 and u32, as -1 is in i32. */
-static int64_t id_at(const uint8_t *p, ZxDataElem e, uint64_t i) {
+/* All ones is "unknown" in u16 and u32, as -1 is in i32. */
+int64_t zx_data_id(const uint8_t *p, ZxDataElem e, uint64_t i) {
   uint16_t h;
   uint32_t w;
   int32_t v;
@@ -545,8 +583,8 @@ static int64_t id_at(const uint8_t *p, ZxDataElem e, uint64_t i) {
   }
 }
 
-static bool bad_id(const ZxData *d, const ZxDataField *f, uint64_t at, int64_t id, int64_t limit,
-                   ZbErr *err) {
+bool zx_data_bad_id(const ZxData *d, const ZxDataField *f, uint64_t at, int64_t id, int64_t limit,
+                    ZbErr *err) {
   if (limit == ZX_ANY_I32)
     return zb_fail(err, "declare the input as real",
                    "%s: value %" PRIu64 " of '%s' is %" PRId64 "; i32 ends at %d", d->name, at, f->name, id,
@@ -572,14 +610,15 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
     one.data = zx_data_file_of_sample(d, s->seq, &sample);
     return zx_data_read(&one, field, sample, s0, ns, limit, out, err);
   }
+  int which = d->info.stream ? stream_field(field) : 0;
+  if (d->fit) return zx_fit_read(d, which, sample, s0, ns, limit, out, err);
   uint64_t first = (uint64_t)s0; /* position in the field of this sample */
   uint64_t record = d->info.data_at, size = zx_data_elem_bytes(f->elem);
   if (d->info.stream) {
-    first += sample * (uint64_t)s->seq + !strcmp(field, "targets");
+    first += sample * (uint64_t)s->seq + (which == ZX_TARGETS);
     ZB_ASSERT(first + (uint64_t)ns <= d->info.count);
-    int which = stream_field(field);
-    if (which >= DOC)
-      return read_documents(d, which == DOC, first - (uint64_t)s0, first, ns, limit, out, err);
+    if (which >= ZX_DOC)
+      return read_documents(d, which == ZX_DOC, first - (uint64_t)s0, first, ns, limit, out, err);
   } else {
     ZB_ASSERT((uint64_t)s->seq == f->values);
     record += sample * d->info.record_bytes + f->at;
@@ -591,15 +630,17 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
     n = (uint64_t)ns - done < PIECE / size ? (uint64_t)ns - done : PIECE / size;
     if (!get(d, record + (first + done) * size, n * size, piece, err)) return false;
     for (uint64_t i = 0; i < n; i++) {
-      int64_t v = id_at(piece, f->elem, i);
+      int64_t v = zx_data_id(piece, f->elem, i);
       if (limit < 0) {
         ((float *)out)[done + i] = (float)v;
         continue;
       }
       if (limit == ZX_ANY_I32 ? v > INT32_MAX : v < -1 || v >= limit)
-        return bad_id(d, f, first + done + i + (d->info.stream ? 0 : sample * f->values), v, limit, err);
+        return zx_data_bad_id(d, f, first + done + i + (d->info.stream ? 0 : sample * f->values), v, limit,
+                              err);
       ((int32_t *)out)[done + i] = (int32_t)v;
     }
   }
-  return true;
+  bool apart = which == ZX_TARGETS && d->info.windows == ZX_WINDOWS_APART && d->info.documents;
+  return !apart || forget_beginnings(d, first, ns, out, err);
 }

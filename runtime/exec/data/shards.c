@@ -32,6 +32,9 @@ bool zx_data_alike(const ZxData *one, const ZxData *two, ZbErr *err) {
   if (a->stream != b->stream)
     return zb_fail(err, alike, "%s cannot be mixed with %s: it is %s, the other %s", zx_data_name(two),
                    zx_data_name(one), kinds[b->stream], kinds[a->stream]);
+  if (a->windows != b->windows)
+    return zb_fail(err, alike, "%s cannot be mixed with %s: it has %s, the other %s", zx_data_name(two),
+                   zx_data_name(one), zx_windows_text(b->windows), zx_windows_text(a->windows));
   if (a->nfield != b->nfield)
     return zb_fail(err, alike, "%s cannot be mixed with %s: it has %u fields, the other %u",
                    zx_data_name(two), zx_data_name(one), b->nfield, a->nfield);

@@ -54,17 +54,17 @@ ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info, ZbErr *er
 /* Whole tokens of a stream; the largest value of u16 and of u32 means `unknown`. */
 static void note_largest(ZxDataWriter *w, const void *bytes, size_t n) {
   ZxDataField *f = &w->info.field[0];
+  size_t each = w->info.record_bytes;
   uint32_t most = 0; /* id + 1, which is 0 of what is unknown */
-  if (f->elem == ZX_DATA_U8)
-    for (size_t i = 0; i < n; i++)
-      most = ((const uint8_t *)bytes)[i] + 1u > most ? ((const uint8_t *)bytes)[i] + 1u : most;
-  for (size_t i = 0; f->elem == ZX_DATA_U16 && i + 2 <= n; i += 2) {
+  for (size_t i = 0; f->elem == ZX_DATA_U8 && i < n; i += each)
+    most = ((const uint8_t *)bytes)[i] + 1u > most ? ((const uint8_t *)bytes)[i] + 1u : most;
+  for (size_t i = 0; f->elem == ZX_DATA_U16 && i + 2 <= n; i += each) {
     uint16_t v;
     memcpy(&v, (const char *)bytes + i, 2);
     v++;
     if (v > most) most = v;
   }
-  for (size_t i = 0; f->elem == ZX_DATA_U32 && i + 4 <= n; i += 4) {
+  for (size_t i = 0; f->elem == ZX_DATA_U32 && i + 4 <= n; i += each) {
     uint32_t v;
     memcpy(&v, (const char *)bytes + i, 4);
     if (++v > most) most = v;

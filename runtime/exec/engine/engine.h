@@ -25,8 +25,9 @@ typedef struct {
   /* The arena is as large as an engine of this plan needs it, too (zx_engine_beside); NULL: there is none. */
   const ZpPlan *also;
 } ZxEngineOptions;
-/* Whether data have what the plan's inputs take, NULL: there are none. Only such are given to an engine. */
-bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err);
+/* Arranges data for the plan's samples, and says whether they have what its inputs take; NULL: there are none. Only such
+ * are given to an engine. */
+bool zx_inputs_fit(const ZpPlan *p, ZxMix *data, ZbErr *err);
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the
  * plan's. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);

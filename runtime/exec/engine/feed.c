@@ -70,8 +70,15 @@ static void warn_of_all(ZxEngine *e) {
   }
 }
 
+static bool has_input(const ZpPlan *p, const char *name) {
+  for (uint32_t i = 0; i < p->programs.ninputs; i++)
+    if (!strcmp(p->graph->inputs[p->programs.inputs[i].input].name, name)) return true;
+  return false;
+}
+
 /* A run without steps has no data. */
-bool zx_inputs_fit(const ZpPlan *p, const ZxMix *data, ZbErr *err) {
+bool zx_inputs_fit(const ZpPlan *p, ZxMix *data, ZbErr *err) {
+  if (data && !zx_mix_arrange(data, zx_sample_values(p), has_input(p, "doc"), err)) return false;
   for (uint32_t i = 0; data && i < p->programs.ninputs; i++) {
     const ZgIo *io = &p->graph->inputs[p->programs.inputs[i].input];
     const ZpValue *v = value_of(p, &p->programs.inputs[i]);

@@ -11,6 +11,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/data.c \
   tests/unit/exec/device.c \
   tests/unit/exec/documents.c \
+  tests/unit/exec/windows.c \
   tests/unit/exec/engine.c \
   tests/unit/exec/epochs.c \
   tests/unit/exec/evaluate.c \

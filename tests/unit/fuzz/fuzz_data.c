@@ -8,11 +8,13 @@ FUZZ_MENDED_BY(fuzz_mend_data)
 
 enum { VALUES = 4096 };
 
-static void read_samples(const ZxData *d, const char *field, int64_t seq) {
+static void read_samples(ZxData *d, const char *field, int64_t seq) {
   static int32_t out[VALUES];
-  uint64_t samples = zx_data_samples(d, seq);
   int64_t part = seq < VALUES ? seq : VALUES;
-  ZbErr err;
+  ZbErr err = {0};
+  bool fits = zx_data_arrange(d, seq, seq % 2, &err);
+  if (!fits && !*err.text) ZB_BUG("no windows, and no message");
+  uint64_t samples = zx_data_samples(d, seq);
   for (int index = 0; index < 2; index++) {
     if (!zx_data_check_field(d, field, index, seq, &err)) continue;
     for (ZxOrder order = ZX_ORDER_SHUFFLED; order <= ZX_ORDER_SEQUENTIAL; order++) {

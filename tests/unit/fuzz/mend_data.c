@@ -25,7 +25,7 @@ static bool layout(const uint8_t *x, uint32_t nfield, bool stream, ZxDataInfo *i
 }
 
 /* As many records, and documents, as the file has room for. */
-static size_t mend_sizes(uint8_t *x, size_t n, size_t most, const ZxDataInfo *info) {
+static size_t mend_sizes(uint8_t *x, size_t n, size_t most, const ZxDataInfo *info, uint32_t kind) {
   uint64_t count, documents = 0, fits = (n - info->data_at) / info->record_bytes;
   uint32_t version;
   memcpy(&count, x + COUNT, 8);
@@ -33,7 +33,7 @@ static size_t mend_sizes(uint8_t *x, size_t n, size_t most, const ZxDataInfo *in
   if (count > fits) count = fits;
   if (version > 1) memcpy(&documents, x + DOCUMENTS, 8);
   if (!info->stream || documents > count) documents = info->stream ? count : 0;
-  version = documents ? ZX_DATA_VERSION : 1;
+  version = kind > 2 ? 3 : documents ? 2 : 1;
   uint64_t size = info->data_at + count * info->record_bytes;
   if (documents) size = zb_round_up(size, 8) + 8 * documents + 8;
   memcpy(x + VERSION, &version, 4);
@@ -53,7 +53,7 @@ size_t fuzz_mend_data(uint8_t *x, size_t n, size_t most) {
   memcpy(&kind, x + KIND, 4);
   if (nfield < 1 || nfield > 16 || n < ZX_DATA_HEAD * (1 + (size_t)nfield)) nfield = 1;
   memcpy(x + NFIELD, &nfield, 4);
-  if (layout(x, nfield, kind == 1, &info)) n = mend_sizes(x, n, most, &info);
+  if (layout(x, nfield, kind != 2, &info)) n = mend_sizes(x, n, most, &info, kind);
   uint64_t sum = zx_data_head_sum(x, nfield);
   memcpy(x + SUM, &sum, 8);
   return n;
