@@ -14,7 +14,9 @@ static const struct {
   size_t n;
   const char *what, *help; /* with %s for the file's name */
 } marked[] = {
-    {"PAR1", 4, "a Parquet file", "duckdb -c \"COPY (FROM '%s') TO 'data.jsonl'\" makes JSON lines of it"},
+    {"PAR1", 4, "a Parquet file",
+     "two lines of Python make JSON lines of it: import pandas\n"
+     "      pandas.read_parquet('%s').to_json('data.jsonl', orient='records', lines=True)"},
     {"ARROW1", 6, "an Arrow file", "make JSON lines of %s, such as with datasets' to_json()"},
     {"\211HDF", 4, "an HDF5 file", "make JSON lines or raw numbers of %s"},
     {"SQLite format 3", 15, "an SQLite data base",
@@ -68,7 +70,8 @@ static bool is_utf16(const uint8_t *s, size_t n) {
          ((zero[1] > n * 2 / 5 && zero[0] <= n / 20) || (zero[0] > n * 2 / 5 && zero[1] <= n / 20));
 }
 
-static bool is_odd_text(const char *name, const char *path, const uint8_t *s, size_t n, ZbErr *err) {
+static bool is_odd_text(const char *name, const char *path, const uint8_t *s, size_t n, bool lists,
+                        ZbErr *err) {
   char help[400];
   if (is_utf16(s, n)) {
     snprintf(help, sizeof help, "iconv -f UTF-16 -t UTF-8 %s >utf8.txt", name);
@@ -77,6 +80,7 @@ static bool is_odd_text(const char *name, const char *path, const uint8_t *s, si
   }
   size_t at = starts(s, n, "\357\273\277", 3) ? 3 : 0;
   while (at < n && strchr(" \t\r\n", s[at]) && s[at]) at++;
+  if (lists) return false;
   static const char *const endings[] = {".json", ".json.gz", ".json.zst"};
   bool json = false;
   for (int i = 0; i < 3; i++) json |= zb_ends(path, endings[i]);
@@ -91,7 +95,7 @@ static bool is_odd_text(const char *name, const char *path, const uint8_t *s, si
   return true;
 }
 
-bool zd_content_fits(const char *path, bool text, ZbErr *err) {
+bool zd_content_fits(const char *path, bool text, bool lists, ZbErr *err) {
   uint8_t head[LOOK];
   struct stat st;
   size_t n = 0;
@@ -105,8 +109,8 @@ bool zd_content_fits(const char *path, bool text, ZbErr *err) {
   snprintf(name, sizeof name, "%s", zb_show(path));
   if (is_marked(name, head, n, text, err) || is_npy(name, head, n, err)) return false;
   if (!text) return true;
-  if (!zd_is_jsonl(path) ? is_odd_text(name, path, head, n, err)
-                         : is_utf16(head, n) && is_odd_text(name, path, head, n, err))
+  if (!zd_is_jsonl(path) ? is_odd_text(name, path, head, n, lists, err)
+                         : is_utf16(head, n) && is_odd_text(name, path, head, n, lists, err))
     return false;
   if (!zd_is_jsonl(path) && memchr(head, 0, n))
     fprintf(stderr, "zdata: note: %s has bytes of 0, as texts have none: it is taken byte for byte\n", name);

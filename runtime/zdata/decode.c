@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Tokens decoded at a time, and before these, as context: a token may be a part of a character, and the first
  * of a text may lose a blank. */
@@ -35,12 +36,13 @@ static bool part_of(const ZdOptions *o, const ZxData *d, uint64_t *from, uint64_
 
 /* Tokens from..to-1 as ids; those of unknown ones are of no token. */
 static bool get_ids(const ZxData *d, uint64_t from, uint64_t to, uint32_t *id, ZbErr *err) {
-  size_t size = zx_data_elem_bytes(zx_data_info(d)->field[0].elem), n = to - from;
-  uint8_t raw[4 * (CONTEXT + STEP)];
-  if (!zx_data_get(d, from * size, n * size, raw, err)) return false;
+  size_t size = zx_data_elem_bytes(zx_data_info(d)->field[0].elem), each = zx_data_info(d)->record_bytes,
+         n = to - from;
+  uint8_t raw[(4 + 1) * (CONTEXT + STEP)];
+  if (!zx_data_get(d, from * each, n * each, raw, err)) return false;
   for (size_t i = 0; i < n; i++) {
     id[i] = 0;
-    memcpy(&id[i], raw + i * size, size);
+    memcpy(&id[i], raw + i * each, size);
     if (size == 2 && id[i] == UINT16_MAX) id[i] = UINT32_MAX;
   }
   return true;
@@ -86,6 +88,49 @@ static bool put_text(const ZxData *d, const ZtTokenizer *t, uint64_t from, uint6
   return ok;
 }
 
+/* ---- what is learned ---- */
+/* Finds the end of a run of tokens that are all learned, or all not, from token `from` on. */
+static bool run_end(const ZxData *d, uint64_t from, uint64_t to, uint64_t *end, bool *learned, ZbErr *err) {
+  const ZxDataInfo *info = zx_data_info(d);
+  uint8_t first, next;
+  if (!zx_data_get(d, from * info->record_bytes + info->field[1].at, 1, &first, err)) return false;
+  for (*end = from + 1; *end < to; ++*end) {
+    if (!zx_data_get(d, *end * info->record_bytes + info->field[1].at, 1, &next, err)) return false;
+    if (next != first) break;
+  }
+  *learned = first;
+  return true;
+}
+
+static bool show_document(const ZxData *d, const ZtTokenizer *t, uint64_t from, uint64_t to, ZbErr *err) {
+  bool colour = isatty(1) == 1, learned, ok = true;
+  for (uint64_t end; ok && from < to; from = end) {
+    ok = run_end(d, from, to, &end, &learned, err);
+    if (ok && learned) printf("%s", colour ? "\033[30;42m" : "[[");
+    ok = ok && (t ? put_text(d, t, from, end, err) : put_bytes(d, from, end, err));
+    if (ok && learned) printf("%s", colour ? "\033[0m" : "]]");
+  }
+  printf("\n");
+  return ok;
+}
+
+/* Shows documents one after the other, with a line between. */
+static bool show_mask(const ZdOptions *o, const ZxData *d, const ZtTokenizer *t, uint64_t from, uint64_t to,
+                      ZbErr *err) {
+  const ZxDataInfo *info = zx_data_info(d);
+  if (!zx_windows_whole(info->windows))
+    return zb_fail(err, "leave --show-mask out", "%s says of no token whether it is learned: all are",
+                   zx_data_name(d));
+  if (!info->documents || o->document >= 0) return show_document(d, t, from, to, err);
+  for (uint64_t i = 0, first, end; i < info->documents; i++) {
+    if (!zx_data_document(d, i, &first, &end, err)) return false;
+    if (end <= from || first >= to) continue;
+    printf("---- document %" PRIu64 "\n", i);
+    if (!show_document(d, t, first > from ? first : from, end < to ? end : to, err)) return false;
+  }
+  return true;
+}
+
 static bool decode(const ZdOptions *o, const ZxData *d, const ZtTokenizer *t, ZbErr *err) {
   const ZxDataInfo *info = zx_data_info(d);
   uint64_t from, to;
@@ -98,12 +143,13 @@ static bool decode(const ZdOptions *o, const ZxData *d, const ZtTokenizer *t, Zb
     return zb_fail(err, "give the one that it was made with",
                    "%s has ids below %" PRIu64 ", the tokenizer has them below %" PRIu32, zx_data_name(d),
                    info->field[0].limit, zt_size(t));
-  return part_of(o, d, &from, &to, err) && (t ? put_text(d, t, from, to, err) : put_bytes(d, from, to, err));
+  if (!part_of(o, d, &from, &to, err)) return false;
+  if (o->show_mask) return show_mask(o, d, t, from, to, err);
+  return t ? put_text(d, t, from, to, err) : put_bytes(d, from, to, err);
 }
 
 bool zd_decode(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  (void)a;
-  ZtTokenizer *t = o->tokenizer ? zt_load(o->tokenizer, err) : NULL;
+  ZtTokenizer *t = o->tokenizer ? zt_load(zb_file_of(a, o->tokenizer, "tokenizer.json"), err) : NULL;
   if (o->tokenizer && !t) return false;
   ZxData *d = zx_data_open(o->file[0], err);
   bool ok = d && decode(o, d, t, err);

@@ -12,7 +12,8 @@ struct ZdReader {
   size_t next; /* file */
   ZdCounts counts;
   ZdBytes *b; /* the open file; NULL: none */
-  bool lines; /* it is one of JSON lines */
+  bool lines; /* it is one of JSON lines, or */
+  bool array; /* one list of JSON, whose items are taken as lines */
   uint64_t line;
   char *buffer;      /* of the file: ZD_PIECE bytes, of which */
   size_t at, have;   /* at..have are still to be read, */
@@ -49,6 +50,7 @@ void zd_reader_take(ZdReader *r, ZdBytes *b, bool lines) {
   ZB_ASSERT(!r->b);
   r->b = b;
   r->lines = lines;
+  r->array = false;
   r->line = 0;
   r->at = r->have = 0;
   r->last = r->within = false;
@@ -90,7 +92,7 @@ static size_t cut(const char *s, size_t n) {
 /* The next piece of a file that is one document; false with *err untouched if the file was empty. */
 static bool text_piece(ZdReader *r, ZdPiece *p, ZbErr *err) {
   if (!fill(r, err)) return false;
-  *p = (ZdPiece){r->buffer, r->last ? r->have : cut(r->buffer, r->have), !r->within, r->last};
+  *p = (ZdPiece){r->buffer, r->last ? r->have : cut(r->buffer, r->have), !r->within, r->last, false};
   r->counts.cut += !r->within && !r->last;
   r->within = true;
   r->at = p->n;
@@ -114,15 +116,22 @@ static void help_line(const ZdReader *r, const char *s, size_t n, char *help, si
   zb_text_free(&text);
 }
 
+bool zd_reader_bad(ZdReader *r, const ZbErr *why, ZbErr *err) {
+  static const char skip[] = "--skip-bad leaves such out and counts them";
+  if (r->skip_bad && r->counts.bad++) return true; /* the first is said */
+  zb_fail(r->skip_bad ? &r->counts.first_bad : err, *why->help || r->skip_bad ? why->help : skip,
+          "%s%s%" PRIu64 ": %s", r->b ? zd_bytes_name(r->b) : zb_show(r->files->path[r->next - 1]),
+          r->array ? ", item " : ":", r->line ? r->line : 1, why->text);
+  return r->skip_bad;
+}
+
 static bool bad_line(ZdReader *r, const char *s, size_t n, const char *why, ZbErr *err) {
   ZbErr e;
-  char help[sizeof e.help];
-  if (r->skip_bad && r->counts.bad++) return true; /* the first is said */
-  help_line(r, s, n, help, sizeof help);
-  zb_fail(&e, help, "%s:%" PRIu64 ": no text of the field '%s': %s", zd_bytes_name(r->b), r->line,
-          zb_show(r->field), why);
-  *(r->skip_bad ? &r->counts.first_bad : err) = e;
-  return r->skip_bad;
+  char help[sizeof e.help] = "";
+  if (r->field && (!r->skip_bad || !r->counts.bad)) help_line(r, s, n, help, sizeof help);
+  if (r->field) zb_fail(&e, help, "no text of the field '%s': %s", zb_show(r->field), why);
+  else zb_fail(&e, NULL, "%s", why);
+  return zd_reader_bad(r, &e, err);
 }
 
 /* The next line, without its end, lies in the buffer or, if that ends within it, in r->json. *s NULL: the
@@ -147,6 +156,53 @@ static bool next_line(ZdReader *r, const char **s, size_t *n, ZbErr *err) {
   }
 }
 
+/* ---- a list of JSON ---- */
+static bool json_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+/* Returns the next byte of the file, which is taken; -1: there is none, or it cannot be read. */
+static int next_byte(ZdReader *r, ZbErr *err) {
+  if (r->at == r->have && (!fill(r, err) || r->at == r->have)) return -1;
+  return (uint8_t)r->buffer[r->at++];
+}
+
+/* The next item of the list, up to the comma or bracket behind it. *s NULL: the list has no more. */
+static bool next_item(ZdReader *r, const char **s, size_t *n, ZbErr *err) {
+  bool inside = false; /* a string */
+  int depth = 0, c;
+  *s = NULL;
+  *n = r->json.len = 0;
+  r->line++;
+  while ((c = next_byte(r, err)) >= 0) {
+    if (!inside && !depth && c == ']' && !*n) return true;
+    if (!inside && !depth && (c == ']' || c == ',')) {
+      r->at -= c == ']'; /* it is for the next call */
+      return *s = r->json.s ? r->json.s : "", true;
+    }
+    if (!*n && json_blank((char)c)) continue;
+    if (!inside) depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+    if (c == '"') inside = !inside;
+    char two[2] = {(char)c, 0};
+    size_t bytes = 1;
+    if (inside && c == '\\' && (c = next_byte(r, err)) >= 0) two[bytes++] = (char)c;
+    *n += bytes;
+    if (*n <= ZD_LINE) zb_text_put(&r->json, two, bytes);
+  }
+  return !err->text[0] && bad_line(r, NULL, 0, "the list is not closed", err);
+}
+
+/* Finds out if a file of conversations is a list, lines, or a text, by its first byte. */
+static bool look_at_first(ZdReader *r, ZbErr *err) {
+  size_t at = 0;
+  if (!fill(r, err)) return false;
+  if (r->have >= 3 && !memcmp(r->buffer, "\xef\xbb\xbf", 3)) at = 3;
+  while (at < r->have && json_blank(r->buffer[at])) at++;
+  if (at == r->have) return true;
+  r->array = r->buffer[at] == '[';
+  r->lines |= r->array || r->buffer[at] == '{';
+  if (r->array) r->at = at + 1;
+  return true;
+}
+
 static bool all_blank(const char *s, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (!blank(s[i])) return false;
@@ -159,14 +215,15 @@ static bool next_document(ZdReader *r, ZbErr *err) {
     const char *s, *why;
     size_t n;
     r->doc = NULL;
-    if (!next_line(r, &s, &n, err)) return false;
+    if (!(r->array ? next_item : next_line)(r, &s, &n, err)) return false;
     if (!s) return true;
     if (n > ZD_LINE) {
       if (!bad_line(r, NULL, 0, "the line is longer than 64 MiB", err)) return false;
       continue;
     }
-    if (r->line == 1 && n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) s += 3, n -= 3;
-    if (all_blank(s, n)) continue;
+    if (!r->array && r->line == 1 && n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) s += 3, n -= 3;
+    if (!r->array && all_blank(s, n)) continue;
+    if (!r->field) return r->doc = s, r->doc_n = n, true;
     if (!zd_json_field(s, n, r->field, &r->text, &r->counts.replaced, &why)) {
       if (!bad_line(r, s, n, why, err)) return false;
     } else if (!r->text.len) r->counts.empty++;
@@ -177,8 +234,8 @@ static bool next_document(ZdReader *r, ZbErr *err) {
 static bool json_piece(ZdReader *r, ZdPiece *p, ZbErr *err) {
   if (!r->within && !next_document(r, err)) return false;
   if (!r->doc) return done_with_file(r), false;
-  bool ends = r->doc_n <= ZD_PIECE;
-  *p = (ZdPiece){r->doc, ends ? r->doc_n : cut(r->doc, ZD_PIECE), !r->within, ends};
+  bool ends = !r->field || r->doc_n <= ZD_PIECE;
+  *p = (ZdPiece){r->doc, ends ? r->doc_n : cut(r->doc, ZD_PIECE), !r->within, ends, !r->field};
   r->counts.cut += !r->within && !ends;
   r->within = !ends;
   r->doc += p->n;
@@ -194,6 +251,7 @@ bool zd_reader_next(ZdReader *r, ZdPiece *p, ZbErr *err) {
       ZdBytes *b = zd_bytes_open(path, err);
       if (!b) return false;
       zd_reader_take(r, b, r->jsonl || zd_is_jsonl(path));
+      if (!r->field && !look_at_first(r, err)) return false;
     }
     if ((r->lines ? json_piece : text_piece)(r, p, err)) {
       r->counts.documents += p->begins;

@@ -65,7 +65,7 @@ static bool collect_all(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *er
     struct stat st;
     if (stat(o->file[i], &st) < 0)
       return zb_fail(err, "check the path", "cannot open %s: %s", zb_show(o->file[i]), strerror(errno));
-    if (!S_ISDIR(st.st_mode) && !zd_content_fits(o->file[i], folders, err)) return false;
+    if (!S_ISDIR(st.st_mode) && !zd_content_fits(o->file[i], folders, o->chat, err)) return false;
     if (!S_ISDIR(st.st_mode)) take(fs, o->file[i], &st);
     else if (!folders) return zb_fail(err, "name the files", "%s is a folder", zb_show(o->file[i]));
     else if (!walk(fs, o->file[i], err)) return false;

@@ -2,12 +2,14 @@
 noinst_LIBRARIES += libzdata.a
 libzdata_a_SOURCES = \
   runtime/zdata/bytes.c \
+  runtime/zdata/chat.c \
   runtime/zdata/check.c \
   runtime/zdata/copy.c \
   runtime/zdata/decode.c \
   runtime/zdata/documents.c \
   runtime/zdata/encode.c \
   runtime/zdata/folder.c \
+  runtime/zdata/forms.c \
   runtime/zdata/import.c \
   runtime/zdata/content.c \
   runtime/zdata/inputs.c \

@@ -17,12 +17,23 @@ static const char *given_for_texts(const ZdOptions *o) {
             {o->tokenizer, "tokenizer"},
             {o->threads, "threads"},
             {o->special_as_text, "special-as-text"},
+            {o->apart, "apart"},
             {o->split > 0, "split"},
             {o->seed >= 0, "seed"},
             {o->shard_size, "shard-size"}};
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     if (of[i].given) return of[i].name;
   return NULL;
+}
+
+/* The same of conversations. */
+static const char *given_for_chats(const ZdOptions *o) {
+  return o->template  ? "chat-template"
+         : o->names   ? "fields"
+         : o->seq     ? "seq"
+         : o->loss    ? "loss"
+         : o->windows ? "windows"
+                      : NULL;
 }
 
 static bool pack_ids(const ZdOptions *o, ZbArena *a, ZbErr *err) {
@@ -115,9 +126,10 @@ static bool choose(Pack *k, ZbErr *err) {
     return zb_fail(err, "leave it out", "--%s is for --tokenizer",
                    o->threads ? "threads" : "special-as-text");
   k->to.path = o->out;
+  k->to.windows = o->apart ? ZX_WINDOWS_APART : ZX_WINDOWS_CUT;
   if (!zd_target_options(&k->to, o, err)) return false;
   if (!o->tokenizer) return end_of_bytes(k, err);
-  k->t = zt_load(o->tokenizer, err);
+  k->t = zt_load(zb_file_of(k->fs.a, o->tokenizer, "tokenizer.json"), err);
   k->threads = threads_of(o);
   return k->t && end_of_tokens(k, err);
 }
@@ -203,5 +215,9 @@ static bool pack_texts(const ZdOptions *o, ZbArena *a, ZbErr *err) {
 }
 
 bool zd_pack(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  return (o->tokens ? pack_ids : pack_texts)(o, a, err);
+  const char *of_chats = given_for_chats(o);
+  if (of_chats && !o->chat)
+    return zb_fail(err, "leave it out, or add --chat", "--%s is for --chat", of_chats);
+  if (o->chat && o->tokens) return zb_fail(err, "leave one out", "--tokens does not go with --chat");
+  return (o->chat ? zd_pack_chat : o->tokens ? pack_ids : pack_texts)(o, a, err);
 }

@@ -38,19 +38,22 @@ static bool show_data(const ZxData *d, const char *path, ZbErr *err) {
   printf("%s: %" PRIu64 " %s, %s", zb_show(path), info->count, info->stream ? "tokens" : "records", size);
   if (info->documents) printf(", %" PRIu64 " documents", info->documents);
   printf("\n");
+  if (info->windows) printf("  windows %s\n", zx_windows_text(info->windows));
   for (uint32_t i = 0; i < info->nfield; i++) {
     const ZxDataField *f = &info->field[i];
     printf("  %-7s %s", f->name, zx_data_elem_name(f->elem));
     if (!info->stream) printf(" x %" PRIu64, f->values);
     if (f->limit) printf(", ids below %" PRIu64, f->limit);
-    uint64_t n = info->stream ? info->count : info->count ? f->values : 0;
+    uint64_t n = info->stream ? info->count : info->count ? f->values : 0, each = zx_data_elem_bytes(f->elem);
     if (n > VALUES) n = VALUES;
-    if (!zx_data_get(d, f->at, n * zx_data_elem_bytes(f->elem), begin, err)) return false;
+    for (uint64_t k = 0; info->stream && k < n; k++)
+      if (!zx_data_get(d, k * info->record_bytes + f->at, each, begin + k * each, err)) return false;
+    if (!info->stream && !zx_data_get(d, f->at, n * each, begin, err)) return false;
     if (n) printf(", begins");
     show_values(begin, f, n);
     printf("\n");
   }
-  if (!info->stream || info->field[0].elem != ZX_DATA_U8) return true;
+  if (!info->stream || info->nfield > 1 || info->field[0].elem != ZX_DATA_U8) return true;
   uint64_t n = info->count < TEXT ? info->count : TEXT;
   if (!zx_data_get(d, 0, n, begin, err)) return false;
   show_text(begin, n);

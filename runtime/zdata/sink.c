@@ -37,8 +37,10 @@ bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err) {
 
 /* ---- files ---- */
 static bool open_file(ZdSink *s, Part *p, ZbErr *err) {
-  ZxDataField tokens = {.name = "tokens", .elem = s->to.elem, .values = 1};
-  ZxDataInfo info = {.stream = true, .nfield = 1, .field = &tokens};
+  ZxDataField field[] = {{.name = "tokens", .elem = s->to.elem, .values = 1},
+                         {.name = "learned", .elem = ZX_DATA_U8, .values = 1}};
+  uint32_t nfield = zx_windows_whole(s->to.windows) ? 2 : 1;
+  ZxDataInfo info = {.stream = true, .windows = s->to.windows, .nfield = nfield, .field = field};
   if (p->files == ZX_DATA_SHARDS)
     return zb_fail(err, "give a larger --shard-size", "more than %d shards of %s", ZX_DATA_SHARDS,
                    zb_show(s->to.path));
@@ -52,7 +54,7 @@ static bool open_file(ZdSink *s, Part *p, ZbErr *err) {
 static bool finish_file(ZdSink *s, Part *p, ZbErr *err) {
   ZxDataWriter *w = p->w;
   p->w = NULL;
-  return zx_data_finish(w, &s->to.limit, err);
+  return zx_data_finish(w, (uint64_t[]){s->to.limit, 0}, err);
 }
 
 /* "a/b.bin" and "train" make "a/b.train.bin". */
@@ -86,7 +88,7 @@ ZdSink *zd_sink_new(const ZdTarget *to, ZbErr *err) {
   size_t n = strlen(to->path);
   while (n > 1 && to->path[n - 1] == '/') n--;
   if (to->shard) s->to.path = zb_strndup(s->a, to->path, n);
-  s->size = zx_data_elem_bytes(to->elem);
+  s->size = zx_data_elem_bytes(to->elem) + zx_windows_whole(to->windows);
   if (open_all(s, err)) return s;
   zd_sink_abandon(s);
   return NULL;
@@ -161,7 +163,7 @@ static bool finish(ZdSink *s, ZbErr *err) {
     zd_folder_discard(folder);
     return false;
   }
-  for (int i = 0; ok && i < s->parts; i++) ok = zx_data_seal(s->part[i].w, &s->to.limit, err);
+  for (int i = 0; ok && i < s->parts; i++) ok = zx_data_seal(s->part[i].w, (uint64_t[]){s->to.limit, 0}, err);
   for (int i = 0; ok && i < s->parts; i++) {
     ZxDataWriter *w = s->part[i].w;
     s->part[i].w = NULL;

@@ -36,7 +36,7 @@ static const ZbOption options[] = {
            "is complete"},
 
   {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "FILE", ON(PACK) | 1 << DECODE,
-   .help = "tokenizer.json (default: a token per byte)"},
+   .help = "tokenizer.json, or the folder that it is in (default: a token per byte)"},
 
   {"tokens", 0, ZB_WORD, FIELD(tokens), "u16|u32", ON(PACK), .least = ZD_TOKENS_U16,
    .help = "PATHs are files of little-endian ids, taken as they are; the largest value means \"unknown\""},
@@ -44,6 +44,8 @@ static const ZbOption options[] = {
    .help = "number of threads (default: all cores); the result is the same with any"},
   {"special-as-text", 0, ZB_FLAG, FIELD(special_as_text), ON(PACK),
    .help = "text that spells a special token is not that token"},
+  {"apart", 0, ZB_FLAG, FIELD(apart), ON(PACK),
+   .help = "the last token of a document is not asked for the first of the next"},
   {"end", 0, ZB_TEXT, FIELD(end), "TOKEN", ON(PACK),
    .help = "token after every document: its text, its id, or none (default: the tokenizer's own, such as "
            "<|endoftext|> or </s>; for bytes none)"},
@@ -54,6 +56,20 @@ static const ZbOption options[] = {
    .help = "all inputs are JSON lines, whatever their names"},
   {"skip-bad", 0, ZB_FLAG, FIELD(skip_bad), .commands = TEXTS,
    .help = "count lines without a text, and leave them out"},
+
+  {"chat", 0, ZB_FLAG, FIELD(chat), ON(PACK),
+   .help = "PATHs are conversations: JSON lines or lists with `messages`, `conversations`, `prompt` and "
+           "`completion`, or `text`; rendered by the chat template beside the tokenizer"},
+  {"loss", 0, ZB_WORD, FIELD(loss), "assistant|last|all", ON(PACK),
+   .help = "with --chat: what is learned: all that the assistant says (default), its last answer, or all tokens"},
+  {"windows", 0, ZB_WORD, FIELD(windows), "fit|each", ON(PACK),
+   .help = "with --chat: a window has as many conversations as fit (default), where the model keeps them apart, or one each"},
+  {"seq", 0, ZB_WHOLE, FIELD(seq), "N", ON(PACK), .least = 1, .most = INT32_MAX,
+   .help = "with --chat: conversations of more than N tokens are bad; the share of padding in windows of N is printed"},
+  {"fields", 0, ZB_TEXT, FIELD(names), "NAME=FIELD[+FIELD],..", ON(PACK),
+   .help = "with --chat: fields of other names, such as prompt=instruction+input,completion=output"},
+  {"chat-template", 0, ZB_TEXT, FIELD(template), "FILE", ON(PACK),
+   .help = "with --chat: the template (default: the one beside the tokenizer)"},
 
   {"split", 0, ZB_OTHER, FIELD(split), "R", ON(PACK) | 1 << IMPORT, .take = take_split,
    .expects = "give the share for training, such as 0.99",
@@ -90,6 +106,8 @@ static const ZbOption options[] = {
   {"from", 0, ZB_WHOLE, FIELD(from), "N", ON(DECODE), .help = "begin at token N, from 0"},
   {"count", 0, ZB_WHOLE, FIELD(count), "M", ON(DECODE), .help = "M tokens (default: all)"},
   {"document", 0, ZB_WHOLE, FIELD(document), "I", ON(DECODE), .help = "document I, from 0"},
+  {"show-mask", 0, ZB_FLAG, FIELD(show_mask), ON(DECODE),
+   .help = "of conversations: what is learned is in colour on a terminal, else between [[ and ]]"},
 };
 static const ZbNote codes[] = {
   {"0", "done"},
@@ -99,6 +117,7 @@ static const ZbNote codes[] = {
 static const ZbNote examples[] = {
   {"zdata pack *.txt -o corpus.bin", "a token a byte"},
   {"zdata pack corpus.jsonl -o corpus.bin --tokenizer tokenizer.json", "by the tokenizer of a Hugging Face folder"},
+  {"zdata pack --chat --tokenizer DIR chats.jsonl -o chats.bin", "conversations, by the chat template of a model's folder"},
   {"zdata show corpus.bin", "how many tokens and documents"},
   {"zdata decode corpus.bin --count 100", "its first tokens as text"},
   {NULL, NULL},

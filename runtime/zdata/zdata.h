@@ -1,7 +1,7 @@
 /* zdata: the program that makes and inspects the files that zrun trains from. Their format is defined by exec/data
  * (data.h, DATA.md); this room knows where their contents come from.
  *
- * zdata.c     the options; then a file per command: pack.c, import.c, tokenizer.c, records.c, table.c,
+ * zdata.c     the options; then a file per command: pack.c, chat.c, import.c, tokenizer.c, records.c, table.c,
  *             decode.c, show.c, check.c
  *
  * Texts go through these files, one after the other, in chunks:
@@ -13,6 +13,9 @@
  *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer, bytes are tokens
  *   sink.c       tokens into a data file, or several: split for validation, shards (folder.c)
  *
+ * Conversations come from documents.c, too, as JSON; forms.c makes messages of them, runtime/text/template tokens and which of
+ * these are learned, and chat.c puts both into the sink.
+ *
  * progress.c shows progress, megatron.c reads the index of Megatron's files, and copy.c concatenates files of ids or
  * records. */
 #ifndef ZUG_ZDATA_H
@@ -20,26 +23,29 @@
 
 #include "base/options.h"
 #include "runtime/exec/data/data.h"
-#include "runtime/text/text.h"
+#include "runtime/text/template/template.h"
 
 /* ---- commands ------------------------------------------------------------------------------------------ */
 /* Options; NULL or 0 where nothing was given, but -1 for numbers that may be 0. */
 typedef struct {
   const char **file;
   int nfile;
-  const char *out, *field, *label, *label_field, *end, *tokenizer;
+  const char *out, *field, *label, *label_field, *end, *tokenizer, *template, *names;
   ZbTexts fields; /* of records */
+  enum { ZD_ASSISTANT = ZT_LEARN_ASSISTANT, ZD_LAST = ZT_LEARN_LAST, ZD_ALL = ZT_LEARN_ALL } loss;
+  enum { ZD_FIT, ZD_EACH } windows;
   enum { ZD_TEXTS, ZD_TOKENS_U16, ZD_TOKENS_U32 } tokens;
   enum { ZD_GUESS, ZD_MEGATRON, ZD_LLMC, ZD_NANOGPT } format;
   int threads;
-  int64_t vocab, shard_size, seed, from, count, document, start_id, end_id;
+  int64_t vocab, shard_size, seed, from, count, document, start_id, end_id, seq;
   double split;
-  bool jsonl, skip_bad, special_as_text;
+  bool jsonl, skip_bad, special_as_text, chat, apart, show_mask;
 } ZdOptions;
 #define ZD_NOT_GIVEN .seed = -1, .from = -1, .count = -1, .document = -1, .start_id = -1, .end_id = -1
 
 /* Each prints what it made or found. False with a message; then no output is left. */
 bool zd_pack(const ZdOptions *o, ZbArena *a, ZbErr *err);
+bool zd_pack_chat(const ZdOptions *o, ZbArena *a, ZbErr *err); /* pack --chat */
 bool zd_import(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err);
@@ -62,8 +68,8 @@ typedef struct {
  * name: those without a NUL among their first bytes, decompressed. */
 bool zd_files(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err);
 /* False, with the command that helps, if the named file is known to be no text, or (`text` false) no raw numbers: Parquet, NumPy,
- * UTF-16, a JSON array. Notes what else is odd (content.c). */
-bool zd_content_fits(const char *path, bool text, ZbErr *err);
+ * UTF-16, a JSON array unless such `lists` are read. Notes what else is odd (content.c). */
+bool zd_content_fits(const char *path, bool text, bool lists, ZbErr *err);
 
 /* ---- their bytes (bytes.c) ----------------------------------------------------------------------------- */
 typedef enum { ZD_PLAIN, ZD_GZIP, ZD_ZSTD } ZdPacking;
@@ -99,6 +105,7 @@ typedef struct {
   const char *text; /* valid until the next one; may be empty where a document ends */
   size_t n;
   bool begins, ends; /* a document */
+  bool json;         /* it is a value of JSON, which nobody has looked at */
 } ZdPiece;
 typedef struct {
   uint64_t documents, cut, empty; /* cut: those of several pieces; empty: left out, not among `documents` */
@@ -108,11 +115,14 @@ typedef struct {
   uint64_t bytes;    /* of the files read to their ends, as they are stored */
 } ZdCounts;
 typedef struct ZdReader ZdReader;
-/* Of all files; jsonl: all are JSON lines. skip_bad: bad lines are counted; otherwise they are errors. */
+/* Of all files; jsonl: all are JSON lines. skip_bad: bad lines are counted; otherwise they are errors. `field` NULL:
+ * documents are the lines themselves, or the items where a file is a list of JSON, and are never in pieces. */
 ZdReader *zd_reader_new(const ZdFiles *files, const char *field, bool jsonl, bool skip_bad);
 void zd_reader_free(ZdReader *r); /* NULL is allowed */
 /* False: at the end, with err->text empty, or with a message. */
 bool zd_reader_next(ZdReader *r, ZdPiece *p, ZbErr *err);
+/* Counts the latest line as a bad one, or fails if such are not left out; says where it is. */
+bool zd_reader_bad(ZdReader *r, const ZbErr *why, ZbErr *err);
 const ZdCounts *zd_reader_counts(const ZdReader *r);
 uint64_t zd_reader_at(const ZdReader *r); /* bytes of all files so far */
 /* Goes on with b, which becomes the reader's. */
@@ -132,6 +142,22 @@ bool zd_encode(ZdEncoder *e, const ZdPiece *p, ZbErr *err);
 bool zd_encode_end(ZdEncoder *e, ZbErr *err);   /* all is in the sink then */
 uint64_t zd_encoder_broken(const ZdEncoder *e); /* pieces that were no UTF-8 */
 
+/* ---- conversations (forms.c) --------------------------------------------------------------------------- */
+/* What a line of conversations says, whatever its form. */
+typedef struct {
+  struct cJSON *root;     /* the line, ... */
+  struct cJSON *messages; /* ... and what it comes to; NULL: it is a text */
+  const struct cJSON *tools, *documents, *more;
+  const char *text; /* all of which is learned */
+  int from;         /* messages before this one are not learned */
+} ZdTalk;
+/* Where fields of a line have other names, by the names that they have here: see DATA.md. */
+typedef struct ZdNames ZdNames;
+ZdNames *zd_names(ZbArena *a, const char *text, ZbErr *err); /* of --fields, or NULL; NULL with a message */
+/* Reads a line. False with a message; *t is to be freed in any case. */
+bool zd_talk_read(ZdTalk *t, const ZdNames *names, const char *json, size_t n, ZbErr *err);
+void zd_talk_free(ZdTalk *t);
+
 /* ---- where tokens go (sink.c) -------------------------------------------------------------------------- */
 #define ZD_NO_END UINT32_MAX
 typedef struct {
@@ -143,6 +169,7 @@ typedef struct {
   uint64_t seed;  /* of the split */
   uint64_t shard; /* bytes of tokens after which a shard ends; 0: no shards */
   bool unknown;   /* what is put as documents is none: files will know of none */
+  ZxWindows windows;
 } ZdTarget;
 /* Sets split, seed and shard by --split, --seed and --shard-size. */
 bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err);
@@ -150,7 +177,8 @@ bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err);
  * .train and .valid before path's ending; with shards, path is a folder of 00000.bin, 00001.bin ..., and with
  * both it has folders train and valid of these. NULL with a message. */
 ZdSink *zd_sink_new(const ZdTarget *to, ZbErr *err);
-/* n tokens of a document; one without any leaves nothing. */
+/* n tokens of a document, each with a byte that says if it is learned where windows are of whole documents; one without any
+ * leaves nothing. */
 bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends, ZbErr *err);
 void zd_sink_limit(ZdSink *s, uint64_t limit); /* that of files that are finished from now on */
 uint64_t zd_sink_tokens(const ZdSink *s);

@@ -74,7 +74,7 @@ wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|graph/adapter\.h|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
 wall $exec 'base/.*|graph/(adapter|graph|attend|stream|ragged)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|kernels/(kernels|devices|elem|packed)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
-wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
+wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/(text|template/template)\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
 wall runtime/zlog 'base/.*|runtime/zlog/.*'
 grep -rl --include='*.[ch]' 'exec/run/run\.h' runtime | grep -vE "^$exec/(run/.*|zrun\.c)$" && { echo "^ only zrun knows a run as a whole"; broken=1; }

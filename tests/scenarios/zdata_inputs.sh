@@ -201,7 +201,7 @@ no_text() { # NAME WORDS
   [ ! -e x.bin ] || fail "$1 was packed"
 }
 printf 'PAR1\0\0\0\0PAR1' >data.parquet && no_text data.parquet "data.parquet is a Parquet file, not a text"
-says "^help: duckdb -c .*'data.parquet'"
+says "^help: two lines of Python make JSON lines of it: import pandas"
 refuses 'is a Parquet file, not raw numbers' zdata pack data.parquet --tokens u16 -o x.bin
 refuses 'is a Parquet file' zdata tokenizer data.parquet -o x.json --vocab 300
 { printf '\223NUMPY\1\0\166\0' && printf '%118s' "{'descr': '<u2', }" && printf '\1\0\2\0'; } >ids.npy
