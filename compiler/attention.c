@@ -143,6 +143,7 @@ static bool attend_more(Call *c, const ZgAttendAxes *ax) {
               "add `same_keys = ` the documents of the keys, along `%s`", axis_name(c, ax->k));
     return false;
   }
+  if (c->nargs == before && apart_same(c, ax, &c->arg[before])) c->span[c->nargs++] = c->x->span;
   if (!tensor_of_keys(c, "same_keys", true, ax)) return false;
   before = c->nargs;
   if (!tensor_keyword(c, "prefix", true)) return false;

@@ -160,6 +160,8 @@ static Val position_op(Call *c) {
             axis_name(c, c->ax[0]), axis_name(c, c->ax[0]));
     return poison();
   }
+  Val own;
+  if (apart_position(c, &own)) return own;
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_POSITION, 0), NULL, NULL);
 }
 
@@ -602,6 +604,6 @@ Val builtin_call(Elab *e, const ZlExpr *x, const char *name) {
   ok = known_keywords(&c) && ok;
   ok = eval_args(&c) && ok;
   Val v;
-  if (!ok) return poison();
+  if (!ok || !apart_allows(&c)) return poison();
   return fold(&c, &v) ? v : c.op->make(&c);
 }

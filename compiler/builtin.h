@@ -39,6 +39,14 @@ static inline Val poison(void) { return (Val){.kind = VAL_POISON}; }
 static inline const char *axis_name(const Call *c, uint16_t a) { return c->e->g->axes[a].name; }
 static inline int64_t axis_size(const Call *c, uint16_t a) { return c->e->g->axes[a].size; }
 
+/* ---- apart.c ------------------------------------------------------------------------------------------- */
+/* What attention along these axes compares, if documents are kept apart; false: nothing. */
+bool apart_same(Call *c, const ZgAttendAxes *ax, Val *out);
+/* The positions that stand in the place of position[along, table](); false: of another axis, or table. */
+bool apart_position(Call *c, Val *out);
+/* False, with a report, for an operation that would mix documents. */
+bool apart_allows(Call *c);
+
 /* ---- operands.c ---------------------------------------------------------------------------------------- */
 ZgNode with_axes(const Call *c, ZgOp op, int nin); /* a node of the call's axis names */
 const char *head(const Call *c);                   /* "dot[embed]" */

@@ -4,6 +4,7 @@
  * elab.c     instantiates a model and checks every type on the way: statements, repeats, the loss
  * expr.c     names and expressions;  call.c  calls of blocks;  builtin.c  the operations of the language,
  *            with operands.c and attention.c
+ * apart.c    inputs that keep documents apart, which the model itself has not
  * compose.c  operations that are several of the graph's;  rope.c  rotary positions among them
  * weights.c  maps to foreign weights;  config.c  their config.json, read and made;
  * config_file.c  that file, and its keys that nobody reads
@@ -42,6 +43,7 @@ typedef struct {
   int64_t rank;
   double alpha, dropout;
   bool still; /* nothing is trained: dropout is left out */
+  bool apart; /* the model gets inputs that keep documents of a sample apart (apart.c) */
   /* Called after each pass with its name and the graph, if not NULL (zc -d). */
   void (*after)(void *arg, const char *pass, const ZgGraph *g);
   void *arg;

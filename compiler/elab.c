@@ -398,6 +398,7 @@ static void do_input(Elab *e, const ZlStmt *s) {
   }
   name_bind(e, s->input.name, v);
   name_find(e, s->input.name.s)->shared = true;
+  if (v.kind == VAL_TENSOR) apart_begin(e, s->input.name.span, io.name, &v.type);
 }
 
 /* Is an output as it is declared? */
@@ -651,6 +652,7 @@ void elab_model(Elab *e, const ZlModel *m) {
     return;
   }
   warn_unused(e);
+  apart_end(e);
   weights_map(e);
   sep_check(e, batch);
 }

@@ -156,6 +156,13 @@ typedef struct {
   bool stopped;  /* a budget is spent, which was reported: nothing more is instantiated */
   size_t errors; /* reported before this began */
   bool aux;      /* there are aux terms */
+  struct {
+    bool on,
+        used; /* the model is made to keep documents apart; it has something that can, or does so itself */
+    uint16_t along;    /* the axis of its tokens */
+    Val doc, place;    /* inputs */
+    uint32_t place_of; /* the axis that `place` selects from, + 1; 0: there is none yet */
+  } apart;
   uint32_t nlosses;
   ZlSpan *updated; /* by parameter number: where it is updated, or nowhere */
   struct {
@@ -202,6 +209,11 @@ void static_bind_model(Elab *e, const ZlModel *m);
 bool static_true(Elab *e, const ZlExpr *x);
 bool cond_holds(Elab *e, const ZlCond *c);               /* NULL: always */
 bool static_overridden(const Elab *e, const char *name); /* by -D */
+
+/* ---- apart.c ------------------------------------------------------------------------------------------- */
+/* Begins to keep documents apart if this is the input of tokens, of type t, and the options want it. */
+void apart_begin(Elab *e, ZlSpan span, const char *input, const ZgType *t);
+void apart_end(Elab *e); /* reports if nothing could */
 
 /* ---- place.c ------------------------------------------------------------------------------------------- */
 /* Appends a node to the current segment, operands brought there first. What does not type is reported and

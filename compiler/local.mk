@@ -5,6 +5,7 @@ libcompiler_a_SOURCES = \
   compiler/adapt.h \
   compiler/adapter.c \
   compiler/adapter_keys.def \
+  compiler/apart.c \
   compiler/attention.c \
   compiler/builtin.c \
   compiler/builtin.h \

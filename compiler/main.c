@@ -82,6 +82,8 @@ static const ZbOption options[] = {
    .help = "while adapters are trained, a number of what they read is 0 with this probability (default: 0)"},
   {"adapter", 0, ZB_TEXT, FIELD(adapter), .value = "FILE",
    .help = "put adapters where peft's adapter_config.json says, or that of a folder"},
+  {"apart", 0, ZB_FLAG, FIELD(compile.apart),
+   .help = "keep documents that share a sample apart: the model gets inputs `doc`, and `place` for a table of positions"},
   {NULL, 'I', ZB_TEXTS, FIELD(include), .value = "DIR",
    .help = "search `use` here after the file's own folder; may be repeated"},
   {NULL, 'd', ZB_OTHER, FIELD(dump), .value = "PASS", .take = take_pass,
