@@ -15,6 +15,7 @@ nobase_dist_doc_DATA += \
   docs/guides/clusters.md \
   docs/guides/data.md \
   docs/guides/evaluation.md \
+  docs/guides/fine-tuning.md \
   docs/guides/generation.md \
   docs/guides/hugging-face.md \
   docs/guides/long-runs.md \

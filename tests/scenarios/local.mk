@@ -2,6 +2,7 @@
 scenario_tests += \
   tests/scenarios/adapters.sh \
   tests/scenarios/alone.sh \
+  tests/scenarios/chat.sh \
   tests/scenarios/ckpt.sh \
   tests/scenarios/comm.sh \
   tests/scenarios/complete.sh \
@@ -71,6 +72,7 @@ scenario_tests += \
   tests/scenarios/zc_options.sh \
   tests/scenarios/zckpt.sh \
   tests/scenarios/zdata.sh \
+  tests/scenarios/zdata_chat.sh \
   tests/scenarios/zdata_files.sh \
   tests/scenarios/zdata_import.sh \
   tests/scenarios/zdata_inputs.sh \

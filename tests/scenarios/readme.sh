@@ -7,7 +7,7 @@
 command -v curl >/dev/null || { echo "no curl here"; exit 77; }
 follow readme 4 README.md
 guides=
-for name in training recipes data hugging-face adapters generation serving evaluation long-runs performance clusters; do guides="$guides docs/guides/$name.md"; done
+for name in training recipes data hugging-face adapters fine-tuning generation serving evaluation long-runs performance clusters; do guides="$guides docs/guides/$name.md"; done
 [ "$(ls "$ZUG_SRC"/docs/guides/*.md | wc -l)" -eq "$(echo $guides | wc -w)" ] || fail "a guide whose commands are not tried"
 follow guides 30 $guides
 exit 0

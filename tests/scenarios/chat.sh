@@ -1,0 +1,37 @@
+# Fine-tuning of a chat model: 20 steps on conversations lose what transformers loses (tests/data/chat), with conversations in windows of their
+# own, kept apart, and on two ranks.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+need_mpi
+compare=$ZUG_BUILD/tests/scenarios/tools/compare_runs
+chat=$ZUG_SRC/tests/data/chat
+
+cat >r.zug <<'END'
+recipe tune for Llama3 { bind batch = 8, seq = 64   optimizer adamw(lr = 1e-3, b1 = 0.9, b2 = 0.95, eps = 1e-6) }
+recipe two for Llama3 from tune { mesh tensor = 2   split kv, ffn, vocab over tensor else seq }
+END
+ok zc "$ZUG_SRC/examples/llama3.zug" --config "$chat/model" -o chat.zsg
+ok zc "$ZUG_SRC/examples/llama3.zug" --config "$chat/model" --apart -o apart.zsg
+ok zdata pack --chat --tokenizer "$chat/model" "$chat/chats.jsonl" --windows each --seq 64 -o each.bin
+says '^450 tokens .* are learned'
+train() { # NAME GRAPH RECIPE: as transformers, to 1e-5 (f32; 2e-6 measured, and sums of two ranks are others)
+  ok timeout -k 5 100 $(on "${4:-1}") zrun train "$2.zsg" --recipe "r.zug:$3" --data each.bin --order sequential --steps 20 \
+    --init "$chat/model" --names hf --log "$1"
+  ok "$compare" --loss 1e-5 --norm 1e-4 "$1/metrics.jsonl" "$chat/losses.jsonl"
+}
+train chat chat tune
+if at_night; then
+  train apart apart tune
+  train two apart two 2
+fi
+
+# Shared windows hold less padding, and a step of all conversations has the loss that they have in windows of their own.
+ok zdata pack --chat --tokenizer "$chat/model" "$chat/chats.jsonl" --seq 64 -o fit.bin
+says '^windows of 64: 26, 10.9 % padding$'
+evals() { # DATA GRAPH
+  printf 'recipe all for Llama3 { bind batch = 1, seq = 64   optimizer sgd(lr = 1) }\n' >all.zug
+  ok timeout -k 5 100 zrun eval "$2.zsg" --recipe all.zug:all --data "$1" --init "$chat/model" --names hf
+  sed -n 's/.*loss \([0-9.]*\).*[^0-9]\([0-9][0-9]*\) targets.*/\1 \2/p' out.txt
+}
+echo "$(evals each.bin chat) $(evals fit.bin apart)" | awk '{ exit !(NF == 4 && $2 == 450 && $4 == 450 && ($1 - $3) ^ 2 < 1e-10) }' ||
+  fail "shared windows have another loss: $(evals each.bin chat), $(evals fit.bin apart)"
+exit 0
