@@ -18,8 +18,9 @@ typedef struct {
   ZdTarget to;
   ZdReader *reader;
   ZdSink *sink;
-  ZtIds ids;           /* of a conversation, ... */
-  ZbText learned, put; /* ... whether each is learned, and both as the file has them */
+  ZtIds ids;              /* of a line, ... */
+  ZbText learned, put;    /* ... whether each is learned, and both as the file has them */
+  size_t end_of[2], ndoc; /* its documents: two of a pair */
   uint64_t longest, taught, texts;
 } Chat;
 
@@ -49,7 +50,8 @@ static bool choose(Chat *k, ZbArena *a, ZbErr *err) {
   k->to.end = ZD_NO_END;
   k->to.limit = zt_size(k->t);
   k->to.elem = k->to.limit <= UINT16_MAX ? ZX_DATA_U16 : ZX_DATA_U32;
-  k->to.windows = o->windows == ZD_EACH ? ZX_WINDOWS_EACH : ZX_WINDOWS_FIT;
+  k->to.windows = (const ZxWindows[]){
+      [ZD_FIT] = ZX_WINDOWS_FIT, [ZD_EACH] = ZX_WINDOWS_EACH, [ZD_PAIRS] = ZX_WINDOWS_PAIRS}[o->windows];
   return true;
 }
 
@@ -68,14 +70,12 @@ static bool encode_text(Chat *k, const char *text, size_t n, ZbErr *err) {
     k->ids.cap = k->ids.n;
   }
   for (size_t i = 0; i < k->ids.n; i++) zb_text_put(&k->learned, "\1", 1);
-  k->texts++;
   return true;
 }
 
-static bool encode_talk(Chat *k, const ZdTalk *t, ZbErr *err) {
-  if (t->text) return encode_text(k, t->text, strlen(t->text), err);
+static bool encode_messages(Chat *k, const ZdTalk *t, const cJSON *messages, ZbErr *err) {
   const ZtTemplate *template = zt_chats_template(&k->chats, t->tools);
-  const ZtChat chat = {.messages = t->messages,
+  const ZtChat chat = {.messages = messages,
                        .tools = t->tools,
                        .documents = t->documents,
                        .more = t->more,
@@ -85,32 +85,62 @@ static bool encode_talk(Chat *k, const ZdTalk *t, ZbErr *err) {
   return zt_template_learn(template, k->coder, &chat, &how, &k->ids, &k->learned, err);
 }
 
-static bool encode(Chat *k, const ZdPiece *p, ZbErr *err) {
-  ZdTalk t = {0};
-  k->ids.n = k->learned.len = 0;
-  bool ok = !p->json ? encode_text(k, p->text, p->n, err)
-                     : zd_talk_read(&t, k->names, p->text, p->n, err) && encode_talk(k, &t, err);
-  zd_talk_free(&t);
-  if (!ok) return false;
-  if (!p->begins || !p->ends)
-    return zb_fail(err, "cut it into documents", "a text of more than %d bytes", ZD_PIECE);
-  if (k->o->seq && k->ids.n > (uint64_t)k->o->seq)
-    return zb_fail(err, NULL, "it has %zu tokens, and --seq is %" PRId64, k->ids.n, k->o->seq);
-  if (!memchr(k->learned.s, 1, k->learned.len)) return zb_fail(err, NULL, "nothing of it is learned");
+/* Ends a document of the line with what was encoded last. */
+static bool end_document(Chat *k, ZbErr *err) {
+  size_t from = k->ndoc ? k->end_of[k->ndoc - 1] : 0, n = k->ids.n - from;
+  if (k->o->seq && n > (uint64_t)k->o->seq)
+    return zb_fail(err, NULL, "it has %zu tokens, and --seq is %" PRId64, n, k->o->seq);
+  if (!n || !memchr(k->learned.s + from, 1, n)) return zb_fail(err, NULL, "nothing of it is learned");
+  k->end_of[k->ndoc++] = k->ids.n;
   return true;
 }
 
+static bool encode_talk(Chat *k, const ZdTalk *t, ZbErr *err) {
+  bool pairs = k->o->windows == ZD_PAIRS;
+  if (pairs != (t->rejected != NULL))
+    return pairs ? zb_fail(err, NULL, "--windows pairs: it has no `chosen` and `rejected`")
+                 : zb_fail(err, "--windows pairs makes pairs of such lines",
+                           "it is a pair, `chosen` and `rejected`");
+  if (t->text) return encode_text(k, t->text, strlen(t->text), err) && end_document(k, err) && ++k->texts;
+  return encode_messages(k, t, t->messages, err) && end_document(k, err) &&
+         (!pairs || (encode_messages(k, t, t->rejected, err) && end_document(k, err)));
+}
+
+static bool encode(Chat *k, const ZdPiece *p, ZbErr *err) {
+  ZdTalk t = {0};
+  k->ids.n = k->learned.len = k->ndoc = 0;
+  if (!p->begins || !p->ends)
+    return zb_fail(err, "cut it into documents", "a text of more than %d bytes", ZD_PIECE);
+  char *text = p->json ? NULL : strndup(p->text, p->n);
+  if (text && strlen(text) < p->n) {
+    free(text);
+    return zb_fail(err, NULL, "a text with a NUL");
+  }
+  if (text) t.text = text;
+  bool ok = (text || zd_talk_read(&t, k->names, p->text, p->n, err)) && encode_talk(k, &t, err);
+  zd_talk_free(&t);
+  free(text);
+  return ok;
+}
+
 /* ---- the file ---- */
-static bool put(Chat *k, ZbErr *err) {
+static bool put_document(Chat *k, size_t from, size_t to, ZbErr *err) {
   size_t size = zx_data_elem_bytes(k->to.elem);
   k->put.len = 0;
-  for (size_t i = 0; i < k->ids.n; i++) {
+  for (size_t i = from; i < to; i++) {
     zb_text_put(&k->put, (const char *)&k->ids.id[i], size); /* little-endian */
     zb_text_put(&k->put, k->learned.s + i, 1);
     k->taught += (uint64_t)k->learned.s[i];
   }
-  if (k->ids.n > k->longest) k->longest = k->ids.n;
-  return zd_sink_put(k->sink, k->put.s, k->ids.n, true, true, err);
+  if (to - from > k->longest) k->longest = to - from;
+  return zd_sink_put(k->sink, k->put.s, to - from, true, true, err);
+}
+
+static bool put(Chat *k, ZbErr *err) {
+  bool ok = true;
+  for (size_t i = 0; ok && i < k->ndoc; i++)
+    ok = put_document(k, i ? k->end_of[i - 1] : 0, k->end_of[i], err);
+  return ok;
 }
 
 static bool pack_all(Chat *k, ZbErr *err) {
@@ -130,10 +160,10 @@ static bool pack_all(Chat *k, ZbErr *err) {
 static bool tell_padding(const Chat *k, ZbErr *err) {
   if (!k->o->seq || k->o->split > 0) return true;
   ZxData *d = zx_data_open(k->o->out, err);
-  bool ok = d && zx_data_arrange(d, k->o->seq, true, err);
+  int64_t seq = k->o->windows == ZD_PAIRS ? 2 * k->o->seq : k->o->seq;
+  bool ok = d && zx_data_arrange(d, seq, true, err);
   ZxFilled x = ok ? zx_data_filled(d) : (ZxFilled){0};
-  if (ok)
-    printf("windows of %" PRId64 ": %" PRIu64 ", %.1f %% padding\n", k->o->seq, x.windows, 100 * x.padding);
+  if (ok) printf("windows of %" PRId64 ": %" PRIu64 ", %.1f %% padding\n", seq, x.windows, 100 * x.padding);
   zx_data_close(d);
   return ok;
 }

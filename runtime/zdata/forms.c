@@ -3,6 +3,8 @@
  *   {"messages": [{"role": "user", "content": ..}, ..]}            as they are
  *   {"conversations": [{"from": "human", "value": ..}, ..]}        ShareGPT: roles and contents by other names
  *   {"prompt": .., "completion": ..}                               texts, or lists of messages; only the completion is learned
+ *   {"chosen": .., "rejected": ..}                                 two of these, perhaps with a `prompt`: a pair. What both begin
+ *                                                                  with is not learned
  *   {"text": ..}                                                   a text, without a template; all of it is learned
  *
  * `system` goes before all, `tools` and `chat_template_kwargs` to the template. --fields says where these are by other
@@ -16,7 +18,9 @@
 /* ---- names of fields ---- */
 #define NAMES(X)                                                                                             \
   X(messages)                                                                                                \
-  X(conversations) X(prompt) X(completion) X(text) X(system) X(tools) X(documents) X(chat_template_kwargs)
+  X(conversations)                                                                                           \
+  X(prompt) X(completion) X(chosen) X(rejected) X(text) X(system) X(tools) X(documents)                      \
+      X(chat_template_kwargs)
 #define X(name) F_##name,
 enum { NAMES(X) NFIELDS };
 #undef X
@@ -40,9 +44,10 @@ static bool take_name(ZdNames *x, ZbArena *a, const char *s, size_t n, ZbErr *er
   const char *is = memchr(s, '=', n), *end = s + n;
   int name = is ? name_of(s, (size_t)(is - s)) : -1;
   if (name < 0 || is + 1 == end)
-    return zb_fail(
-        err, "NAME=FIELD,..: names are messages, conversations, prompt, completion, text, system, tools",
-        "--fields cannot be '%s'", zb_show_n(s, n));
+    return zb_fail(err,
+                   "NAME=FIELD,..: names are messages, conversations, prompt, completion, chosen, rejected, "
+                   "text, system, tools",
+                   "--fields cannot be '%s'", zb_show_n(s, n));
   x->n[name] = 0;
   for (const char *at = is + 1; at < end;) {
     const char *plus = memchr(at, '+', (size_t)(end - at));
@@ -164,12 +169,39 @@ static bool take_tools(ZdTalk *t, const cJSON *tools, ZbErr *err) {
   return true;
 }
 
+/* Counts the messages that both begin with. */
+static int alike(const cJSON *a, const cJSON *b) {
+  int n = 0;
+  for (a = a->child, b = b->child; a && b && cJSON_Compare(a, b, true); a = a->next, b = b->next) n++;
+  return n;
+}
+
+/* Reads two conversations that begin alike. */
+static bool take_pair(ZdTalk *t, const ZdNames *names, const cJSON *chosen, const cJSON *rejected,
+                      ZbErr *err) {
+  const cJSON *ask = get(t, names, F_prompt), *before = get(t, names, F_system);
+  for (int i = 0; i < 2; i++) {
+    if (!(t->messages = cJSON_CreateArray())) zb_out_of_memory(0);
+    if (cJSON_IsString(before) && *before->valuestring && !has_system(ask ? ask : chosen))
+      add(t, "system", before->valuestring);
+    if ((ask && !add_side(t, ask, "prompt", "user", err)) ||
+        !add_side(t, i ? chosen : rejected, i ? "chosen" : "rejected", "assistant", err))
+      return false;
+    if (!i) t->rejected = t->messages;
+  }
+  t->from = alike(t->messages, t->rejected);
+  return true;
+}
+
 static bool take_messages(ZdTalk *t, const ZdNames *names, const char *json, size_t n, ZbErr *err) {
   const cJSON *list = get(t, names, F_messages), *before = get(t, names, F_system),
-              *ask = get(t, names, F_prompt), *answer = get(t, names, F_completion);
+              *ask = get(t, names, F_prompt), *answer = get(t, names, F_completion),
+              *chosen = get(t, names, F_chosen), *rejected = get(t, names, F_rejected);
   const char *name = list ? "messages" : "conversations";
+  if (chosen && rejected) return take_pair(t, names, chosen, rejected, err);
   if (!list) list = get(t, names, F_conversations);
   if (!list && !(ask && answer)) return nothing(json, n, err);
+  if (!(t->messages = cJSON_CreateArray())) zb_out_of_memory(0);
   if (cJSON_IsString(before) && *before->valuestring && !has_system(list ? list : ask))
     add(t, "system", before->valuestring);
   if (list) return add_list(t, list, name, err);
@@ -191,18 +223,19 @@ bool zd_talk_read(ZdTalk *t, const ZdNames *names, const char *json, size_t n, Z
   if (zb_json_has_nul(json, n)) return zb_fail(err, NULL, "a text of it has a NUL");
   if (!cJSON_IsObject(t->root)) return zb_fail(err, NULL, "it is not a JSON object");
   const cJSON *whole = get(t, names, F_text);
-  bool talks = get(t, names, F_messages) || get(t, names, F_conversations) || get(t, names, F_prompt);
+  bool talks = get(t, names, F_messages) || get(t, names, F_conversations) || get(t, names, F_prompt) ||
+               get(t, names, F_chosen);
   if (whole && !talks) {
     t->text = cJSON_IsString(whole) ? whole->valuestring : NULL;
     return t->text || zb_fail(err, NULL, "`text` is not a text");
   }
-  if (!(t->messages = cJSON_CreateArray())) zb_out_of_memory(0);
   t->documents = get(t, names, F_documents);
   t->more = get(t, names, F_chat_template_kwargs);
   return take_tools(t, get(t, names, F_tools), err) && take_messages(t, names, json, n, err);
 }
 
 void zd_talk_free(ZdTalk *t) {
+  if (t->rejected != t->messages) cJSON_Delete(t->rejected);
   cJSON_Delete(t->messages);
   cJSON_Delete(t->root);
   *t = (ZdTalk){0};

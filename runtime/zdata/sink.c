@@ -128,13 +128,15 @@ static bool next_shard(ZdSink *s, uint64_t full, ZbErr *err) {
 }
 
 bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends, ZbErr *err) {
+  bool pairs = s->to.windows == ZX_WINDOWS_PAIRS; /* whose two documents go to one file */
   if (begins) {
-    s->now = part_of(s, s->seen++);
+    s->now = part_of(s, pairs ? s->seen / 2 : s->seen);
+    s->seen++;
     s->some = false;
   }
   if (n) {
     uint32_t before = s->now->files;
-    uint64_t full = s->to.shard;
+    uint64_t full = pairs && s->seen % 2 == 0 ? UINT64_MAX / 2 : s->to.shard;
     if (!next_shard(s, s->some && !s->to.unknown ? 2 * full : full, err)) return false;
     if (!s->to.unknown && (!s->some || s->now->files != before) && !zx_data_begin_document(s->now->w, err))
       return false;

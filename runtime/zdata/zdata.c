@@ -62,8 +62,9 @@ static const ZbOption options[] = {
            "`completion`, or `text`; rendered by the chat template beside the tokenizer"},
   {"loss", 0, ZB_WORD, FIELD(loss), "assistant|last|all", ON(PACK),
    .help = "with --chat: what is learned: all that the assistant says (default), its last answer, or all tokens"},
-  {"windows", 0, ZB_WORD, FIELD(windows), "fit|each", ON(PACK),
-   .help = "with --chat: a window has as many conversations as fit (default), where the model keeps them apart, or one each"},
+  {"windows", 0, ZB_WORD, FIELD(windows), "fit|each|pairs", ON(PACK),
+   .help = "with --chat: a window has as many conversations as fit (default), where the model keeps them apart, or one each; "
+           "or it is a pair, of lines with `chosen` and `rejected`"},
   {"seq", 0, ZB_WHOLE, FIELD(seq), "N", ON(PACK), .least = 1, .most = INT32_MAX,
    .help = "with --chat: conversations of more than N tokens are bad; the share of padding in windows of N is printed"},
   {"fields", 0, ZB_TEXT, FIELD(names), "NAME=FIELD[+FIELD],..", ON(PACK),

@@ -33,7 +33,7 @@ typedef struct {
   const char *out, *field, *label, *label_field, *end, *tokenizer, *template, *names;
   ZbTexts fields; /* of records */
   enum { ZD_ASSISTANT = ZT_LEARN_ASSISTANT, ZD_LAST = ZT_LEARN_LAST, ZD_ALL = ZT_LEARN_ALL } loss;
-  enum { ZD_FIT, ZD_EACH } windows;
+  enum { ZD_FIT, ZD_EACH, ZD_PAIRS } windows;
   enum { ZD_TEXTS, ZD_TOKENS_U16, ZD_TOKENS_U32 } tokens;
   enum { ZD_GUESS, ZD_MEGATRON, ZD_LLMC, ZD_NANOGPT } format;
   int threads;
@@ -147,6 +147,7 @@ uint64_t zd_encoder_broken(const ZdEncoder *e); /* pieces that were no UTF-8 */
 typedef struct {
   struct cJSON *root;     /* the line, ... */
   struct cJSON *messages; /* ... and what it comes to; NULL: it is a text */
+  struct cJSON *rejected; /* of a pair, the other answer's messages; else NULL */
   const struct cJSON *tools, *documents, *more;
   const char *text; /* all of which is learned */
   int from;         /* messages before this one are not learned */

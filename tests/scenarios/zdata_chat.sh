@@ -83,6 +83,22 @@ pack text.jsonl -o text.bin
 cmp plain.bin text.bin || fail "a text is packed to something else than a line with it"
 [ "$(mask text.bin)" = '[[plain words<|im_end|>]]' ] || fail "of a text something else is learned: $(mask text.bin)"
 
+# ---- pairs ----
+cat >pairs.jsonl <<'END'
+{"prompt": "Hi", "chosen": "Hello", "rejected": "Go away!"}
+{"chosen": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "2."}], "rejected": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "3"}]}
+END
+pack pairs.jsonl --windows pairs -o pairs.bin
+says '^pairs.bin: [0-9]* tokens of 4 documents from 1 file$'
+mask pairs.bin | tr -d '\n' | grep -qF 'Hi<|im_end|><|im_start|>assistant[[Hello<|im_end|>]]---- document 1' || fail "other tokens of a chosen answer are learned"
+mask pairs.bin | tr -d '\n' | grep -qF '2?<|im_end|><|im_start|>assistant[[3<|im_end|>]]' || fail "other tokens of a rejected answer are learned"
+refuses 'pairs.jsonl:1: it is a pair' zdata pack --chat --tokenizer model pairs.jsonl -o bad.bin
+refuses 'chats.jsonl:1: --windows pairs: it has no `chosen` and `rejected`' zdata pack --chat --tokenizer model chats.jsonl --windows pairs -o bad.bin
+for i in 1 2 3 4 5 6 7 8 9; do cat pairs.jsonl; done >more.jsonl
+pack more.jsonl --windows pairs --split 0.5 -o more.bin # which parts no pair
+ok zdata show more.train.bin
+says ', [0-9]*[02468] documents$'
+
 # ---- what is refused ----
 bad() { # WORDS LINE OPTION...: as the second line
   words=$1 line=$2

@@ -107,7 +107,8 @@ enum {
   X(CUT, false, "windows of any seq tokens, one behind the other")                                           \
   X(APART, false, "the same; no document asks for the first token of the next")                              \
   X(FIT, true, "whole documents, as many as fit in a window")                                                \
-  X(EACH, true, "whole documents, one a window")
+  X(EACH, true, "whole documents, one a window")                                                             \
+  X(PAIRS, true, "pairs of whole documents, one behind the other in the halves of a window")
 #define X(name, whole, text) ZX_WINDOWS_##name,
 typedef enum { ZX_WINDOWS(X) ZX_WINDOWS_KINDS } ZxWindows;
 #undef X

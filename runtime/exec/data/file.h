@@ -11,6 +11,7 @@ typedef struct {
   uint64_t n;      /* documents, ... */
   uint64_t *start; /* ... n + 1: where each begins, and the last one ends */
   int64_t seq;     /* tokens of a window; 0: they are not arranged yet */
+  int64_t row;     /* of pairs, at each multiple of it a document begins; else 0 */
   uint32_t windows;
   uint32_t *first, *doc; /* window w has documents doc[first[w]] to doc[first[w + 1] - 1], in their order */
 } ZxFit;

@@ -32,6 +32,8 @@ bool zx_fit_open(ZxData *d, ZbErr *err) {
   if (n >= NOWHERE)
     return zb_fail(err, "cut it into shards: zdata pack --shard-size", "%s has %" PRIu64 " documents",
                    d->name, n);
+  if (info->windows == ZX_WINDOWS_PAIRS && n % 2)
+    return zb_fail(err, altered, "%s is damaged: %" PRIu64 " documents are no pairs", d->name, n);
   ZxFit *f = d->fit = calloc(1, sizeof *f);
   if (!f) zb_out_of_memory(0);
   f->n = n;
@@ -133,6 +135,11 @@ static void list_windows(ZxFit *f, const uint32_t *window) {
 }
 
 static bool all_fit(const ZxData *d, int64_t seq, ZbErr *err) {
+  if (d->info.windows == ZX_WINDOWS_PAIRS && seq % 2)
+    return zb_fail(err, "declare the input with an axis of 2, as in tokens[batch, side, seq]",
+                   "%s has pairs, and the model wants %" PRId64 " values per sample, which have no halves",
+                   d->name, seq);
+  if (d->info.windows == ZX_WINDOWS_PAIRS) seq /= 2;
   for (uint64_t i = 0; i < d->fit->n; i++)
     if (length(d->fit, i) > (uint64_t)seq) {
       char help[120];
@@ -151,9 +158,10 @@ bool zx_data_arrange(ZxData *d, int64_t seq, bool apart, ZbErr *err) {
   if (!f || f->seq == seq || seq < 1) return true; /* a model without inputs has samples of nothing */
   if (!all_fit(d, seq, err)) return false;
   uint32_t *window = room_for(f->n, sizeof *window);
-  bool share = apart && d->info.windows == ZX_WINDOWS_FIT;
-  for (uint64_t i = 0; !share && i < f->n; i++) window[i] = (uint32_t)i;
-  f->windows = share ? best_fit(f, seq, window) : (uint32_t)f->n;
+  bool share = apart && d->info.windows == ZX_WINDOWS_FIT, pairs = d->info.windows == ZX_WINDOWS_PAIRS;
+  for (uint64_t i = 0; !share && i < f->n; i++) window[i] = (uint32_t)(pairs ? i / 2 : i);
+  f->windows = share ? best_fit(f, seq, window) : (uint32_t)(pairs ? f->n / 2 : f->n);
+  f->row = pairs ? seq / 2 : 0;
   f->first = realloc(f->first, zb_array_bytes((uint64_t)f->windows + 1, sizeof *f->first));
   f->doc = realloc(f->doc, zb_array_bytes(f->n + 1, sizeof *f->doc));
   if (!f->first || !f->doc) zb_out_of_memory(0);
@@ -220,6 +228,16 @@ static bool read_part(const ZxData *d, int which, uint64_t document, uint64_t nu
   return read_ids(d, first + 1, n, true, limit, out, err);
 }
 
+/* Writes what positions [from, to) have, of those that are read, [s0, end), where no document is. */
+static bool put_padding(const ZxData *d, int which, uint64_t number, int64_t from, int64_t to, int64_t s0,
+                        int64_t end, int64_t limit, int32_t *out, ZbErr *err) {
+  if (from < s0) from = s0;
+  if (to > end) to = end;
+  if (which == ZX_DOC) return put_numbers(d, which, 0, number, from, to, limit, out + (from - s0), err);
+  for (; from < to; from++) out[from - s0] = which == ZX_TARGETS ? -1 : 0;
+  return true;
+}
+
 bool zx_fit_read(const ZxData *d, int which, uint64_t w, int64_t s0, int64_t ns, int64_t limit, int32_t *out,
                  ZbErr *err) {
   const ZxFit *f = d->fit;
@@ -228,15 +246,12 @@ bool zx_fit_read(const ZxData *d, int which, uint64_t w, int64_t s0, int64_t ns,
   uint32_t begin = f->first[w], n = f->first[w + 1] - begin;
   for (uint32_t k = 0; k < n && at < end; k++) {
     uint32_t document = f->doc[begin + k];
-    int64_t has = (int64_t)length(f, document), from = s0 > at ? s0 - at : 0,
-            to = end - at < has ? end - at : has;
-    if (from < to && !read_part(d, which, document, k, from, to, limit, out + (at + from - s0), err))
+    int64_t here = f->row ? f->row * k : at, has = (int64_t)length(f, document);
+    if (!put_padding(d, which, n, at, here, s0, end, limit, out, err)) return false;
+    int64_t from = s0 > here ? s0 - here : 0, to = end - here < has ? end - here : has;
+    if (from < to && !read_part(d, which, document, k, from, to, limit, out + (here + from - s0), err))
       return false;
-    at += has;
+    at = here + has;
   }
-  if (at < s0) at = s0;
-  if (which == ZX_DOC)
-    return put_numbers(d, which, f->start[f->doc[begin]], n, at, end, limit, out + (at - s0), err);
-  for (; at < end; at++) out[at - s0] = which == ZX_TARGETS ? -1 : 0; /* what no document has */
-  return true;
+  return put_padding(d, which, n, at, f->seq, s0, end, limit, out, err);
 }

@@ -154,6 +154,31 @@ Test(windows, too_long) {
   zx_data_close(d);
 }
 
+Test(windows, pairs) { /* a half of the window for each side */
+  const int lengths[] = {3, 2, 1, 4};
+  ZxData *d = file_of(ZX_WINDOWS_PAIRS, lengths, 4);
+  cr_assert(zx_data_arrange(d, 10, false, &err), "%s", err.text);
+  cr_expect_eq(zx_data_samples(d, 10), 2);
+  for (int w = 0; w < 2; w++) {
+    Sample x;
+    read_sample(d, 10, (uint64_t)w, &x);
+    for (int side = 0; side < 2; side++)
+      for (int k = 0, i = 2 * w + side, at = 5 * side; k < 5; k++, at++) {
+        bool is = k < lengths[i], next = k + 1 < lengths[i];
+        cr_expect(x.tokens[at] == (is ? id_of(i, k) : 0) && x.place[at] == (is ? k : 0) &&
+                  x.doc[at] == (is ? side : 2));
+        cr_expect_eq(x.targets[at], next && is_learned(i, k + 1) ? id_of(i, k + 1) : -1);
+      }
+  }
+  zx_data_close(d);
+  d = file_of(ZX_WINDOWS_PAIRS, lengths, 4);
+  cr_expect(!zx_data_arrange(d, 9, false, &err));
+  says(err, "has pairs, and the model wants 9 values per sample, which have no halves");
+  cr_expect(!zx_data_arrange(d, 6, false, &err));
+  says(err, "document 3 has 4 tokens, a window has 3");
+  zx_data_close(d);
+}
+
 /* ---- documents that are apart in windows that are cut ---- */
 Test(windows, apart) {
   const int lengths[] = {3, 1, 4, 2};
