@@ -156,20 +156,27 @@ static void put_begin(Tokens *t, bool usual) {
 /* ---- gpt2 ---- */
 /* How texts are cut into words, by tokenizer.ggml.pre, as the families' own files have it. */
 static const struct {
-  const char *pre, *regex; /* NULL: GPT-2's own */
+  const char *pre, *regex; /* NULL: GPT-2's own, alone */
   bool whole;              /* a word that is a token is one, whatever merges would make of it */
+  bool also;               /* what the expression leaves is cut by GPT-2's own, too */
   bool nfc, begins;
 } cuts[] = {
-    {"llama-bpe",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+#define WORDS(digits)                                                                                        \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                       \
+  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+    {"llama-bpe", WORDS("\\p{N}{1,3}"), .whole = true, .begins = true},
+    {"llama-v3", WORDS("\\p{N}{1,3}"), .whole = true, .begins = true},
+    {"llama3", WORDS("\\p{N}{1,3}"), .whole = true, .begins = true},
+    {"qwen2", WORDS("\\p{N}"), .nfc = true},
+    {"deepseek-r1-qwen", WORDS("\\p{N}"), .begins = true},
+    {"tekken",
+     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      .whole = true, .begins = true},
-    {"qwen2",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     .nfc = true},
-    {"gpt-2", NULL, .whole = false},
-    {"default", NULL, .whole = false},
+    {"smollm", "\\p{N}", .also = true},
+    {"gpt-2", NULL, .also = true},
+#undef WORDS
 };
 
 static bool put_merge(void *ctx, uint64_t i, const ZxItem *item) {
@@ -179,32 +186,28 @@ static bool put_merge(void *ctx, uint64_t i, const ZxItem *item) {
   return true;
 }
 
-static void put_cut(ZbJson *j, const char *regex) {
-  if (!regex) {
-    type(j, "pre_tokenizer", "ByteLevel");
-    zb_json_bool(j, "add_prefix_space", false);
-    zb_json_end(j);
-    return;
-  }
+static void put_cut(ZbJson *j, const char *regex, bool also) {
   type(j, "pre_tokenizer", "Sequence");
   zb_json_list(j, "pretokenizers");
-  type(j, NULL, "Split");
-  zb_json_object(j, "pattern");
-  zb_json_string(j, "Regex", regex);
-  zb_json_end(j);
-  zb_json_string(j, "behavior", "Isolated");
-  zb_json_bool(j, "invert", false);
-  zb_json_end(j);
+  if (regex) {
+    type(j, NULL, "Split");
+    zb_json_object(j, "pattern");
+    zb_json_string(j, "Regex", regex);
+    zb_json_end(j);
+    zb_json_string(j, "behavior", "Isolated");
+    zb_json_bool(j, "invert", false);
+    zb_json_end(j);
+  }
   type(j, NULL, "ByteLevel");
   zb_json_bool(j, "add_prefix_space", false);
-  zb_json_bool(j, "use_regex", false);
+  zb_json_bool(j, "use_regex", also);
   zb_json_end(j);
   zb_json_end(j);
   zb_json_end(j);
 }
 
 static bool byte_level(Tokens *t) {
-  const char *pre = zx_gguf_string(t->f, "tokenizer.ggml.pre", "default", t->err);
+  const char *pre = zx_gguf_string(t->f, "tokenizer.ggml.pre", "none", t->err);
   size_t k = 0, n = sizeof cuts / sizeof *cuts;
   while (pre && k < n && strcmp(cuts[k].pre, pre)) k++;
   if (!pre) return false;
@@ -212,7 +215,7 @@ static bool byte_level(Tokens *t) {
     return zb_fail(t->err, again, "%s: texts are cut into words by the rule `%s`, which is not known",
                    zb_show(t->f->path), zb_show(pre));
   if (cuts[k].nfc) alone(&t->j, "normalizer", "NFC");
-  put_cut(&t->j, cuts[k].regex);
+  put_cut(&t->j, cuts[k].regex, cuts[k].also);
   put_begin(t, cuts[k].begins);
   type(&t->j, "decoder", "ByteLevel");
   zb_json_end(&t->j);

@@ -175,7 +175,7 @@ def gemma3():
     w.add_value_length(c['head_dim'])
     w.add_sliding_window(c['sliding_window'])
     w.add_tokenizer_model('gpt2')
-    w.add_tokenizer_pre('default')
+    w.add_tokenizer_pre('gpt-2')
     w.add_token_list(byte_chars() + ['<%d>' % i for i in range(256, c['vocab_size'])])
     w.add_token_types([1] * 256 + [3] * (c['vocab_size'] - 256))
     names = dict(NAMES, **{'self_attn.q_norm': 'attn_q_norm', 'self_attn.k_norm': 'attn_k_norm', 'post_attention_layernorm': 'post_attention_norm',

@@ -6,6 +6,7 @@
 #include "runtime/text/text.h"
 #include "tests/unit/exec/scratch.h"
 
+#include <cjson/cJSON.h>
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -144,6 +145,108 @@ Test(gguf, tokenizers) {
   expect_ids("heads/pieces.gguf", "\xc3\xa9", false, "259 198 172");
 }
 
+/* ---- tokenizers of others ---- */
+typedef struct {
+  char *at;
+  size_t n;
+} Bytes;
+
+static void put(Bytes *b, const void *p, size_t n) {
+  b->at = realloc(b->at, b->n + n);
+  memcpy(b->at + b->n, p, n);
+  b->n += n;
+}
+static void put_text(Bytes *b, const char *s) {
+  uint64_t n = strlen(s);
+  put(b, &n, 8);
+  put(b, s, n);
+}
+static void put_key(Bytes *b, const char *key, uint32_t type) {
+  put_text(b, key);
+  put(b, &type, 4);
+}
+static void put_pair(Bytes *b, const char *key, const char *s) {
+  put_key(b, key, 8);
+  put_text(b, s);
+}
+static void put_list(Bytes *b, const char *key, uint32_t type, uint64_t n) {
+  put_key(b, key, 9);
+  put(b, &type, 4);
+  put(b, &n, 8);
+}
+
+/* Writes a byte-level tokenizer.json as a GGUF file has it. */
+static void write_tokenizer(const char *json, size_t n, const char *pre) {
+  cJSON *root = cJSON_ParseWithLength(json, n), *x;
+  const cJSON *model = cJSON_GetObjectItem(root, "model"), *vocab = cJSON_GetObjectItem(model, "vocab"),
+              *merges = cJSON_GetObjectItem(model, "merges"),
+              *added = cJSON_GetObjectItem(root, "added_tokens");
+  uint64_t words = 0, merged = (uint64_t)cJSON_GetArraySize(merges);
+  cJSON_ArrayForEach(x, vocab) if (x->valueint >= (int)words) words = (uint64_t)x->valueint + 1;
+  cJSON_ArrayForEach(x, added) {
+    int id = cJSON_GetObjectItem(x, "id")->valueint;
+    if (id >= (int)words) words = (uint64_t)id + 1;
+  }
+  const char **token = calloc(words, sizeof *token);
+  int32_t *kind = calloc(words, sizeof *kind);
+  cJSON_ArrayForEach(x, vocab) token[x->valueint] = x->string, kind[x->valueint] = 1;
+  cJSON_ArrayForEach(x, added) {
+    int id = cJSON_GetObjectItem(x, "id")->valueint;
+    token[id] = cJSON_GetObjectItem(x, "content")->valuestring;
+    kind[id] = cJSON_IsTrue(cJSON_GetObjectItem(x, "special")) ? 3 : 4;
+  }
+  Bytes b = {0};
+  uint64_t head[] = {(uint64_t)3 << 32 | 0x46554747, 0, 6}; /* "GGUF", version 3; tensors; keys */
+  put(&b, head, sizeof head);
+  put_pair(&b, "general.architecture", "llama");
+  put_pair(&b, "tokenizer.ggml.model", "gpt2");
+  put_pair(&b, "tokenizer.ggml.pre", pre);
+  put_list(&b, "tokenizer.ggml.tokens", 8, words);
+  for (uint64_t i = 0; i < words; i++)
+    put_text(&b, token[i] ? token[i] : zb_printf(a, "unused %llu", (unsigned long long)i));
+  put_list(&b, "tokenizer.ggml.token_type", 5, words);
+  put(&b, kind, words * sizeof *kind);
+  put_list(&b, "tokenizer.ggml.merges", 8, merged);
+  cJSON_ArrayForEach(x, merges) put_text(
+      &b, cJSON_IsString(x) ? x->valuestring
+                            : zb_printf(a, "%s %s", x->child->valuestring, x->child->next->valuestring));
+  scratch_write("t.gguf", b.at, b.n);
+  free(b.at);
+  free(token);
+  free(kind);
+  cJSON_Delete(root);
+}
+
+/* The files of tests/data/text, of which only words and merges are kept and the name of a rule, give the ids that the
+ * library gives by the whole files. */
+Test(gguf, rules_of_words) {
+  static const struct {
+    const char *name, *pre;
+  } of[] = {{"gpt2", "gpt-2"}, {"llama3", "llama-bpe"}, {"qwen", "qwen2"}};
+  size_t n, size, bytes;
+  const char *text = zb_read_file(a, ZUG_SRC "/tests/data/text/text.txt", 1 << 20, &size, &err);
+  for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+    const char *folder = zb_printf(a, ZUG_SRC "/tests/data/text/%s", of[k].name);
+    const char *json = zb_read_file(a, zb_printf(a, "%s/tokenizer.json", folder), 1 << 20, &n, &err);
+    const uint16_t *want =
+        (const void *)zb_read_file(a, zb_printf(a, "%s/text.ids.bin", folder), 1 << 20, &bytes, &err);
+    cr_assert(json && want && text, "%s", err.text);
+    write_tokenizer(json, n, of[k].pre);
+    const char *made = zx_gguf_text(a, scratch("t.gguf"), "tokenizer.json", &n, &err);
+    ZtTokenizer *t = made ? zt_read(made, n, of[k].name, &err) : NULL;
+    cr_assert(t, "%s", err.text);
+    ZtCoder *c = zt_coder_new(t);
+    ZtIds ids = {0};
+    cr_assert(zt_encode(c, text, size, 0, &ids, &err), "%s", err.text);
+    cr_expect_eq(ids.n, bytes / 2, "%s", of[k].name);
+    for (size_t i = 0; i < ids.n && i < bytes / 2; i++)
+      cr_assert(ids.id[i] == want[i], "%s: id %zu is %u and not %u", of[k].name, i, ids.id[i], want[i]);
+    zt_ids_free(&ids);
+    zt_coder_free(c);
+    zt_free(t);
+  }
+}
+
 /* ---- what is refused ------------------------------------------------------------------------------------- */
 static void change(char *text, size_t n, const char *from, const char *to) {
   char *at = memmem(text, n, from, strlen(from));
@@ -167,8 +270,7 @@ Test(gguf, refused) {
   FRESH, own[4] = 1, expect_refused(own, n, "version 1");
   FRESH, own[4] = 0, own[7] = 3, expect_refused(own, n, "version");
   FRESH, own[14] = 1, expect_refused(own, n, "tensors"); /* 2^48 more */
-  FRESH, own[8] = 99,
-         expect_refused(own, n, ""); /* more of them than there are: bytes of weights */
+  FRESH, own[8] = 99, expect_refused(own, n, "");        /* more of them than there are: bytes of weights */
   FRESH, change(own, n, "llama", "lambd"), expect_refused(own, n, "architecture `lambd`");
   FRESH, change(own, n, "blk.1.ffn_up", "blk.0.ffn_up"),
       expect_refused(own, n, "'blk.0.ffn_up.weight' twice");
