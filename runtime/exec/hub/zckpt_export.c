@@ -61,6 +61,8 @@ static void tell(const ZsOptions *o, const ZxManifest *m, const ZxExported *x, Z
   if (x->packed) printf("; %" PRIu32 " of them in %d bits", x->packed, zk_elem_info[x->format].bits);
   if (x->copied) printf("; %" PRIu32 " files from %s", x->copied, zb_show(o->like));
   printf("\n");
+  if (x->what == ZX_EXPORT_ADAPTERS)
+    printf("note: that is without the model that they are of; --merge writes both as one\n");
   if (!x->config) printf("note: there is no config.json: the names `%s` say nothing of it\n", o->names);
 }
 
