@@ -92,7 +92,15 @@ static void check_groups(ZpBuild *b, const Said *s, uint32_t param, const ZpPack
             "leave it out: `except %s`", q->path);
 }
 
-/* Returns what is said of a parameter: by a list that names it, else by what names none; NULL: nothing. */
+/* Says whether a parameter is an adapter's: they are small, and what was trained last. */
+static bool is_adapter(const ZgGraph *g, uint32_t param) {
+  uint32_t tag = 0;
+  while (tag < g->ntags && strcmp(g->tags[tag], "lora")) tag++;
+  return tag < g->ntags && g->params[param].tags >> tag & 1;
+}
+
+/* Returns what is said of a parameter: by a list that names it, else, but for adapters, by what names none; NULL:
+ * nothing. */
 static Said *said_of(ZpBuild *b, Said *s, uint32_t n, uint32_t param) {
   Said *found = NULL, *rest = NULL;
   for (uint32_t i = 0; i < n; i++) {
@@ -108,7 +116,7 @@ static Said *said_of(ZpBuild *b, Said *s, uint32_t n, uint32_t param) {
     }
     found = &s[i];
   }
-  return found ? found : rest;
+  return found || is_adapter(b->p->graph, param) ? found : rest;
 }
 
 static void pack(ZpBuild *b, Said *s, uint32_t param, ZbArena *scratch) {
