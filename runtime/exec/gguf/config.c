@@ -49,11 +49,24 @@ static bool plain_numbers(Config *c) {
   return true;
 }
 
-/* Experts are in tensors of their own, which are not read yet. */
-static bool has_no_experts(Config *c) {
-  double n = zx_gguf_size(c->f, c->of, "expert_count", 0);
-  return n == 0 || zb_fail(c->err, "take the model's folder of the hub",
-                           "%s has %g experts; models without can be read", zb_show(c->f->path), n);
+/* How many experts there are and are chosen; the shares of those that are chosen add up to 1. */
+static bool experts(Config *c) {
+  if (!c->of->experts) return true;
+  int64_t all = zx_gguf_count_of(c->f, c->of, "expert_count", 0, c->err),
+          some = all ? zx_gguf_count_of(c->f, c->of, "expert_used_count", 0, c->err) : 0;
+  if (!some) return false;
+  if (zx_gguf_size(c->f, c->of, "expert_shared_count", 0) != 0)
+    return zb_fail(c->err, "take the model's folder of the hub",
+                   "%s has experts for all tokens, which are not known of `%s`", zb_show(c->f->path),
+                   c->of->name);
+  zb_json_int(&c->j, "num_local_experts", all);
+  zb_json_int(&c->j, "num_experts_per_tok", some);
+  if (zx_gguf_size(c->f, c->of, "expert_feed_forward_length", -1) == -1) return true;
+  int64_t inner = zx_gguf_count_of(c->f, c->of, "expert_feed_forward_length", 0, c->err);
+  zb_json_int(&c->j, "num_experts", all);
+  zb_json_int(&c->j, "moe_intermediate_size", inner);
+  zb_json_bool(&c->j, "norm_topk_prob", true);
+  return inner != 0;
 }
 
 static bool heads(Config *c, int64_t *size) {
@@ -178,7 +191,7 @@ bool zx_gguf_config(const ZxGgufFile *f, ZbText *out, ZbErr *err) {
   zb_json_string(&c.j, NULL, c.of->class);
   zb_json_end(&c.j);
   zb_json_string(&c.j, "model_type", c.of->model_type);
-  bool ok = has_no_experts(&c) && plain_numbers(&c) && heads(&c, &size) && positions(&c, size) &&
+  bool ok = experts(&c) && plain_numbers(&c) && heads(&c, &size) && positions(&c, size) &&
             (!c.of->around || gemma_scores(&c, size)) && vocabulary(&c);
   zx_gguf_ids(f, &c.j);
   zb_json_end(&c.j);

@@ -4,7 +4,8 @@
 typedef struct {
   ZxTensorInfo info;
   const ZxGgufTensor *is;
-  int64_t head; /* rows of a head whose pairs follow each other; 0: rows are in order */
+  uint64_t first; /* element there with which it begins: of an expert */
+  int64_t head;   /* rows of a head whose pairs follow each other; 0: rows are in order */
   float plus;
 } Own;
 
@@ -13,6 +14,8 @@ struct ZxGguf {
   Own *own;
   uint32_t n;
 };
+
+enum { MOST_EXPERTS = 4096 };
 
 bool zx_is_gguf(const char *path) { return zb_ends(path, ".gguf"); }
 
@@ -40,14 +43,32 @@ static bool find_head(const ZxGgufFile *f, const ZxFamily *of, Own *o, const cha
                  (long long)o->info.shape[0], (long long)heads);
 }
 
+/* Adds a matrix for each expert. */
+static bool add_experts(ZxGguf *g, const ZxFamily *of, const Own *all, const char *name, ZbErr *err) {
+  int64_t n = zx_gguf_count_of(&g->f, of, "expert_count", 0, err);
+  if (!n) return false;
+  if (all->info.nshape != 3 || all->info.shape[0] != n || n > MOST_EXPERTS)
+    return zb_fail(err, "is it a GGUF file? copy or make it again",
+                   "%s: tensor '%s' is not one of %lld experts", zb_show(g->f.path), zb_show(name),
+                   (long long)n);
+  for (int64_t e = 0; e < n; e++) {
+    Own o = {.is = all->is, .info.nshape = 2, .info.shape = {all->info.shape[1], all->info.shape[2]}};
+    o.info.path = zx_gguf_hub_name(of, g->f.a, name, e);
+    o.first = (uint64_t)(e * o.info.shape[0] * o.info.shape[1]);
+    ZB_PUSH(g->f.a, g->own, g->n, o);
+  }
+  return true;
+}
+
 static bool add(ZxGguf *g, const ZxFamily *of, uint32_t i, ZbErr *err) {
   const char *name = g->f.names.name[i];
   if (!strcmp(name, "rope_freqs.weight")) return true; /* a matter of config.c */
   Own o = {.is = &g->f.tensor[i]};
-  o.info.path = zx_gguf_hub_name(of, g->f.a, name);
   o.info.nshape = (int)o.is->naxes;
   for (int k = 0; k < o.info.nshape; k++) o.info.shape[k] = (int64_t)o.is->axis[o.info.nshape - 1 - k];
   if (zb_ends(name, "norm.weight")) o.plus = of->plus;
+  if (zx_gguf_has_experts(of, name)) return add_experts(g, of, &o, name, err);
+  o.info.path = zx_gguf_hub_name(of, g->f.a, name, 0);
   if (!find_head(&g->f, of, &o, name, err)) return false;
   ZB_PUSH(g->f.a, g->own, g->n, o);
   return true;
@@ -109,7 +130,7 @@ static uint64_t row_of(const Own *o, uint64_t row) {
 bool zx_gguf_read(const ZxGguf *g, uint32_t tensor, uint64_t at, uint64_t n, float *out, ZbErr *err) {
   const Own *o = &g->own[tensor];
   uint64_t cols = o->info.nshape > 1 ? (uint64_t)o->info.shape[o->info.nshape - 1] : 1;
-  if (!o->head && !read_flat(&g->f, o->is, at, n, out, err)) return false;
+  if (!o->head && !read_flat(&g->f, o->is, o->first + at, n, out, err)) return false;
   for (uint64_t done = 0, more; o->head && done < n; done += more) {
     uint64_t row = (at + done) / cols, first = (at + done) % cols;
     more = n - done < cols - first ? n - done : cols - first;

@@ -149,6 +149,18 @@ def heads():
     w.add_tensor('output.weight', table)
     close(w)
 
+    w = gguf.GGUFWriter(os.path.join(d, 'experts.gguf'), 'qwen3moe')
+    sizes(w, 1, 4, 8, 2, 1, 64, 10000.0)
+    w.add_expert_count(3)
+    w.add_expert_used_count(2)
+    w.add_expert_feed_forward_length(2)
+    w.add_tensor('token_embd.weight', table)
+    w.add_tensor('blk.0.ffn_gate_inp.weight', np.zeros((3, 4), np.float32))
+    for i, part in enumerate(('gate', 'up', 'down')):
+        shape = (3, 4, 2) if part == 'down' else (3, 2, 4)
+        w.add_tensor('blk.0.ffn_%s_exps.weight' % part, (100 * i + np.arange(24, dtype=np.float32)).reshape(shape))
+    close(w)
+
     w = gguf.GGUFWriter(os.path.join(d, 'pieces.gguf'), 'llama')
     sizes(w, 1, 8, 8, 1, 1, 64, 10000.0)
     tokens = ['<unk>', '<s>', '</s>'] + ['<0x%02X>' % b for b in range(256)] + ['\u2581', 'a', 'b', 'c', 'ab', 'bc', '\u2581a', '\u2581ab', 'abc']

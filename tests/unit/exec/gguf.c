@@ -90,6 +90,31 @@ Test(gguf, rows) {
   zx_shards_close(&want);
 }
 
+/* A tensor of all experts is a matrix for each. */
+Test(gguf, experts) {
+  static const struct {
+    const char *name;
+    int64_t rows, cols;
+    float first;
+  } of[] = {{"model.layers.0.mlp.gate.weight", 3, 4, 0},
+            {"model.layers.0.mlp.experts.0.gate_proj.weight", 2, 4, 0},
+            {"model.layers.0.mlp.experts.2.up_proj.weight", 2, 4, 116},
+            {"model.layers.0.mlp.experts.1.down_proj.weight", 4, 2, 208}};
+  ZxShards s;
+  cr_assert(zx_shards_open(&s, a, data("heads/experts.gguf"), &err), "%s", err.text);
+  cr_expect_eq(s.names.n, 2 + 9);
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    ZxTensorInfo want = {of[i].name, 2, {of[i].rows, of[i].cols}};
+    ZxBox box = {.naxes = 1, .count = {7}, .from = 1, .stride = {1}, .step = {1}};
+    uint32_t t = zx_shards_find(&s, of[i].name);
+    float x[7];
+    cr_assert(t != ZB_NO_NAME && zx_shards_fits(&s, t, &want, &err), "%s: %s", of[i].name, err.text);
+    cr_assert(zx_box_read(&s, t, &box, x, 7, &err), "%s", err.text);
+    for (int k = 0; k < 7 && i; k++) cr_expect_eq(x[k], of[i].first + (float)(k + 1), "%s", of[i].name);
+  }
+  zx_shards_close(&s);
+}
+
 /* ---- texts ----------------------------------------------------------------------------------------------- */
 Test(gguf, configs) {
   static const struct {
@@ -103,6 +128,9 @@ Test(gguf, configs) {
        {"\"model_type\": \"gemma2\"", "\"attn_logit_softcapping\": 5e+01",
         "\"final_logit_softcapping\": 3e+01", "\"sliding_window\": 4096", "\"head_dim\": 256",
         "\"query_pre_attn_scalar\": 256", "\"vocab_size\": 6"}},
+      {"heads/experts.gguf",
+       {"\"model_type\": \"qwen3_moe\"", "\"num_local_experts\": 3", "\"num_experts_per_tok\": 2",
+        "\"moe_intermediate_size\": 2", "\"norm_topk_prob\": true"}},
       {"heads/qwen3.gguf",
        {"\"model_type\": \"qwen3\"", "\"head_dim\": 128", "\"tie_word_embeddings\": false",
         "\"hidden_size\": 1024"}},
