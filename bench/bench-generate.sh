@@ -7,7 +7,9 @@
 #   SEQUENCES="1 8 64"   written at once            TOKENS=32   written by each
 #   PROMPT=128        tokens of a prompt            MODEL=llama (0.44 B), or tiny
 #   LAYOUTS="tensor pipe data"   also on two ranks of half the threads, in these layouts; default: none
-#   LLAMA_BENCH=PATH  llama.cpp's llama-bench       LLAMA_MODELS=DIR   the same model, as f32.gguf and bf16.gguf
+#   LLAMA_BENCH=PATH  llama.cpp's llama-bench       LLAMA_MODELS=DIR   the same model, as f32.gguf and bf16.gguf, q8_0.gguf, q4_0.gguf
+#
+# PRECISION may also name formats of weights (int8 int4 nf4), which are computed with in bf16.
 #
 # To try this script: MODEL=tiny ROUNDS=1 TOKENS=4
 set -eu
@@ -25,6 +27,12 @@ within() { # FILE COMMAND...: its output goes to FILE, and is shown in short if 
   "$@" >"$file" 2>&1 && return
   say "exit code $?, see $out/$file: $(tail -n 3 "$file")"
   return 1
+}
+options() { # PRECISION: of zrun generate
+  case $1 in f32 | bf16) echo "--precision $1" ;; *) echo "--precision bf16 --weights $1" ;; esac
+}
+gguf() { # PRECISION: what llama.cpp calls the nearest that it has
+  case $1 in int8) echo q8_0 ;; int4) echo q4_0 ;; *) echo "$1" ;; esac
 }
 note() { # WHAT VALUE; none if a run failed
   [ -z "${2:-}" ] || echo "$precision $1 $2" >>all.txt
@@ -51,7 +59,8 @@ recipe initial { bind batch = 1, seq = $prompt optimizer sgd(lr = 1e-3) }
 recipe as_f32  { bind batch = 1, seq = $prompt }
 recipe as_bf16 { bind batch = 1, seq = $prompt precision compute bf16 }
 END
-for p in f32 bf16; do
+for p in int8 int4 nf4; do echo "recipe as_$p from as_bf16 { precision weights $p }"; done >>recipes.zug
+for p in f32 bf16 int8 int4 nf4; do
   echo "recipe tensor_$p from as_$p { mesh tensor = 2   split kv, ffn, vocab over tensor }"
   echo "recipe pipe_$p from as_$p { mesh pipe = 2   stages over pipe by cost }"
   echo "recipe data_$p from as_$p { mesh data = 2   split batch over data }"
@@ -82,7 +91,8 @@ generate() { # NAME LINES OPTIONS...
   name=$1 lines=$2
   shift 2
   rm -f out.jsonl
-  within "$name-$precision.out" zrun generate m.zsg --init w.safetensors --precision "$precision" --prompts "$lines" -o out.jsonl \
+  # shellcheck disable=SC2046 # words are wanted
+  within "$name-$precision.out" zrun generate m.zsg --init w.safetensors $(options "$precision") --prompts "$lines" -o out.jsonl \
     --threads "$threads" --draft-tokens 0 "$@"
 }
 generate_on_two() { # NAME LAYOUT LINES OPTIONS...
@@ -116,11 +126,12 @@ run_zug() {
 
 run_llama() {
   [ -n "$llama" ] || return 0
-  if [ ! -s "$ggufs/$precision.gguf" ]; then
-    say "LLAMA_MODELS=$ggufs has no $precision.gguf"
+  model=$ggufs/$(gguf "$precision").gguf
+  if [ ! -s "$model" ]; then
+    say "there is no $model"
     return
   fi
-  "$llama" -m "$ggufs/$precision.gguf" -t "$threads" -p "$prompt" -n "$tokens" -r 1 -o jsonl >"llama-$precision.out" 2>llama.err || {
+  "$llama" -m "$model" -t "$threads" -p "$prompt" -n "$tokens" -r 1 -o jsonl >"llama-$precision.out" 2>llama.err || {
     say "llama-bench fails: $(tail -n 1 llama.err)"
     return
   }
@@ -144,6 +155,7 @@ report() {
     function share(x, of) { return x > 0 && of > 0 ? sprintf("%10.2f", x / of) : sprintf("%10s", "-") }
     { value[$1, $2, ++count[$1, $2]] = $3 }
     END {
+      bytes["f32"] = 4; bytes["bf16"] = 2; bytes["int8"] = 8.25 / 8; bytes["int4"] = bytes["nf4"] = 4.25 / 8
       np = split(precisions, ps, " ")
       ns = split(sequences, at, " ")
       printf "%-6s%-22s%10s%10s%10s%10s%10s%10s%8s\n", "", "", "tokens/s", "of read", "of forw.", "of one", "llama.cpp", "ratio", "rounds"
@@ -154,7 +166,7 @@ report() {
         for (i = 1; i <= ns; i++) {
           x = median(p, "write-" at[i])
           l = at[i] == 1 ? median(p, "llama-write") : 0
-          printf "%-6s%-22s%s%s%10s%s%s%s%8d\n", p, "write, " at[i] " at once", number(x), share(x / at[i] * read * (p == "f32" ? 4 : 2) / 1e9, gb), "-",
+          printf "%-6s%-22s%s%s%10s%s%s%s%8d\n", p, "write, " at[i] " at once", number(x), share(x / at[i] * read * bytes[p] / 1e9, gb), "-",
             share(x, median(p, "write-1")), number(l), share(x, l), count[p, "write-" at[i]]
         }
         nl = split(layouts, layout, " ")

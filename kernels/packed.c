@@ -62,37 +62,64 @@ static uint16_t f16_at_least(float x) {
 /* ---- choosing scales ----------------------------------------------------------------------------------- */
 enum { MOST_GROUP = 128, TRIES = 16, MOST_OWN = 15 /* of codes of 4 bits less a zero point */ };
 
-static int clamp(float x, int lo, int hi) {
-  return x <= (float)lo ? lo : x >= (float)hi ? hi : (int)lrintf(x);
+static int32_t clamp(int32_t c, int32_t lo, int32_t hi) { return c < lo ? lo : c > hi ? hi : c; }
+
+/* Rounds x * by to the nearest, ties to even: a number of 1.5 2^23 has no room for fractions. What is not
+ * less than 2^22 becomes any number. */
+static void round_all(const float *x, int64_t n, float by, int32_t *to) {
+  for (int64_t i = 0; i < n; i++) {
+    float share = x[i] * by + 0x1.8p23f;
+    memcpy(&to[i], &share, sizeof share);
+    to[i] -= 0x4b400000;
+  }
 }
 
-/* Returns the element that is farthest from 0; NaN if something is not finite. */
+/* Returns the element that is farthest from 0, the first of several; NaN if something is not finite. */
 static float farthest(const float *x, int64_t n) {
-  float far = 0;
+  uint32_t most = 0, bits[MOST_GROUP];
+  memcpy(bits, x, (size_t)n * sizeof *bits);
   for (int64_t i = 0; i < n; i++) {
-    if (!isfinite(x[i])) return NAN;
-    if (fabsf(x[i]) > fabsf(far)) far = x[i];
+    uint32_t b = bits[i] & 0x7fffffff;
+    most = b > most ? b : most;
   }
-  return far;
+  if (most >= 0x7f800000) return NAN;
+  for (int64_t i = 0; i < n; i++)
+    if ((bits[i] & 0x7fffffff) == most) return x[i];
+  return 0;
+}
+
+/* Multiplies shares by codes that a first guess makes of them, in whole numbers: *xc = sum x c, *cc = sum c
+ * c. A share is of 2^14, by / 2^10 the code of the farthest. */
+ZB_WIDE static void correlate(const int32_t *share, int64_t n, int32_t by, int32_t lo, int32_t hi,
+                              int32_t *xc, int32_t *cc) {
+  int32_t x = 0, c2 = 0;
+#pragma omp simd reduction(+ : x, c2)
+  for (int64_t i = 0; i < n; i++) {
+    int32_t c = (share[i] * by + (1 << 23)) >> 24;
+    c = c < lo ? lo : c > hi ? hi : c;
+    x += share[i] * c;
+    c2 += c * c;
+  }
+  *xc = x, *cc = c2;
 }
 
 /* Searches the scale of codes lo .. hi, of which `lo` has one more on its side: for each of some first
  * guesses, which put the farthest element on a code from lo + 1.9 to lo - 0.35, it takes the scale that is
- * best for the codes that the guess makes (least squares). Its error is least in the sum of squares. */
+ * best for the codes that the guess makes (least squares). Of these the best has the least sum of squared
+ * errors. In whole numbers, so that every CPU finds the same. */
 static float searched(const float *x, int64_t n, float far, int lo, int hi) {
-  double best = -1;
-  float scale = 0;
+  int32_t share[MOST_GROUP];
+  double best = -1, scale = 0;
+  if (!isfinite(0x1p14f / far)) return 0; /* less than any scale */
+  round_all(x, n, 0x1p14f / far, share);
   for (int t = 0; t < TRIES; t++) {
-    float inverse = ((float)lo + 1.9f - 0.15f * (float)t) / far;
-    double xc = 0, cc = 0;
-    for (int64_t i = 0; i < n; i++) {
-      int c = clamp(x[i] * inverse, lo, hi);
-      xc += (double)x[i] * c;
-      cc += (double)c * c;
-    }
-    if (cc > 0 && xc * xc > best * cc) best = xc * xc / cc, scale = (float)(xc / cc);
+    int32_t xc, cc;
+    int32_t by = lo * 1024 + 1946 - 154 * t;
+    correlate(share, n, by, lo, hi, &xc, &cc);
+    double gain = cc ? (double)xc * xc / cc : 0;
+    if (gain > best) best = gain, scale = cc ? (double)xc / cc : 0;
   }
-  return scale;
+  return (float)(scale * 0x1p-14 * (double)far);
 }
 
 /* Returns the scale of a group whose elements are small integers of it, as weights are that somebody else has
@@ -121,39 +148,51 @@ static uint16_t scale_of(ZkElem e, const float *x, int64_t n) {
 }
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
-static int nearest_quantile(float share) {
-  int c = 0;
-  for (int i = 1; i < 16; i++) c += share > (zk_normal_quantile[i - 1] + zk_normal_quantile[i]) / 2;
-  return c;
+static void nearest_quantiles(const float *x, int64_t n, float by, int32_t *code) {
+  for (int64_t i = 0; i < n; i++) code[i] = 0;
+  for (int q = 1; q < 16; q++) {
+    float middle = (zk_normal_quantile[q - 1] + zk_normal_quantile[q]) / 2;
+    for (int64_t i = 0; i < n; i++) code[i] += x[i] * by > middle;
+  }
+}
+
+/* Chooses scale and zero of a group of a format that has zeros of its own. */
+static uint16_t scale_and_zero(const float *x, int64_t n, int most, uint8_t *zero) {
+  float lo = 0, hi = 0;
+  if (!isfinite(farthest(x, n))) return 0x7e00;
+  for (int64_t i = 0; i < n; i++) lo = x[i] < lo ? x[i] : lo, hi = x[i] > hi ? x[i] : hi;
+  uint16_t scale = f16_at_least((hi - lo) / (float)most);
+  float s = zk_f16_to_f32(scale);
+  *zero = (uint8_t)(s > 0 ? clamp((int32_t)lrintf(fminf(-lo / s, 256)), 0, most) : 0);
+  return scale;
 }
 
 void zk_packed_encode(const ZkPacked *p, int64_t column, int64_t group, const float *x) {
   const ZkElemInfo *info = &zk_elem_info[p->elem];
   int64_t n = info->block;
+  int32_t code[MOST_GROUP];
   uint8_t codes[MOST_GROUP], own = 0;
-  int zero = zk_packed_zero(p->elem), least = info->bits == 8 ? 1 : 0, most = (1 << info->bits) - 1;
-  uint16_t scale;
-  if (info->zero == ZK_ZERO_POINT) {
-    float lo = 0, hi = 0;
-    for (int64_t i = 0; i < n; i++) lo = fminf(lo, x[i]), hi = fmaxf(hi, x[i]);
-    scale = isfinite(farthest(x, n)) ? f16_at_least((hi - lo) / (float)most) : 0x7e00;
-    float s = zk_f16_to_f32(scale);
-    zero = own = (uint8_t)(s > 0 ? clamp(-lo / s, 0, most) : 0);
-  } else {
-    scale = scale_of(p->elem, x, n);
-  }
+  int32_t zero = zk_packed_zero(p->elem), least = info->bits == 8 ? 1 : 0, most = (1 << info->bits) - 1;
+  bool point = info->zero == ZK_ZERO_POINT, normal = info->codes == ZK_CODES_NORMAL;
+  uint16_t scale = point ? scale_and_zero(x, n, most, &own) : scale_of(p->elem, x, n);
   float s = zk_f16_to_f32(scale), inverse = s != 0 && isfinite(s) ? 1 / s : 0;
+  if (point) zero = own;
+  if (normal) nearest_quantiles(x, n, inverse, code);
+  else round_all(x, n, inverse, code);
   for (int64_t i = 0; i < n; i++)
-    codes[i] = (uint8_t)(info->codes == ZK_CODES_NORMAL
-                             ? nearest_quantile(x[i] * inverse)
-                             : zero + clamp(inverse == 0 ? 0 : x[i] * inverse, least - zero, most - zero));
+    codes[i] = (uint8_t)(normal ? code[i] : clamp(zero + (inverse == 0 ? 0 : code[i]), least, most));
   zk_packed_put(p, column, group, codes, scale, own);
 }
 
 void zk_packed_put(const ZkPacked *p, int64_t column, int64_t group, const uint8_t *codes, uint16_t scale,
                    uint8_t zero) {
   int64_t n = zk_packed_group(p->elem), panel = column / ZK_COLUMNS, c = column % ZK_COLUMNS;
-  for (int64_t i = 0; i < n; i++) zk_packed_put_code(p, column, group * n + i, codes[i]);
+  uint8_t *to = zk_packed_codes(p, panel) + group * n * ZK_COLUMNS * zk_elem_info[p->elem].bits / 8 + 4 * c;
+  if (zk_elem_info[p->elem].bits == 8)
+    for (int64_t i = 0; i < n; i += 4, to += 4 * ZK_COLUMNS) memcpy(to, codes + i, 4);
+  else
+    for (int64_t i = 0; i < n; i += 8, to += 4 * ZK_COLUMNS)
+      for (int64_t j = 0; j < 4; j++) to[j] = (uint8_t)(codes[i + j] | codes[i + j + 4] << 4);
   zk_packed_scales(p, panel)[group * ZK_COLUMNS + c] = scale;
   if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zk_packed_zeros(p, panel)[group * ZK_COLUMNS + c] = zero;
 }
@@ -220,28 +259,15 @@ void zk_packed_decode_row(const ZkPacked *p, int64_t k, int64_t column, int64_t 
 
 /* ---- rows in 8 bits ------------------------------------------------------------------------------------ */
 static void round_group(const float *x, int64_t n, int8_t *code, float *scale, int32_t *sum) {
-  uint32_t most = 0, bits[MOST_GROUP];
-  int32_t all = 0;
-  memcpy(bits, x, (size_t)n * sizeof *bits);
-  for (int64_t i = 0; i < n; i++) {
-    uint32_t b = bits[i] & 0x7fffffff;
-    most = b > most ? b : most;
-  }
-  float far;
-  memcpy(&far, &most, sizeof far);
-  bool finite = most < 0x7f800000;
-  float inverse = most && finite ? 127 / far : 0;
+  int32_t c[MOST_GROUP], all = 0;
+  float far = fabsf(farthest(x, n)), inverse = far > 0 ? 127 / far : 0;
   if (!isfinite(inverse)) inverse = 0; /* less than any sum would notice */
+  if (isfinite(far)) round_all(x, n, inverse, c);
   for (int64_t i = 0; i < n; i++) {
-    /* To the nearest, ties to even: 1.5 2^23 leaves no room for fractions. */
-    float share = (finite ? x[i] : 0) * inverse + 0x1.8p23f;
-    int32_t c;
-    memcpy(&c, &share, sizeof c);
-    c -= 0x4b400000;
-    code[i] = (int8_t)c;
-    all += c;
+    code[i] = (int8_t)(isfinite(far) ? c[i] : 0);
+    all += code[i];
   }
-  *scale = !finite ? NAN : inverse == 0 ? 0 : far / 127;
+  *scale = !isfinite(far) ? NAN : inverse == 0 ? 0 : far / 127;
   *sum = all;
 }
 

@@ -66,17 +66,6 @@ static inline int zk_packed_code(const ZkPacked *p, int64_t column, int64_t k) {
   if (zk_elem_info[p->elem].bits == 8) return codes[(k / 4 * ZK_COLUMNS + c) * 4 + k % 4];
   return codes[(k / 8 * ZK_COLUMNS + c) * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15;
 }
-static inline void zk_packed_put_code(const ZkPacked *p, int64_t column, int64_t k, int code) {
-  uint8_t *codes = zk_packed_codes(p, column / ZK_COLUMNS);
-  int64_t c = column % ZK_COLUMNS;
-  if (zk_elem_info[p->elem].bits == 8) {
-    codes[(k / 4 * ZK_COLUMNS + c) * 4 + k % 4] = (uint8_t)code;
-    return;
-  }
-  uint8_t *at = &codes[(k / 8 * ZK_COLUMNS + c) * 4 + k % 4];
-  *at = (uint8_t)(k % 8 < 4 ? (*at & 0xf0) | code : (*at & 0x0f) | code << 4);
-}
-
 /* ---- packed.c ------------------------------------------------------------------------------------------ */
 /* The 16 quantiles of NORMAL, ascending from -1 to 1. */
 extern const float zk_normal_quantile[16];

@@ -172,9 +172,31 @@ static void gather_row(float *dst, const ZkView *v, int64_t base, const int64_t 
   }
 }
 
+static bool is_even(const int64_t *at, int64_t n, int64_t step) {
+  for (int64_t i = 1; i < n; i++)
+    if (at[i] != at[0] + i * step) return false;
+  return true;
+}
+
+/* Gathers whole panels of packed weights: dst[k][column]. False if these are none. */
+static bool gather_panels(float *dst, const ZkView *v, int64_t base, const int64_t *column, int64_t columns,
+                          const int64_t *k, int64_t n) {
+  ZkPacked p = zk_packed_of(v);
+  int64_t first = base + column[0] + k[0], at = first / p.k;
+  bool whole = at % ZK_COLUMNS == 0 && columns % ZK_COLUMNS == 0 && first % p.k + n <= p.k;
+  if (!whole || !is_even(column, columns, p.k) || !is_even(k, n, 1)) return false;
+  for (int64_t j = 0; j < columns; j += ZK_COLUMNS)
+    zk_packed_decode_panel(&p, (at + j) / ZK_COLUMNS, first % p.k, n, dst + j, columns);
+  return true;
+}
+
 /* Gathers rows x cols into dst, or its transpose where the view runs along rows. True if transposed. */
 static bool gather(float *dst, const ZkView *v, int64_t base, const int64_t *row, int64_t rows,
                    const int64_t *col, int64_t cols) {
+  if (zk_is_packed((ZkElem)v->elem) && rows > 0 && cols > 0) {
+    if (gather_panels(dst, v, base, col, cols, row, rows)) return false;
+    if (gather_panels(dst, v, base, row, rows, col, cols)) return true;
+  }
   bool trans = rows > 1 && cols > 1 && row[1] - row[0] == 1;
   if (trans)
     for (int64_t j = 0; j < cols; j++) gather_row(dst + j * rows, v, base + col[j], row, rows);

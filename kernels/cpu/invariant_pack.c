@@ -1,5 +1,6 @@
 /* Weights of a block into panels of f32. */
 #include "kernels/cpu/invariant.h"
+#include "kernels/cpu/packed.h"
 
 #define AHEAD 16 /* rows of weights: no CPU foresees steps across rows */
 #define SOME 256 /* columns, or elements of k, at once */
@@ -71,19 +72,21 @@ static bool has_words(const ZkWeights *w) {
 #endif
 }
 
-/* Packed weights are decoded along k. */
+/* Packed weights: their panels have half as many columns, and begin at any multiple of that. */
 static void pack_packed(const ZkWeights *w, float *to, int64_t panel) {
-  float buf[SOME];
-  for (int64_t j = 0; j < zk_up(w->nn, ZK_FPANEL); j++) {
+  ZkPacked p = zk_packed_of(w->v);
+  bool whole = w->k_runs;
+  for (int64_t j = 0; j < w->nn; j++) whole &= w->n[j] == w->n[0] + j * p.k;
+  int64_t first = w->base + w->n[0] + w->k[0], column = first / p.k;
+  if (!whole || column % ZK_COLUMNS) {
+    pack_scattered(w, to, panel);
+    return;
+  }
+  for (int64_t j = 0; j < zk_up(w->nn, ZK_FPANEL); j += ZK_COLUMNS) {
     float *at = to + j / ZK_FPANEL * panel + j % ZK_FPANEL;
-    for (int64_t p = 0, n; p < w->nk; p += n) {
-      n = zk_min(SOME, w->nk - p);
-      if (j >= w->nn) zk_run_fill(buf, 0, n);
-      else if (w->k_runs) zk_load(buf, w->v, w->base + w->n[j] + w->k[p], 1, n);
-      else
-        for (int64_t i = 0; i < n; i++) buf[i] = zk_get(w->v, w->base + w->n[j] + w->k[p + i]);
-      for (int64_t i = 0; i < n; i++) at[(p + i) * ZK_FPANEL] = buf[i];
-    }
+    if (j < w->nn) zk_packed_decode_panel(&p, (column + j) / ZK_COLUMNS, first % p.k, w->nk, at, ZK_FPANEL);
+    else
+      for (int64_t i = 0; i < w->nk; i++) zk_run_fill(at + i * ZK_FPANEL, 0, ZK_COLUMNS);
   }
 }
 

@@ -13,14 +13,19 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/packed.h"
 
+/* ---- packed_view.c ------------------------------------------------------------------------------------- */
+/* Decodes elements k .. k + n of a panel's columns: to[i * ld + column]. */
+void zk_packed_decode_panel(const ZkPacked *p, int64_t panel, int64_t k, int64_t n, float *to, int64_t ld);
+
 /* ---- packed_rows.c ------------------------------------------------------------------------------------- */
 #define ZK_PACKED_ROWS 8 /* most */
 
 /* Rows, which zk_round_row made, by a panel: to[i][c] = sum over groups from .. to, in their order. */
 typedef struct {
-  const int8_t *code;   /* [m][k] */
-  const float *scale;   /* [m][groups] */
-  const int32_t *sum;   /* [m][groups] */
+  const int8_t *code; /* [m][k] */
+  const float *scale; /* [m][groups] */
+  /* [m][groups]; where groups of weights have no zeros of their own it counts by the format's zero. */
+  const int32_t *sum;
   int64_t m, k, groups; /* k, groups: from a row to the next */
 } ZkRoundedRows;
 void zk_packed_rows(const ZkPacked *w, int64_t panel, const ZkRoundedRows *x, int64_t from, int64_t to,
@@ -35,16 +40,18 @@ bool zk_packed_rows_use(int set);
 bool zk_packed_by_tiles(void); /* the set in use has AMX */
 
 /* ---- packed_amx.c -------------------------------------------------------------------------------------- */
-#define ZK_TILE_ROWS 16 /* at a time, no fewer */
+#define ZK_TILE_ROWS 16
 bool zk_packed_tiles_here(void);
 /* A thread's tiles, between which it multiplies. */
 void zk_packed_tiles_begin(ZkElem e);
 void zk_packed_tiles_end(void);
 /* Returns the codes of a panel as bytes: where they lie, or in room for k * ZK_COLUMNS. */
 const uint8_t *zk_packed_tiles_of(const ZkPacked *w, int64_t panel, uint8_t *room);
-/* As zk_packed_rows, of ZK_TILE_ROWS rows. */
+/* Of ZK_TILE_ROWS rows, or twice as many, and all chunks: chunk c is of groups bound[c] .. bound[c + 1].
+ * Sums of empty ones are left as they are. */
+typedef float ZkPackedSums[8][2 * ZK_TILE_ROWS][ZK_COLUMNS];
 void zk_packed_tiles(const ZkPacked *w, int64_t panel, const uint8_t *codes, const ZkRoundedRows *x,
-                     int64_t from, int64_t to, float sums[][ZK_COLUMNS]);
+                     const int64_t *bound, int chunks, ZkPackedSums sums);
 
 /* ---- packed_dot.c -------------------------------------------------------------------------------------- */
 enum { ZK_PACKED_Y, ZK_PACKED_X }; /* views of nests */
@@ -57,6 +64,7 @@ typedef struct {
   ZkNest batch, m, n, k; /* batch, m: views y, x; n: y; k: x */
   int64_t nbatch, M, N, groups;
   int chunks;
+  int64_t bound[9]; /* groups where chunks begin, and end */
   bool add;
   uint16_t expert;      /* an axis of w that `panel` is of, not the call */
   int64_t first, panel; /* the first of the rows that `m` counts, and of w's panels */

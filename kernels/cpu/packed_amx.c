@@ -1,5 +1,6 @@
-/* Sixteen rows in 8 bits by a panel of packed weights, by AMX: a group of the panel is one tile of weights, or
- * several, and the sums of a group are a tile of integers. The bits are those of packed_rows.c.
+/* Sixteen rows in 8 bits, or twice as many, by a panel of packed weights, by AMX: a group of the panel is one
+ * tile of weights, or several, and the sums of a group are a tile of integers. The bits are those of
+ * packed_rows.c.
  *
  * Weights of 4 bits are unpacked to bytes before, a whole panel that all rows then go by. */
 #include "kernels/cpu/bgemm.h"
@@ -19,7 +20,7 @@ typedef struct {
 } TileConfig;
 _Static_assert(sizeof(TileConfig) == 64, "the layout is the CPU's");
 
-enum { C, A, B }; /* tile registers: sums, rows, weights */
+enum { C0, C1, C2, C3, A0, A1, B }; /* tile registers: sums, rows, weights */
 
 #define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm%c0" : : "i"(t))
 #define TILE_LOAD(t, from, stride)                                                                           \
@@ -32,8 +33,9 @@ enum { C, A, B }; /* tile registers: sums, rows, weights */
 void zk_packed_tiles_begin(ZkElem e) {
   int64_t k = zk_min(zk_packed_group(e), 64);
   TileConfig t = {.palette = 1};
-  t.bytes[C] = t.bytes[B] = 64, t.rows[C] = t.rows[A] = ZK_COLUMNS;
-  t.bytes[A] = (uint16_t)k, t.rows[B] = (uint8_t)(k / 4);
+  for (int c = C0; c <= C3; c++) t.bytes[c] = 64, t.rows[c] = ZK_TILE_ROWS;
+  for (int a = A0; a <= A1; a++) t.bytes[a] = (uint16_t)k, t.rows[a] = ZK_TILE_ROWS;
+  t.bytes[B] = 64, t.rows[B] = (uint8_t)(k / 4);
   __asm__ volatile("ldtilecfg %0" : : "m"(t));
 }
 
@@ -50,43 +52,85 @@ VNNI static void unpack4(const uint8_t *from, int64_t bytes, uint8_t *to) {
 
 const uint8_t *zk_packed_tiles_of(const ZkPacked *w, int64_t panel, uint8_t *room) {
   const uint8_t *codes = zk_packed_codes(w, panel);
-  if (zk_elem_info[w->elem].bits == 8) return codes;
-  unpack4(codes, zk_panel_bytes(w->elem, w->k), room);
+  int64_t bytes = zk_panel_bytes(w->elem, w->k);
+  if (zk_elem_info[w->elem].bits == 8) memcpy(room, codes, (size_t)bytes); /* loads of tiles foresee nothing */
+  else unpack4(codes, bytes, room);
   return room;
 }
 
-VNNI void zk_packed_tiles(const ZkPacked *w, int64_t panel, const uint8_t *codes, const ZkRoundedRows *x,
-                          int64_t from, int64_t to, float sums[][ZK_COLUMNS]) {
-  const int64_t group = zk_packed_group(w->elem), step = zk_min(group, 64);
-  const uint16_t *scales = zk_packed_scales(w, panel);
-  const uint8_t *zeros = zk_elem_info[w->elem].zero == ZK_ZERO_POINT ? zk_packed_zeros(w, panel) : NULL;
-  int32_t products[ZK_COLUMNS][ZK_COLUMNS] __attribute__((aligned(64)));
-  __m512 all[ZK_COLUMNS];
-  ZK_UNROLL
-  for (int i = 0; i < ZK_COLUMNS; i++) all[i] = _mm512_setzero_ps();
-  for (int64_t g = from; g < to; g++) {
-    TILE_ZERO(C);
-    for (int64_t k = g * group; k < (g + 1) * group; k += step) {
-      TILE_LOAD(A, x->code + k, x->k);
-      TILE_LOAD(B, codes + k * ZK_COLUMNS, 64);
-      TILE_DOT(C, A, B);
-    }
-    TILE_STORE(C, products, 64);
-    int64_t at = g * ZK_COLUMNS;
-    __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(scales + at)));
-    __m512i zero = _mm512_set1_epi32(zk_packed_zero(w->elem));
-    if (zeros) zero = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(zeros + at)));
+/* Products of a group: a tile of each row block. Two groups are under way, since sums are in memory only
+ * some time after they were multiplied. */
+typedef int32_t Products[2][ZK_COLUMNS][ZK_COLUMNS];
+
+typedef struct {
+  const ZkRoundedRows *x;
+  const uint8_t *codes, *zeros;
+  const uint16_t *scales;
+  int64_t group, step;
+  int blocks;
+} Tiles;
+
+/* Numbers of tiles are in the instruction, hence a macro: c is of the first block, d of the second. */
+#define MULTIPLY(c, d)                                                                                       \
+  do {                                                                                                       \
+    const int8_t *rows = s->x->code + at, *more = rows + ZK_TILE_ROWS * s->x->k;                             \
+    TILE_ZERO(c);                                                                                            \
+    if (both) TILE_ZERO(d);                                                                                  \
+    for (int64_t k = 0; k < s->group; k += s->step) {                                                        \
+      TILE_LOAD(B, s->codes + (at + k) * ZK_COLUMNS, 64);                                                    \
+      TILE_LOAD(A0, rows + k, s->x->k);                                                                      \
+      TILE_DOT(c, A0, B);                                                                                    \
+      if (both) TILE_LOAD(A1, more + k, s->x->k);                                                            \
+      if (both) TILE_DOT(d, A1, B);                                                                          \
+    }                                                                                                        \
+    TILE_STORE(c, to[0], 64);                                                                                \
+    if (both) TILE_STORE(d, to[1], 64);                                                                      \
+  } while (0)
+
+ZK_INLINE void multiply(const Tiles *s, int64_t g, Products to, const bool both) {
+  int64_t at = g * s->group;
+  if (g % 2) MULTIPLY(C2, C3);
+  else MULTIPLY(C0, C1);
+}
+
+/* Adds the products of group g to sums of rows, or begins with them. */
+VNNI static void add_group(const Tiles *s, int64_t g, Products from, bool begins, float sums[][ZK_COLUMNS]) {
+  const int64_t at = g * ZK_COLUMNS;
+  __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(s->scales + at)));
+  __m512i zero = _mm512_set1_epi32(1); /* sums of rows count by it already */
+  if (s->zeros) zero = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s->zeros + at)));
+  for (int b = 0; b < s->blocks; b++) {
+    const int64_t r = b * ZK_TILE_ROWS * s->x->groups + g;
     ZK_UNROLL
-    for (int i = 0; i < ZK_COLUMNS; i++) {
-      int64_t r = i * x->groups + g;
-      __m512i sum = _mm512_sub_epi32(_mm512_load_si512(products[i]),
-                                     _mm512_mullo_epi32(zero, _mm512_set1_epi32(x->sum[r])));
-      all[i] =
-          _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(_mm512_set1_ps(x->scale[r]), scale), all[i]);
+    for (int i = 0; i < ZK_TILE_ROWS; i++) {
+      __m512i less = _mm512_set1_epi32(s->x->sum[r + i * s->x->groups]);
+      if (s->zeros) less = _mm512_mullo_epi32(zero, less);
+      __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_load_si512(from[b][i]), less));
+      __m512 by = _mm512_mul_ps(_mm512_set1_ps(s->x->scale[r + i * s->x->groups]), scale);
+      float *to = sums[b * ZK_TILE_ROWS + i];
+      _mm512_storeu_ps(to, _mm512_fmadd_ps(sum, by, begins ? _mm512_setzero_ps() : _mm512_loadu_ps(to)));
     }
   }
-  ZK_UNROLL
-  for (int i = 0; i < ZK_COLUMNS; i++) _mm512_storeu_ps(sums[i], all[i]);
+}
+
+VNNI ZK_INLINE void all_groups(const Tiles *s, const int64_t *bound, int chunks, ZkPackedSums sums,
+                               const bool both) {
+  Products products[2] __attribute__((aligned(64)));
+  if (bound[0] < bound[chunks]) multiply(s, bound[0], products[bound[0] % 2], both);
+  for (int c = 0; c < chunks; c++)
+    for (int64_t g = bound[c]; g < bound[c + 1]; g++) {
+      if (g + 1 < bound[chunks]) multiply(s, g + 1, products[(g + 1) % 2], both);
+      add_group(s, g, products[g % 2], g == bound[c], sums[c]);
+    }
+}
+
+VNNI void zk_packed_tiles(const ZkPacked *w, int64_t panel, const uint8_t *codes, const ZkRoundedRows *x,
+                          const int64_t *bound, int chunks, ZkPackedSums sums) {
+  Tiles s = {.x = x, .codes = codes, .scales = zk_packed_scales(w, panel)};
+  s.group = zk_packed_group(w->elem), s.step = zk_min(s.group, 64), s.blocks = (int)(x->m / ZK_TILE_ROWS);
+  if (zk_elem_info[w->elem].zero == ZK_ZERO_POINT) s.zeros = zk_packed_zeros(w, panel);
+  if (s.blocks > 1) all_groups(&s, bound, chunks, sums, true);
+  else all_groups(&s, bound, chunks, sums, false);
 }
 
 bool zk_packed_tiles_here(void) {
@@ -110,8 +154,8 @@ const uint8_t *zk_packed_tiles_of(const ZkPacked *w, int64_t panel, uint8_t *roo
   return room;
 }
 void zk_packed_tiles(const ZkPacked *w, int64_t panel, const uint8_t *codes, const ZkRoundedRows *x,
-                     int64_t from, int64_t to, float sums[][ZK_COLUMNS]) {
-  (void)w, (void)panel, (void)codes, (void)x, (void)from, (void)to, (void)sums;
+                     const int64_t *bound, int chunks, ZkPackedSums sums) {
+  (void)w, (void)panel, (void)codes, (void)x, (void)bound, (void)chunks, (void)sums;
   ZB_ASSERT(!"no path");
 }
 #endif

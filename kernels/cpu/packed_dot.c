@@ -74,79 +74,72 @@ static void round_rows(void *arg, int64_t from, int64_t to, int part) {
     zk_walk_seek(&p->m, &m, p->first + r % p->M);
     float *own = (float *)(void *)(p->own + part * own_bytes(p));
     const float *x = row_of(p, b.off[X] + m.off[X], own);
-    zk_packed_round(x, k, zk_packed_group(p->w.elem), p->code + r * k, p->scale + r * g, p->sum + r * g);
+    int32_t *sum = p->sum + r * g;
+    zk_packed_round(x, k, zk_packed_group(p->w.elem), p->code + r * k, p->scale + r * g, sum);
+    if (zk_elem_info[p->w.elem].zero == ZK_ZERO_POINT) continue;
+    for (int64_t i = 0; i < g; i++) sum[i] *= zk_packed_zero(p->w.elem);
   }
 }
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */
-typedef float Sums[ZK_TILE_ROWS][ZK_COLUMNS];
-
-/* Some rows by a panel. tiles: the panel in bytes, for ZK_TILE_ROWS rows by AMX; or NULL. */
-typedef struct {
-  const Product *p;
-  int64_t panel;
-  const uint8_t *tiles;
-  ZkRoundedRows x;
-} Part;
-
 ZK_SIMD static void add(float *to, const float *x, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) to[i] += x[i];
 }
 
-/* Sums chunks c .. c + span as a tree. False: they are empty. */
-static bool sum_tree(const Part *s, int c, int span, Sums to) {
-  const Product *p = s->p;
-  int64_t from = zk_sum_chunk(p->groups, c, p->chunks), end = zk_sum_chunk(p->groups, c + span, p->chunks);
-  Sums other;
-  if (from == end) return false;
-  if (span == 1) {
-    if (s->tiles) zk_packed_tiles(&p->w, s->panel, s->tiles, &s->x, from, end, to);
-    else zk_packed_rows(&p->w, s->panel, &s->x, from, end, to);
-    return true;
-  }
-  bool left = sum_tree(s, c, span / 2, to);
-  bool right = sum_tree(s, c + span / 2, span / 2, left ? other : to);
-  if (left && right) add(to[0], other[0], s->x.m * ZK_COLUMNS);
-  return true;
+/* Adds sums of chunks c .. c + span, of m rows, as a tree. Returns the chunk whose place they take, or -1:
+ * they are empty. */
+static int sum_tree(const Product *p, int c, int span, int64_t m, ZkPackedSums sums) {
+  if (span == 1) return p->bound[c] < p->bound[c + 1] ? c : -1;
+  int left = sum_tree(p, c, span / 2, m, sums), right = sum_tree(p, c + span / 2, span / 2, m, sums);
+  if (left >= 0 && right >= 0) add(sums[left][0], sums[right][0], m * ZK_COLUMNS);
+  return left >= 0 ? left : right;
 }
 
 /* Stores n columns of rows m .. m + rows of a batch. */
 static void put(const Product *p, int64_t batch, int64_t m, int64_t rows, int64_t column, int64_t n,
-                Sums sums) {
+                float sums[][ZK_COLUMNS]) {
   ZkNest columns = p->n;
   ZkLoop run = zk_nest_pop(&columns);
-  ZkWalk b, r, w;
-  zk_walk_seek(&p->batch, &b, batch);
+  ZkWalk b = {0}, r, w = {0};
+  if (p->batch.nloops) zk_walk_seek(&p->batch, &b, batch);
   zk_walk_seek(&p->m, &r, p->first + m);
   for (int64_t i = 0; i < rows; i++, zk_walk_next(&p->m, &r))
     for (int64_t j = 0, len; j < n; j += len) {
-      int64_t at = (column + j) % run.n;
-      zk_walk_seek(&columns, &w, (column + j) / run.n);
+      int64_t at = columns.nloops ? (column + j) % run.n : column + j;
+      if (columns.nloops) zk_walk_seek(&columns, &w, (column + j) / run.n);
       len = zk_min(n - j, run.n - at);
       zk_store(&p->y, b.off[Y] + r.off[Y] + w.off[Y] + at * run.s[Y], run.s[Y], len, sums[i] + j, p->add);
     }
 }
 
+/* Sums a panel by some rows. tiles: the panel in bytes, if AMX has so many rows; or NULL. */
+static void multiply_panel(const Product *p, int64_t panel, const uint8_t *tiles, const ZkRoundedRows *x,
+                           ZkPackedSums sums) {
+  if (tiles) zk_packed_tiles(&p->w, panel, tiles, x, p->bound, p->chunks, sums);
+  for (int c = 0; c < p->chunks && !tiles; c++)
+    if (p->bound[c] < p->bound[c + 1]) zk_packed_rows(&p->w, panel, x, p->bound[c], p->bound[c + 1], sums[c]);
+}
+
 /* Panels of all batches: a panel by all rows of its batch. */
 static void run_panels(void *arg, int64_t from, int64_t to, int part) {
   const Product *p = arg;
-  int64_t k = p->w.k, g = p->groups, most = ZK_PACKED_ROWS;
+  int64_t k = p->w.k, g = p->groups;
   bool tiles = p->M >= ZK_TILE_ROWS && zk_packed_by_tiles();
   if (tiles) zk_packed_tiles_begin(p->w.elem);
   for (int64_t i = from; i < to; i++) {
-    int64_t batch = i * ZK_COLUMNS / p->N, column = i * ZK_COLUMNS - batch * p->N;
-    Part s = {.p = p, .panel = p->panel + i};
+    int64_t batch = i * ZK_COLUMNS / p->N, column = i * ZK_COLUMNS - batch * p->N, panel = p->panel + i;
     const uint8_t *bytes =
-        tiles ? zk_packed_tiles_of(&p->w, s.panel, (uint8_t *)p->own + part * own_bytes(p)) : NULL;
+        tiles ? zk_packed_tiles_of(&p->w, panel, (uint8_t *)p->own + part * own_bytes(p)) : NULL;
     for (int64_t m = 0, rows; m < p->M; m += rows) {
-      Sums sums;
-      int64_t r = batch * p->M + m;
-      rows = bytes && p->M - m >= ZK_TILE_ROWS ? ZK_TILE_ROWS : zk_min(most, p->M - m);
-      s.tiles = rows == ZK_TILE_ROWS ? bytes : NULL;
-      s.x = (ZkRoundedRows){p->code + r * k, p->scale + r * g, p->sum + r * g, rows, k, g};
-      if (!sum_tree(&s, 0, p->chunks, sums)) memset(sums, 0, sizeof sums);
-      put(p, batch, m, rows, column, zk_min(ZK_COLUMNS, p->N - column), sums);
+      ZkPackedSums sums;
+      int64_t r = batch * p->M + m, blocks = bytes ? zk_min(2, (p->M - m) / ZK_TILE_ROWS) : 0;
+      rows = blocks ? blocks * ZK_TILE_ROWS : zk_min(ZK_PACKED_ROWS, p->M - m);
+      ZkRoundedRows x = {p->code + r * k, p->scale + r * g, p->sum + r * g, rows, k, g};
+      multiply_panel(p, panel, blocks ? bytes : NULL, &x, sums);
+      int all = sum_tree(p, 0, p->chunks, rows, sums);
+      if (all < 0) memset(sums[all = 0], 0, sizeof sums[0]);
+      put(p, batch, m, rows, column, zk_min(ZK_COLUMNS, p->N - column), sums[all]);
     }
   }
   if (tiles) zk_packed_tiles_end();
@@ -170,6 +163,7 @@ static Room room_of(const Product *p, int threads) {
 void zk_packed_multiply(const ZkEnv *env, ZkPackedProduct *p, void *scratch) {
   Room r = room_of(p, zk_threads(env));
   char *at = scratch;
+  for (int c = 0; c <= p->chunks; c++) p->bound[c] = zk_sum_chunk(p->groups, c, p->chunks);
   p->code = (int8_t *)at + r.code, p->scale = (float *)(void *)(at + r.scale);
   p->sum = (int32_t *)(void *)(at + r.sum), p->own = at + r.own;
   zk_for(env, p->nbatch * p->M, zk_max(1, 8192 / zk_max(p->w.k, 1)), round_rows, p);

@@ -20,8 +20,7 @@
 typedef struct {
   const uint8_t *code;
   const uint16_t *scale;
-  const uint8_t *zero; /* NULL: all have `same` */
-  int same;
+  const uint8_t *zero;  /* NULL: groups have none of their own */
   int64_t group, bytes; /* bytes: of codes of a group */
 } Panel;
 
@@ -30,7 +29,6 @@ static Panel panel_of(const ZkPacked *w, int64_t panel, int64_t group) {
   Panel p = {.group = e->block, .bytes = (int64_t)e->block * e->bits / 8 * ZK_COLUMNS};
   p.code = zk_packed_codes(w, panel) + group * p.bytes;
   p.scale = zk_packed_scales(w, panel) + group * ZK_COLUMNS;
-  p.same = zk_packed_zero(w->elem);
   if (e->zero == ZK_ZERO_POINT) p.zero = zk_packed_zeros(w, panel) + group * ZK_COLUMNS;
   return p;
 }
@@ -54,7 +52,7 @@ ZK_INLINE void rows_any(const Panel *p, const ZkRoundedRows *x, int64_t from, in
           if (bits == 4) s[c / 4] += (w[c] >> 4) * a[k + 4 + c % 4];
         }
       for (int c = 0; c < ZK_COLUMNS; c++) {
-        int zero = p->zero ? p->zero[g * ZK_COLUMNS + c] : p->same;
+        int zero = p->zero ? p->zero[g * ZK_COLUMNS + c] : 1;
         float scale = x->scale[i * x->groups + from + g] * zk_f16_to_f32(p->scale[g * ZK_COLUMNS + c]);
         sums[i][c] = fmaf((float)(s[c] - zero * x->sum[i * x->groups + from + g]), scale, sums[i][c]);
       }
@@ -112,7 +110,7 @@ AVX2 ZK_INLINE void rows_avx2(const Panel *p, const ZkRoundedRows *x, int64_t fr
       const uint8_t *w = p->code + g * p->bytes + 32 * half;
       int64_t at = g * ZK_COLUMNS + 8 * half;
       __m256 scale = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p->scale + at)));
-      __m256i zero = _mm256_set1_epi32(p->same);
+      __m256i zero = _mm256_set1_epi32(1);
       if (p->zero)
         zero = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p->zero + at)));
       UNROLL
@@ -120,7 +118,8 @@ AVX2 ZK_INLINE void rows_avx2(const Panel *p, const ZkRoundedRows *x, int64_t fr
         const int8_t *a = x->code + i * x->k + (from + g) * p->group;
         int64_t r = i * x->groups + from + g;
         __m256i s = bits == 8 ? group8_avx2(w, a, p->group) : group4_avx2(w, a, p->group);
-        s = _mm256_sub_epi32(s, _mm256_mullo_epi32(zero, _mm256_set1_epi32(x->sum[r])));
+        __m256i less = _mm256_set1_epi32(x->sum[r]);
+        s = _mm256_sub_epi32(s, p->zero ? _mm256_mullo_epi32(zero, less) : less);
         __m256 by = _mm256_mul_ps(_mm256_set1_ps(x->scale[r]), scale);
         all[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s), by, all[i]);
       }
@@ -169,13 +168,14 @@ VNNI ZK_INLINE void rows_vnni(const Panel *p, const ZkRoundedRows *x, int64_t fr
     }
     int64_t at = g * ZK_COLUMNS;
     __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p->scale + at)));
-    __m512i zero = _mm512_set1_epi32(p->same);
+    __m512i zero = _mm512_set1_epi32(1);
     if (p->zero) zero = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p->zero + at)));
     UNROLL
     for (int i = 0; i < rows; i++) {
       int64_t r = i * x->groups + from + g;
-      __m512i sum = _mm512_sub_epi32(_mm512_add_epi32(s[i], t[i]),
-                                     _mm512_mullo_epi32(zero, _mm512_set1_epi32(x->sum[r])));
+      __m512i less = _mm512_set1_epi32(x->sum[r]);
+      if (p->zero) less = _mm512_mullo_epi32(zero, less);
+      __m512i sum = _mm512_sub_epi32(_mm512_add_epi32(s[i], t[i]), less);
       __m512 by = _mm512_mul_ps(_mm512_set1_ps(x->scale[r]), scale);
       all[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), by, all[i]);
     }

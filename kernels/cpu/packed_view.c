@@ -1,7 +1,7 @@
 /* Packed views: weights that lie densely, in any order, into panels and back. */
 #include "kernels/cpu/packed.h"
 
-#define SOME 256 /* elements at once */
+enum { SOME = 256, MOST_GROUP = 128 }; /* elements at once */
 
 typedef struct {
   ZkView packed;
@@ -21,20 +21,24 @@ static ZkNest nest_of(const ZkView *packed, const ZkView *plain, bool summed) {
 }
 
 /* ---- into panels --------------------------------------------------------------------------------------- */
+/* A group of all columns of a panel at a time: neighbours in memory are in one of both directions. */
 static void pack_panels(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Pack *p = arg;
-  int64_t group = zk_packed_group(p->matrix.elem);
-  float x[SOME];
-  ZB_ASSERT(group <= SOME);
-  for (int64_t c = from * ZK_COLUMNS; c < zk_min(to * ZK_COLUMNS, p->matrix.columns); c++) {
+  const float *data = p->plain->data;
+  int64_t group = zk_packed_group(p->matrix.elem), at[ZK_COLUMNS];
+  float x[ZK_COLUMNS][MOST_GROUP];
+  ZB_ASSERT(group <= MOST_GROUP);
+  for (int64_t panel = from; panel < to; panel++) {
+    int64_t first = panel * ZK_COLUMNS, n = zk_min(ZK_COLUMNS, p->matrix.columns - first);
     ZkWalk column, k;
-    zk_walk_seek(&p->columns, &column, c);
+    zk_walk_seek(&p->columns, &column, first);
+    for (int64_t c = 0; c < n; c++, zk_walk_next(&p->columns, &column)) at[c] = column.off[1];
     zk_walk_seek(&p->k, &k, 0);
     for (int64_t g = 0; g < p->matrix.k / group; g++) {
       for (int64_t i = 0; i < group; i++, zk_walk_next(&p->k, &k))
-        x[i] = ((const float *)p->plain->data)[column.off[1] + k.off[1]];
-      zk_packed_encode(&p->matrix, c, g, x);
+        for (int64_t c = 0; c < n; c++) x[c][i] = data[at[c] + k.off[1]];
+      for (int64_t c = 0; c < n; c++) zk_packed_encode(&p->matrix, first + c, g, x[c]);
     }
   }
 }
@@ -90,4 +94,56 @@ void zk_load_packed(float *to, const ZkView *v, int64_t at, int64_t stride, int6
   else
     for (int64_t i = 0; i < n; i++)
       zk_packed_decode(&p, (at + i * stride) / p.k, (at + i * stride) % p.k, 1, to + i);
+}
+
+/* ---- panels -------------------------------------------------------------------------------------------- */
+static void panel_any(const ZkPacked *p, int64_t panel, int64_t k, int64_t n, float *to, int64_t ld) {
+  float x[SOME];
+  for (int64_t c = 0; c < ZK_COLUMNS; c++)
+    for (int64_t i = 0, some; i < n; i += some) {
+      some = zk_min(SOME, n - i);
+      zk_packed_decode(p, panel * ZK_COLUMNS + c, k + i, some, x);
+      for (int64_t j = 0; j < some; j++) to[(i + j) * ld + c] = x[j];
+    }
+}
+
+#if defined(__x86_64__) && !defined(__clang__)
+#include <immintrin.h>
+#define V4 __attribute__((target("arch=x86-64-v4")))
+
+/* A load of 64 bytes has a word of each column, with one element in each byte, or in each half of one. */
+V4 static void panel_v4(const ZkPacked *p, int64_t panel, int64_t k, int64_t n, float *to, int64_t ld) {
+  const ZkElemInfo *e = &zk_elem_info[p->elem];
+  const int bits = e->bits, step = 32 / bits;
+  const __m512i low = _mm512_set1_epi32((1 << bits) - 1);
+  const __m512 quantiles = _mm512_loadu_ps(zk_normal_quantile);
+  const uint8_t *codes = zk_packed_codes(p, panel) + k / step * 64;
+  for (int64_t i = 0; i < n; i += step, codes += 64) {
+    int64_t at = (k + i) / e->block * ZK_COLUMNS;
+    const void *scales = zk_packed_scales(p, panel) + at;
+    __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales));
+    __m512i zero = _mm512_set1_epi32(zk_packed_zero(p->elem));
+    if (e->zero == ZK_ZERO_POINT)
+      zero = _mm512_cvtepu8_epi32(
+          _mm_loadu_si128((const __m128i *)(const void *)(zk_packed_zeros(p, panel) + at)));
+    __m512i words = _mm512_loadu_si512(codes);
+    for (int j = 0; j < step; j++) {
+      int byte = j % 4 * 8 + j / 4 * 4; /* the second four are in the high halves */
+      __m512i code = _mm512_and_si512(_mm512_srl_epi32(words, _mm_cvtsi32_si128(byte)), low);
+      __m512 value = e->codes == ZK_CODES_NORMAL ? _mm512_permutexvar_ps(code, quantiles)
+                                                 : _mm512_cvtepi32_ps(_mm512_sub_epi32(code, zero));
+      _mm512_storeu_ps(to + (i + j) * ld, _mm512_mul_ps(value, scale));
+    }
+  }
+}
+#endif
+
+void zk_packed_decode_panel(const ZkPacked *p, int64_t panel, int64_t k, int64_t n, float *to, int64_t ld) {
+#if defined(__x86_64__) && !defined(__clang__)
+  if (k % 8 == 0 && n % 8 == 0 && zk_cpu_has(ZK_X86_V4)) {
+    panel_v4(p, panel, k, n, to, ld);
+    return;
+  }
+#endif
+  panel_any(p, panel, k, n, to, ld);
 }
