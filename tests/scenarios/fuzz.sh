@@ -1,7 +1,7 @@
 # Runs each fuzz target for FUZZ_SECONDS (default: 20 s for all of them) on mutations of what the tools make.
 # For more: make fuzz FUZZ_SECONDS=600 FUZZ_SEED=2, in a build configured with --enable-sanitize.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
-targets="lang format zsg data manifest weights hub quantized gguf metrics text documents megatron table config trace hosts schema serve template"
+targets="lang format zsg data manifest weights hub quantized gguf metrics text documents megatron table config adapter trace hosts schema serve template"
 seconds=${FUZZ_SECONDS:-1.3}
 seed=${FUZZ_SEED:-1}
 
@@ -102,6 +102,9 @@ printf '\0011,2,0\r\n3,4,1\r\n-1,5,6\r\n' >table/numbers
   printf '\001\0\002\0\003\0\377\304'
 } >table/llmc
 printf '\003\001\0\002\0\003\0' >table/nanogpt
+for case in "$ZUG_SRC"/tests/data/hf/peft/*/; do cp "$case/adapter_config.json" adapter/$(basename "$case"); done
+echo '{"peft_type":"LORA","r":2,"lora_alpha":3.5,"target_modules":["qk_proj","mlp.up_proj"],"rank_pattern":{"up_proj":1},"alpha_pattern":{"attn.qk_proj":0.5},"lora_dropout":0.1}' >adapter/two
+echo '{"peft_type":"LORA","r":2,"lora_alpha":4,"target_modules":"all-linear","use_rslora":true,"x":null}' >adapter/one
 cat >config/one <<'END'
 {"architectures":["B"],"model_type":"mistral","hidden_size":8,"num_attention_heads":4,"rms_norm_eps":1e-06,
 "rope_parameters":{"rope_theta":5e5,"rope_type":"default"},"rope_scaling":null,"tie_word_embeddings":true,

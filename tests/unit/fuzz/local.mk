@@ -1,7 +1,7 @@
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/unit/fuzz/fuzz-lang tests/unit/fuzz/fuzz-format tests/unit/fuzz/fuzz-zsg tests/unit/fuzz/fuzz-data tests/unit/fuzz/fuzz-manifest \
   tests/unit/fuzz/fuzz-weights tests/unit/fuzz/fuzz-hub tests/unit/fuzz/fuzz-quantized tests/unit/fuzz/fuzz-gguf tests/unit/fuzz/fuzz-metrics tests/unit/fuzz/fuzz-text \
-  tests/unit/fuzz/fuzz-documents tests/unit/fuzz/fuzz-megatron tests/unit/fuzz/fuzz-table tests/unit/fuzz/fuzz-config tests/unit/fuzz/fuzz-trace \
+  tests/unit/fuzz/fuzz-documents tests/unit/fuzz/fuzz-megatron tests/unit/fuzz/fuzz-table tests/unit/fuzz/fuzz-config tests/unit/fuzz/fuzz-adapter tests/unit/fuzz/fuzz-trace \
   tests/unit/fuzz/fuzz-hosts tests/unit/fuzz/fuzz-schema tests/unit/fuzz/fuzz-serve tests/unit/fuzz/fuzz-template
 EXTRA_PROGRAMS += $(fuzz_programs)
 tests_unit_fuzz_fuzz_lang_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_lang.c
@@ -9,6 +9,8 @@ tests_unit_fuzz_fuzz_lang_LDADD = $(libs_compiler)
 tests_unit_fuzz_fuzz_format_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_format.c
 tests_unit_fuzz_fuzz_format_LDADD = $(libs_compiler)
 tests_unit_fuzz_fuzz_config_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_config.c
+tests_unit_fuzz_fuzz_adapter_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_adapter.c
+tests_unit_fuzz_fuzz_adapter_LDADD = $(libs_compiler)
 tests_unit_fuzz_fuzz_config_LDADD = $(libs_compiler)
 tests_unit_fuzz_fuzz_trace_SOURCES = tests/unit/fuzz/driver.c tests/unit/fuzz/fuzz_trace.c
 tests_unit_fuzz_fuzz_trace_LDADD = libcompiler.a $(libs_plan)
