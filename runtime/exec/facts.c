@@ -174,6 +174,9 @@ bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, const char *whose, Z
     if (x.bytes > ZX_READ_WHOLE) bytes += x.bytes;
   }
   note_size(c, path, bytes, "", note);
+  const char *config = zb_file_of(f->a, path, "config.json"); /* which says how weights are quantized */
+  if (config != path)
+    digest_fact(f, ZX_INIT, zb_printf(f->a, "%sconfig.json's checksum", whose), file_digest(config));
   return ok;
 }
 

@@ -81,20 +81,21 @@ Test(facts, a_file_that_one_rank_has_not) {
   clear();
 }
 
-/* The list of what is in which file is one of them. */
+/* The list of what is in which file is one of them; config.json counts, too: it says how weights are quantized. */
 Test(facts, a_folder_of_shards) {
   static const char one[] = "{\"weight_map\":{\"a\":\"x.safetensors\",\"b\":\"y.safetensors\"}}";
-  char want[400];
+  char want[480];
   scratch_write("model.safetensors.index.json", one, sizeof one - 1);
   scratch_write("x.safetensors", "xx", 2);
   scratch_write("y.safetensors", "yyy", 3);
+  scratch_write("config.json", "{}", 2);
   init[0] = scratch(".");
   together(1, of_init);
   snprintf(want, sizeof want,
            "number of files 3\nfile 1's bytes %zu\nfile 1's content's checksum %016llx\n"
            "file 2's bytes 2\nfile 2's content's checksum %016llx\n"
-           "file 3's bytes 3\nfile 3's content's checksum %016llx\n",
-           sizeof one - 1, sum_of(one, sizeof one - 1), sum_of("xx", 2), sum_of("yyy", 3));
+           "file 3's bytes 3\nfile 3's content's checksum %016llx\nconfig.json's checksum %016llx\n",
+           sizeof one - 1, sum_of(one, sizeof one - 1), sum_of("xx", 2), sum_of("yyy", 3), sum_of("{}", 2));
   cr_expect(good[0], "%s", errs[0].text);
   cr_expect_str_eq(list[0].s ? list[0].s : "", want, "%s", list[0].s);
   clear();
