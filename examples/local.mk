@@ -15,7 +15,6 @@ examples_files = \
   examples/gptoss.zug \
   examples/granite.zug \
   examples/llama3.zug \
-  examples/llamalora.zug \
   examples/lora.zug \
   examples/mamba2.zug \
   examples/minilm.zug \

@@ -34,7 +34,7 @@ source() { # FOLDER
 source small/t5
 source small/t5v10
 
-ok zc "$ZUG_SRC/examples/llamalora.zug" --config "$hf/small/llamalora/config.json" -D rank=4 -D alpha=8 -q -o adapted.zsg
+ok zc "$ZUG_SRC/examples/llama3.zug" --config "$hf/small/llamalora" --lora q_proj,v_proj --rank 4 --alpha 8 -q -o adapted.zsg
 family small/llamalora adapted.zsg --init "$hf/small/llamalora" --names hf
 
 # The loss is the mean over known targets, each the next token of a record: 16 tokens, then 16 targets.
