@@ -110,6 +110,9 @@ static bool check_name(const Reading *r, const char *key, const char *name) {
 static bool keep_pattern(const Reading *r, const char *key, const cJSON *v) {
   if (cJSON_IsNull(v)) return true;
   if (!cJSON_IsObject(v)) return refuse(r, NULL, "`%s` is %s, not an object", key, shown(r, v));
+  if ((uint32_t)cJSON_GetArraySize(v) > ZG_MAX_KEYS / 4)
+    return refuse(r, "name modules by their last parts: q_proj", "`%s` has more than %d names", key,
+                  ZG_MAX_KEYS / 4);
   for (const cJSON *x = v->child; x; x = x->next)
     if (!check_name(r, key, x->string) ||
         !keep_number(r, zb_printf(r->tmp, "%s.%s", key, x->string), x, !strcmp(key, "rank_pattern")))

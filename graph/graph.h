@@ -161,7 +161,7 @@ typedef struct {
   int8_t fixed; /* the part is one index only of this declared axis: `at`; -1: the whole parameter */
   int64_t at;
 } ZgForeign;
-/* What the map's config.json says: a key ("rope_parameters.rope_theta" is nested) and its value as JSON; `[...]*5`
+/* What the map's config.json, or that of adapters (adapter.h), says: a key ("rope_parameters.rope_theta" is nested) and its value as JSON; `[...]*5`
  * goes over the list until there are 5 items. */
 typedef struct {
   const char *map, *key, *value;

@@ -41,6 +41,12 @@ static bool lacks(const Load *l, const ZxLoaded *x, const char *first) {
               "the model without (-D)",
               told ? "the nearest names in it are " : "", list, told ? "; " : ""),
           "%s lacks '%s'", zb_show(l->files.path), first);
+  if (strstr(first, ZG_ADAPTER_PREFIX) && l->adapter == l->files.names.n)
+    snprintf(l->err->help, sizeof l->err->help,
+             "--adapter DIR brings an adapter; --init-partial begins one that adds nothing yet");
+  else if (strstr(first, ZG_ADAPTER_PREFIX))
+    snprintf(l->err->help, sizeof l->err->help,
+             "the folder of the adapter is not whole, or is another model's");
   if (x->drawn > 1) zb_fail_more(l->err, " and %" PRIu64 " more", x->drawn - 1);
   zb_fail_more(l->err, " of the %" PRIu64 " parameters of model %s", x->read + x->drawn,
                l->e->p->graph->model);
