@@ -1,8 +1,9 @@
 /* zc --apart: documents that share a sample are kept apart, whatever the model says of them. It gets an input `doc`, the number of
- * each position's document within the sample, and attention along the sequence compares them (`same`); positions that select from a
- * table are counted from a document's beginning, by an input `place`. Rotary positions need nothing: only their differences count.
+ * each position's document within the sample, and attention along the sequence compares them (`same`); positions are
+ * counted from a document's beginning, by an input `place`. Rotary positions need nothing: only their differences count.
  * Data files have both (runtime/exec/data/DATA.md). */
 #include "compiler/builtin.h"
+#include "compiler/compose.h"
 
 #include <string.h>
 
@@ -39,18 +40,29 @@ bool apart_same(Call *c, const ZgAttendAxes *ax, Val *out) {
   return true;
 }
 
-bool apart_position(Call *c, Val *out) {
+/* The input of places, which selects from the first table that asks for it, so that data are checked against that. */
+static Val place_of(Call *c, const uint16_t *table) {
   Elab *e = c->e;
-  if (!e->apart.on || c->ax[0] != e->apart.along) return false;
-  if (!e->apart.place_of) {
-    ZgType t = e->apart.doc.type;
+  ZgType t = e->apart.doc.type;
+  if (table) {
     t.elem = ZG_INDEX;
-    t.of = c->ax[1];
-    e->apart.place = add_input(e, c->x->span, "place", &t);
-    e->apart.place_of = c->ax[1] + 1u;
+    t.of = *table;
   }
-  if (e->apart.place_of != c->ax[1] + 1u) return false;
-  *out = e->apart.place;
+  if (e->apart.place.kind != VAL_TENSOR) e->apart.place = add_input(e, c->x->span, "place", &t);
+  return e->apart.place;
+}
+
+bool apart_position(Call *c, Val *out) {
+  if (!c->e->apart.on || c->ax[0] != c->e->apart.along) return false;
+  *out = place_of(c, &c->ax[1]);
+  if (out->type.elem != ZG_INDEX || out->type.of != c->ax[1])
+    *out = compose_index(c->e, c->x->span, *out, c->ax[1]);
+  return true;
+}
+
+bool apart_place(Call *c, Val *out) {
+  if (!c->e->apart.on || c->ax[0] != c->e->apart.along) return false;
+  *out = val_cast(c->e, c->x->span, place_of(c, NULL), ZG_F32);
   return true;
 }
 

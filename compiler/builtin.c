@@ -165,7 +165,10 @@ static Val position_op(Call *c) {
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_POSITION, 0), NULL, NULL);
 }
 
-static Val place_op(Call *c) { return compose_place(c->e, c->x->span, c->ax[0]); }
+static Val place_op(Call *c) {
+  Val own;
+  return apart_place(c, &own) ? own : compose_place(c->e, c->x->span, c->ax[0]);
+}
 
 static Val spread_op(Call *c) {
   Val x = val_tensor(c->e, c->span[0], c->arg[0], ZG_REAL);

@@ -159,9 +159,8 @@ typedef struct {
   struct {
     bool on,
         used; /* the model is made to keep documents apart; it has something that can, or does so itself */
-    uint16_t along;    /* the axis of its tokens */
-    Val doc, place;    /* inputs */
-    uint32_t place_of; /* the axis that `place` selects from, + 1; 0: there is none yet */
+    uint16_t along; /* the axis of its tokens */
+    Val doc, place; /* inputs; `place` once it was asked for */
   } apart;
   uint32_t nlosses;
   ZlSpan *updated; /* by parameter number: where it is updated, or nowhere */
