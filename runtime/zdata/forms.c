@@ -19,8 +19,8 @@
 #define NAMES(X)                                                                                             \
   X(messages)                                                                                                \
   X(conversations)                                                                                           \
-  X(prompt) X(completion) X(chosen) X(rejected) X(text) X(system) X(tools) X(documents)                      \
-      X(chat_template_kwargs)
+  X(prompt)                                                                                                  \
+  X(completion) X(chosen) X(rejected) X(text) X(system) X(tools) X(documents) X(chat_template_kwargs)
 #define X(name) F_##name,
 enum { NAMES(X) NFIELDS };
 #undef X

@@ -1,5 +1,6 @@
 /* Fuzz target: any bytes as a chat template, and behind it, from a line of "=" on, a JSON object with `messages`, and
- * perhaps `tools` and `more`. What is rendered is UTF-8, its spans lie in it in their order, and its ids are its text. */
+ * perhaps `tools` and `more`. What is rendered is UTF-8, its spans lie in it in their order, and its ids are its text. What is
+ * learned of it is some of these ids, or an error says why not. */
 #include "runtime/text/template/template.h"
 
 #include <cjson/cJSON.h>
@@ -63,6 +64,27 @@ static void check_ids(const ZtTemplate *t, const ZtRendered *r) {
   zt_coder_free(c);
 }
 
+/* Learning gives a byte for each id, of which the first ones are those of the text; and one at least is learned. */
+static void learn(const ZtTemplate *t, ZtChat chat) {
+  static ZtTokenizer *z;
+  if (!z) z = tokenizer();
+  ZtCoder *c = zt_coder_new(z);
+  chat.add_generation_prompt = chat.continue_final_message = false;
+  for (ZtLearn what = ZT_LEARN_ASSISTANT; what <= ZT_LEARN_ALL; what++) {
+    ZtIds ids = {0};
+    ZbText learned = {0};
+    ZbErr err = {0};
+    bool ok = zt_template_learn(t, c, &chat, &(ZtLearning){what, 0}, &ids, &learned, &err);
+    if (!ok && !*err.text) ZB_BUG("nothing is learned, and no message says why");
+    if (ok && learned.len != ids.n) ZB_BUG("%zu ids, and %zu are learned or not", ids.n, learned.len);
+    for (size_t i = 0; i < learned.len; i++)
+      if ((uint8_t)learned.s[i] > 1) ZB_BUG("token %zu is learned %d times", i, learned.s[i]);
+    zt_ids_free(&ids);
+    zb_text_free(&learned);
+  }
+  zt_coder_free(c);
+}
+
 static void render(const ZtTemplate *t, const cJSON *o) {
   ZtChat chat = {.messages = cJSON_GetObjectItemCaseSensitive(o, "messages"),
                  .tools = cJSON_GetObjectItemCaseSensitive(o, "tools"),
@@ -81,6 +103,7 @@ static void render(const ZtTemplate *t, const cJSON *o) {
     }
     zt_rendered_free(&r);
   }
+  learn(t, chat);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
