@@ -87,7 +87,7 @@ Text, with experts|mixtral qwen3moe gptoss deepseek
 Text, recurrent|mamba2 deltanet
 Encoders, and an encoder with a decoder|bert minilm t5
 Pictures|vit clip dit resnet unet
-Adapters, and the smallest|lora mlp'
+Adapters, and the smallest|llamadpo lora mlp'
 
 # about FILE: the first sentence of the comment that an example begins with
 about() {

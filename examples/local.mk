@@ -15,6 +15,7 @@ examples_files = \
   examples/gptoss.zug \
   examples/granite.zug \
   examples/llama3.zug \
+  examples/llamadpo.zug \
   examples/lora.zug \
   examples/mamba2.zug \
   examples/minilm.zug \

@@ -5,7 +5,7 @@ examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
 models="mlp gpt2 llama3 qwen2 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral deepseek clip resnet unet mamba2 deltanet \
-  phi3 qwen3moe gptoss olmo2 granite glm4 smollm3 starcoder2 neox falcon opt phi cohere minilm"
+  phi3 qwen3moe gptoss olmo2 granite glm4 smollm3 starcoder2 neox falcon opt phi cohere minilm llamadpo"
 for model in $models; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 zc "$examples/resnet.zug" -o resnet.zsg | grep -q '25,557,032 parameters' || fail "resnet's parameters" # as torchvision's
 zc "$examples/qwen2.zug" -o qwen2.zsg | grep -q '494,032,768 parameters' || fail "qwen2's parameters" # as Qwen2.5-0.5B's
