@@ -40,9 +40,17 @@ void set_options(Case *c, const char *options) {
     const char **option = !strcmp(w, "-m")         ? &c->opt.model
                           : !strcmp(w, "--config") ? &c->opt.config
                           : !strcmp(w, "--names")  ? &c->opt.names
+                          : !strcmp(w, "--lora")   ? &c->opt.lora
                                                    : NULL;
     if (option) {
       *option = value;
+      continue;
+    }
+    if (!strcmp(w, "--adapter")) {
+      const char **files = ZB_NEW(c->a, const char *);
+      *files = value;
+      c->opt.adapters = files;
+      c->opt.nadapters = 1;
       continue;
     }
     *eq = 0;
