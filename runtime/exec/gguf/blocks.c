@@ -1,5 +1,6 @@
-/* Blocks of ggml as f32: a block has a scale, which is f16, and codes; that of 256 has scales of its parts, which are small
- * integers. After the reader of ggml's own Python package (gguf/quants.py), which says it in the fewest words. */
+/* Blocks of ggml as f32: a block has a scale, which is f16, and codes; that of 256 has scales of its
+ * parts, which are small integers. After the reader of ggml's own Python package (gguf/quants.py), which
+ * says it in the fewest words. */
 #include "runtime/exec/gguf/file.h"
 
 #include <stdlib.h>
@@ -66,8 +67,8 @@ static void q8_0(const uint8_t *b, float *out) {
 }
 
 /* ---- blocks of 256, in parts of 16 or 32 ---- */
-/* Unpacks scales and minima of 8 parts, 6 bits each, of 12 bytes: the last four parts' are of halves of a byte and what
- * is left of the first eight. */
+/* Unpacks scales and minima of 8 parts, 6 bits each, of 12 bytes: the last four parts' are of halves of a
+ * byte and what is left of the first eight. */
 static void scales_6(const uint8_t *b, int scale[8], int least[8]) {
   for (int i = 0; i < 4; i++) {
     scale[i] = b[i] & 63;

@@ -12,7 +12,7 @@ typedef struct {
   ZbErr *err;
 } Config;
 
-/* Numbers of f32 that people wrote: the shortest text that is read as the same f32. */
+/* Puts a number of f32 that people wrote: the shortest text that is read as the same f32. */
 static void number(Config *c, const char *key, double x) {
   char text[32];
   int digits = 1;
@@ -21,7 +21,7 @@ static void number(Config *c, const char *key, double x) {
   zb_json_raw(&c->j, key, "%s", text);
 }
 
-/* Numbers that are taken as they are, where they are there. */
+/* Puts numbers that are taken as they are, where they are there. */
 static bool plain_numbers(Config *c) {
   static const struct {
     const char *key, *hub;
@@ -49,7 +49,7 @@ static bool plain_numbers(Config *c) {
   return true;
 }
 
-/* How many experts there are and are chosen; the shares of those that are chosen add up to 1. */
+/* Puts how many experts there are and are chosen; the shares of those that are chosen add up to 1. */
 static bool experts(Config *c) {
   if (!c->of->experts) return true;
   int64_t all = zx_gguf_count_of(c->f, c->of, "expert_count", 0, c->err),
@@ -88,7 +88,8 @@ static bool heads(Config *c, int64_t *size) {
 }
 
 /* ---- positions ---- */
-/* Llama 3.1's rule (Grattafiori et al. 2024), of which a file has the factors that it gives: of base^(2i / size). */
+/* Returns a factor by Llama 3.1's rule (Grattafiori et al. 2024), as a file has them: of base^(2i /
+ * size). */
 static double slower(double base, int64_t size, int64_t i, double factor, double low, double high,
                      double context) {
   double length = 2 * M_PI * pow(base, 2.0 * (double)i / (double)size);
@@ -98,8 +99,8 @@ static double slower(double base, int64_t size, int64_t i, double factor, double
   return 1 / ((1 - part) / factor + part);
 }
 
-/* Returns the context of the rule: it follows from a factor between 1 and the largest; where there is none, every one will
- * do of which the first larger factor is the largest. */
+/* Returns the context of the rule: it follows from a factor between 1 and the largest; where there is
+ * none, every one will do of which the first larger factor is the largest. */
 static double context_of(const float *x, int64_t n, double base, double factor, double low, double high) {
   double any = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -159,7 +160,8 @@ static bool positions(Config *c, int64_t size) {
   return true;
 }
 
-/* Gemma's scale of scores is that of a head, but for the 27B models, which a file does not say. */
+/* Puts Gemma's scale of scores, which is that of a head, but for the 27B models, which a file does not
+ * say. */
 static bool gemma_scores(Config *c, int64_t size) {
   int64_t layers = zx_gguf_count_of(c->f, c->of, "block_count", 0, c->err);
   if (!layers) return false;

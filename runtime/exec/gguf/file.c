@@ -1,5 +1,5 @@
-/* The head of a GGUF file, front to back: values by key, then tensors by name. Lists stay where they are: a vocabulary
- * has megabytes that not every rank needs. */
+/* The head of a GGUF file, front to back: values by key, then tensors by name. Lists stay where they are:
+ * a vocabulary has megabytes that not every rank needs. */
 #include "runtime/exec/gguf/file.h"
 
 #include <inttypes.h>
@@ -50,7 +50,7 @@ static bool skip(Cursor *c, uint64_t n, const char *what) {
   return true;
 }
 
-/* A text of at most `most` bytes, in the arena; without NULs. */
+/* Takes a text of at most `most` bytes, in the arena; without NULs. */
 static const char *text(Cursor *c, ZbArena *a, uint64_t most, const char *what) {
   uint64_t n;
   if (!take(c, &n, 8, what)) return NULL;

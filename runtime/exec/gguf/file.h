@@ -4,7 +4,7 @@
 
 #include "runtime/exec/gguf/gguf.h"
 
-/* ---- blocks.c -------------------------------------------------------------------------------------------- */
+/* ---- blocks.c ------------------------------------------------------------------------------------------ */
 enum { ZX_GGUF_BLOCK = 256 /* elements of the largest block */, ZX_GGUF_BYTES = 256 /* no block has more */ };
 typedef struct {
   const char *name;
@@ -17,8 +17,8 @@ const ZxFormat *zx_gguf_format(uint32_t number);
 /* Returns the names of those that are read. */
 const char *zx_gguf_formats(ZbArena *a);
 
-/* ---- file.c ---------------------------------------------------------------------------------------------- */
-/* A value: a number, a flag or a text; or a list of these, which stays in the file. */
+/* ---- file.c -------------------------------------------------------------------------------------------- */
+/* A value is a number, a flag or a text; or a list of these, which stays in the file. */
 typedef enum {
   ZX_GGUF_U8,
   ZX_GGUF_I8,
@@ -61,8 +61,8 @@ void zx_gguf_file_close(ZxGgufFile *f);
 double zx_gguf_number(const ZxGgufFile *f, const char *key, double usual);
 /* Returns a text, or `usual` where the key is not there; NULL with a message. */
 const char *zx_gguf_string(const ZxGgufFile *f, const char *key, const char *usual, ZbErr *err);
-/* Calls `each` for the items of a list: texts, or numbers. False with a message, or if it returns false. A key that is
- * not there has no items. */
+/* Calls `each` for the items of a list: texts, or numbers. False with a message, or if it returns false. A
+ * key that is not there has no items. */
 typedef struct {
   const char *s; /* n bytes, until the next item */
   size_t n;

@@ -1,4 +1,4 @@
-/* What files of llama.cpp call families, tensors and sizes, and what the hub calls them. */
+/* Families, tensors and sizes: how files of llama.cpp call them, and how the hub does. */
 #include "runtime/exec/gguf/names.h"
 
 #include <ctype.h>

@@ -4,12 +4,13 @@
 
 #include "runtime/exec/gguf/file.h"
 
-/* What the hub calls tensors of experts, which have one each; `*` is the expert. */
+/* Names at the hub of tensors of experts, which have one each; `*` is the expert. */
 typedef struct {
   const char *router, *gate, *up, *down;
 } ZxExperts;
-/* pairs: rows of queries and keys that a rotation takes together follow each other in files; the hub has all first
- * ones of a head before all second ones. around: there are norms before and after each part of a layer. */
+/* pairs: rows of queries and keys that a rotation takes together follow each other in files; the hub has
+ * all first ones of a head before all second ones. around: there are norms before and after each part of a
+ * layer. */
 typedef struct {
   const char *name, *model_type, *class; /* of a file; of the hub */
   bool pairs, around;
@@ -18,9 +19,10 @@ typedef struct {
 } ZxFamily;
 /* Returns the file's family; NULL with a message. */
 const ZxFamily *zx_gguf_family(const ZxGgufFile *f, ZbErr *err);
-/* Returns what the hub calls a tensor, or of a tensor of experts that of one: the same name where nothing is known. */
+/* Returns what the hub calls a tensor, or of a tensor of experts that of one: the same name where nothing
+ * is known. */
 const char *zx_gguf_hub_name(const ZxFamily *of, ZbArena *a, const char *name, int64_t expert);
-/* Whether a tensor has all experts, the outermost axis. */
+/* Says whether a tensor has all experts, the outermost axis. */
 bool zx_gguf_has_experts(const ZxFamily *of, const char *name);
 /* Returns the number of a key behind the architecture and a point; `usual` where it is not there. */
 double zx_gguf_size(const ZxGgufFile *f, const ZxFamily *of, const char *key, double usual);

@@ -20,14 +20,14 @@ enum { MOST_EXPERTS = 4096 };
 bool zx_is_gguf(const char *path) { return zb_ends(path, ".gguf"); }
 
 /* ---- opening ---- */
-/* A model whose parts are in several files. */
+/* Refuses a model whose parts are in several files. */
 static bool is_whole(const ZxGgufFile *f, ZbErr *err) {
   double parts = zx_gguf_number(f, "split.count", 1);
   return parts <= 1 || zb_fail(err, "put them together: llama-gguf-split --merge FIRST.gguf OUT.gguf",
                                "%s is one of %g parts", zb_show(f->path), parts);
 }
 
-/* How many rows a head has, if they are in another order. */
+/* Finds how many rows a head has, if they are in another order. */
 static bool find_head(const ZxGgufFile *f, const ZxFamily *of, Own *o, const char *name, ZbErr *err) {
   const char *part = strrchr(name, '.');
   bool q = part && part - name >= 6 && !memcmp(part - 6, "attn_q", 6),
@@ -97,7 +97,8 @@ ZxTensorInfo zx_gguf_info(const ZxGguf *g, uint32_t tensor, const char **format)
 }
 
 /* ---- reading ---- */
-/* Reads n elements from `at`, as they lie: whole blocks are decoded, and of the first and the last what is wanted. */
+/* Reads n elements from `at`, as they lie: whole blocks are decoded, and of the first and the last what is
+ * wanted. */
 static bool read_flat(const ZxGgufFile *f, const ZxGgufTensor *t, uint64_t at, uint64_t n, float *out,
                       ZbErr *err) {
   enum { AHEAD = 1 << 14 };

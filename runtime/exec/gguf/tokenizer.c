@@ -1,6 +1,7 @@
-/* tokenizer.json of a GGUF file. It has two kinds: `gpt2`, byte-level BPE with merges, and a name of how texts are cut into
- * words before, of which this has the rule; and `llama`, SentencePiece's BPE, whose merges follow from the scores of
- * its pieces: of two neighbours those are merged first that make the piece of the best score. */
+/* tokenizer.json of a GGUF file. It has two kinds: `gpt2`, byte-level BPE with merges, and a name of how
+ * texts are cut into words before, of which this has the rule; and `llama`, SentencePiece's BPE, whose
+ * merges follow from the scores of its pieces: of two neighbours those are merged first that make the
+ * piece of the best score. */
 #include "runtime/exec/gguf/texts.h"
 
 #include <math.h>
@@ -115,7 +116,7 @@ static void put_vocabulary(Tokens *t) {
   zb_json_end(&t->j);
 }
 
-/* A token before every text, where the file says so, or its kind does without saying. */
+/* Puts the token before every text, where the file says so, or its kind does without saying. */
 static void put_begin(Tokens *t, bool usual) {
   double id, yes = zx_gguf_number(t->f, "tokenizer.ggml.add_bos_token", usual);
   const char *name = named(t, begin_key, &id);
@@ -236,7 +237,7 @@ typedef struct {
   uint32_t made;
 } Merge;
 
-/* The best score first; of one piece in order of its parts. */
+/* Orders merges: the best score first, those of one piece by its parts. */
 static int better_first(const void *a, const void *b) {
   const Merge *x = a, *y = b;
   if (x->score != y->score) return x->score > y->score ? -1 : 1;

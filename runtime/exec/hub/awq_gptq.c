@@ -1,7 +1,7 @@
-/* AWQ (Lin et al. 2023) and GPTQ (Frantar et al. 2022) as AutoAWQ and AutoGPTQ write them. A weight [out, in] lies as
- * [in, out], and so do scales and zero points, of groups of rows of that. AWQ has eight numbers of a row in a word, in
- * the order 0 2 4 6 1 3 5 7; GPTQ has the numbers of a column in a word, in order, and those of a row of its zero
- * points. */
+/* AWQ (Lin et al. 2023) and GPTQ (Frantar et al. 2022) as AutoAWQ and AutoGPTQ write them. A weight [out,
+ * in] lies as [in, out], and so do scales and zero points, of groups of rows of that. AWQ has eight
+ * numbers of a row in a word, in the order 0 2 4 6 1 3 5 7; GPTQ has the numbers of a column in a word, in
+ * order, and those of a row of its zero points. */
 #include "runtime/exec/hub/quantized.h"
 
 static const char module_end[] = ".weight";
@@ -16,7 +16,7 @@ static bool sizes(ZxTaking *x, const char *can, bool (*has)(int64_t bits), ZxSch
   return true;
 }
 
-/* Scales, zero points and the rest of a weight of in rows and out columns, whose codes are there. */
+/* Takes scales, zero points and the rest of a weight of in rows and out columns, whose codes are there. */
 static bool take(ZxTaking *x, const char *prefix, const ZxRaw *codes, int64_t in, int64_t out, ZxPacked code,
                  const char *name) {
   const ZxScheme *s = x->scheme;
@@ -46,7 +46,7 @@ static bool take(ZxTaking *x, const char *prefix, const ZxRaw *codes, int64_t in
   return zx_take(x, prefix, module_end, c);
 }
 
-/* ---- AWQ ------------------------------------------------------------------------------------------------- */
+/* ---- AWQ ----------------------------------------------------------------------------------------------- */
 static bool is_four(int64_t bits) { return bits == 4; }
 
 bool zx_awq_config(ZxTaking *x) {
@@ -69,7 +69,7 @@ bool zx_awq_take(ZxTaking *x, const ZxRaw *codes) {
   return take(x, prefix, codes, in, out, code, "AWQ");
 }
 
-/* ---- GPTQ ------------------------------------------------------------------------------------------------ */
+/* ---- GPTQ ---------------------------------------------------------------------------------------------- */
 static bool is_two_four_eight(int64_t bits) { return bits == 2 || bits == 4 || bits == 8; }
 
 bool zx_gptq_config(ZxTaking *x) {
@@ -94,7 +94,8 @@ static uint32_t group_of(const void *ctx, uint64_t i) {
   return s->down ? (uint32_t)(i / (uint64_t)s->down) : 0;
 }
 
-/* Rows are in groups one after the other, or it is refused: in the order of activations a group's rows lie anywhere. */
+/* Refuses rows that are not in groups one after the other: in the order of activations a group's rows lie
+ * anywhere. */
 static bool in_order(ZxTaking *x, const char *prefix, int64_t in) {
   const ZxScheme *s = x->scheme;
   ZxRaw groups = zx_raw_find(x, prefix, ".g_idx");
@@ -109,7 +110,7 @@ static bool in_order(ZxTaking *x, const char *prefix, int64_t in) {
                          zb_show(x->s->path), zb_show(prefix));
 }
 
-/* A word of zero points that are all in the middle. */
+/* Returns a word of zero points that are all in the middle. */
 static uint32_t middle(const void *ctx, uint64_t i) {
   const ZxScheme *s = ctx;
   uint32_t w = 0, one = (1u << (s->bits - 1)) - (uint32_t)s->less;
@@ -118,8 +119,8 @@ static uint32_t middle(const void *ctx, uint64_t i) {
   return w;
 }
 
-/* Symmetric weights have 8 of 16 for 0, of which the first format stores 7: files are about that have the one format's
- * name and the other's zero points, and would be read wrong by a step each. */
+/* Checks that symmetric weights have 8 of 16 for 0, of which the first format stores 7: files are about
+ * that have the one format's name and the other's zero points, and would be read wrong by a step each. */
 static bool zeros_as_said(ZxTaking *x, const char *prefix) {
   const ZxScheme *s = x->scheme;
   ZxRaw zeros;

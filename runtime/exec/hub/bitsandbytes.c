@@ -1,7 +1,7 @@
-/* bitsandbytes (Dettmers et al. 2022, 2023). LLM.int8: a byte and, of each row, the largest absolute value, which is 127.
- * Four bits: numbers in the order of the weight, two in a byte, the first in the high half, each one of a table's 16; of
- * so many in a row the largest absolute value, which may be a byte itself, by another table, times a factor of 256 of
- * them, plus what all have in common. */
+/* bitsandbytes (Dettmers et al. 2022, 2023). LLM.int8: a byte and, of each row, the largest absolute
+ * value, which is 127. Four bits: numbers in the order of the weight, two in a byte, the first in the high
+ * half, each one of a table's 16; of so many in a row the largest absolute value, which may be a byte
+ * itself, by another table, times a factor of 256 of them, plus what all have in common. */
 #include "runtime/exec/hub/quantized.h"
 
 bool zx_bnb_config(ZxTaking *x) {
@@ -9,7 +9,7 @@ bool zx_bnb_config(ZxTaking *x) {
   return true;
 }
 
-/* ---- 8 bits ---------------------------------------------------------------------------------------------- */
+/* ---- 8 bits -------------------------------------------------------------------------------------------- */
 static bool take_bytes(ZxTaking *x, const char *prefix, const ZxRaw *code) {
   ZxRaw most, format = zx_raw_find(x, prefix, ".weight_format");
   if (!zx_raw_matrix(x, code, "I8") || !zx_raw_need(x, prefix, ".SCB", &most) ||
@@ -31,7 +31,7 @@ static bool take_bytes(ZxTaking *x, const char *prefix, const ZxRaw *code) {
   return zx_take(x, prefix, ".weight", c);
 }
 
-/* ---- 4 bits ---------------------------------------------------------------------------------------------- */
+/* ---- 4 bits -------------------------------------------------------------------------------------------- */
 typedef struct {
   ZxTensorInfo info;
   int64_t block, outer; /* numbers of a block, blocks of an outer one */
@@ -80,7 +80,7 @@ static bool read_table(ZxTaking *x, const char *prefix, const char *end, int n, 
   return true;
 }
 
-/* Factors of n blocks, as they are or quantized again. */
+/* Finds factors of n blocks, as they are or quantized again. */
 static bool factors(ZxTaking *x, const char *prefix, const State *s, int64_t n, ZxFactors *f) {
   ZxRaw most, outer = zx_raw_find(x, prefix, ".weight.nested_absmax");
   if (!zx_raw_need(x, prefix, ".weight.absmax", &most)) return false;

@@ -1,5 +1,5 @@
-/* Codes of files as f32: they are read a few rows at a time, unpacked to bytes, and these get their zero points
- * and scales. Nothing here knows who published them; quantized.c does. */
+/* Codes of files as f32: they are read a few rows at a time, unpacked to bytes, and these get their zero
+ * points and scales. Nothing here knows who published them; quantized.c does. */
 #include "runtime/exec/hub/coded.h"
 
 #include <math.h>

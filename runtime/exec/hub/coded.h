@@ -23,9 +23,6 @@ typedef struct {
   float times, plus;    /* what the file has, times `times`, and then `plus` */
 } ZxFactors;
 
-/* Blocks of a GGUF file, each with its scales. */
-typedef struct ZxBlocks ZxBlocks;
-
 /* Element [r, c] of the matrix that lies in the file is
  *
  *   factor[r / down, c / across] * (value(code[r, c]) - zero[r / down, c / across])
@@ -40,8 +37,7 @@ struct ZxCoded {
   int64_t down, across;
   ZxFactors factor;
   ZxPacked zero;
-  int none, more;         /* without `zero`: what stands for 0; with it: what its numbers are short of, */
-  const ZxBlocks *blocks; /* not NULL: all of it lies in these */
+  int none, more; /* without `zero`: what stands for 0; with it: what its numbers are short of */
 };
 
 /* Memory of a reader, which goes on where it was. Starts with zeros. */
@@ -56,18 +52,19 @@ typedef struct {
 void zx_decoder_free(ZxDecoder *d);
 /* Reads n elements from flat element `at`, in the order of the file, to f32. */
 bool zx_coded_read(const ZxCoded *c, ZxDecoder *d, uint64_t at, uint64_t n, float *out, ZbErr *err);
-/* Makes of a box of the tensor as a model sees it that of the tensor as it lies. No axis of it crosses rows. */
+/* Makes of a box of the tensor as a model sees it that of the tensor as it lies. No axis of it crosses
+ * rows. */
 void zx_coded_turn(const ZxCoded *c, ZxBox *b);
 
-/* ---- shards.c ------------------------------------------------------------------------------------------- */
+/* ---- shards.c ------------------------------------------------------------------------------------------ */
 /* Reads n elements of a tensor from flat element `at`, in the order in which they lie. */
 bool zx_shards_read(const ZxShards *s, uint32_t tensor, ZxDecoder *d, uint64_t at, uint64_t n, float *out,
                     ZbErr *err);
 
-/* ---- quantized.c ----------------------------------------------------------------------------------------- */
+/* ---- quantized.c --------------------------------------------------------------------------------------- */
 /* Puts in place of codes, scales and zero points what a model has: one tensor. It is done as the
- * quantization_config of the config.json beside says; without one nothing changes. False with a message: it is
- * of a kind that cannot be read, or the tensors are not what it says. */
+ * quantization_config of the config.json beside says; without one nothing changes. False with a message:
+ * it is of a kind that cannot be read, or the tensors are not what it says. */
 bool zx_quantized_open(ZxShards *s, ZbArena *a, ZbErr *err);
 
 #endif

@@ -1,29 +1,17 @@
-/* compressed-tensors, which the tools of vLLM write: numbers with a sign, of which words (pack-quantized) have those of a
- * row beside each other, the smallest as 0; bytes (int-quantized); f8 (float-quantized). Scales and zero points are of
- * groups of a row, of rows, of blocks, or of a whole weight. The config has schemes, each for some modules: the first that
- * a weight's tensors fit is its. */
+/* compressed-tensors, which the tools of vLLM write: numbers with a sign, of which words (pack-quantized)
+ * have those of a row beside each other, the smallest as 0; bytes (int-quantized); f8 (float-quantized).
+ * Scales and zero points are of groups of a row, of rows, of blocks, or of a whole weight. The config has
+ * schemes, each for some modules: the first that a weight's tensors fit is its. */
 #include "runtime/exec/hub/quantized.h"
 
-/* ---- schemes --------------------------------------------------------------------------------------------- */
-static bool blocks(ZxTaking *x, const cJSON *w, ZxScheme *s) {
-  const cJSON *b = cJSON_GetObjectItemCaseSensitive(w, "block_structure"), *down = b ? b->child : NULL,
-              *across = down ? down->next : NULL;
-  if (!cJSON_IsNumber(down) || !cJSON_IsNumber(across) ||
-      !(down->valuedouble >= 1 && down->valuedouble <= INT32_MAX) ||
-      !(across->valuedouble >= 1 && across->valuedouble <= INT32_MAX))
-    return zx_cannot(x, "block_structure", "that is not two numbers", "[128, 128]");
-  s->down = (int64_t)down->valuedouble;
-  s->across = (int64_t)across->valuedouble;
-  return true;
-}
-
+/* ---- schemes ------------------------------------------------------------------------------------------- */
 static bool strategy(ZxTaking *x, const cJSON *w, ZxScheme *s) {
   int64_t group = zx_config_whole(w, "group_size", -1);
   const char *is = zx_config_text(w, "strategy", group > 0 ? "group" : group < 0 ? "channel" : "tensor");
   s->down = 1;
   if (!strcmp(is, "channel")) return true; /* across: all */
   if (!strcmp(is, "tensor")) return s->down = 0, true;
-  if (!strcmp(is, "block")) return blocks(x, w, s);
+  if (!strcmp(is, "block")) return zx_config_pair(x, w, "block_structure", &s->down, &s->across);
   if (strcmp(is, "group")) return zx_cannot(x, "strategy", is, "tensor, channel, group and block");
   if (group < 1 || group > INT32_MAX) return zx_cannot_whole(x, "group_size", group, "1 and more");
   s->across = group;
@@ -60,15 +48,13 @@ bool zx_ct_config(ZxTaking *x) {
   return true;
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------------------- */
 typedef struct {
   const char *prefix;
   ZxRaw code, scale, zero;
   int64_t out, in;
   bool words;
 } Weight;
-
-static int64_t parts(int64_t n, int64_t each) { return each ? (n + each - 1) / each : 1; }
 
 static bool fits_zeros(ZxTaking *x, const Weight *w, const ZxScheme *s, int64_t down, int64_t across,
                        ZxCoded *c) {
@@ -77,17 +63,17 @@ static bool fits_zeros(ZxTaking *x, const Weight *w, const ZxScheme *s, int64_t 
   if (s->symmetric)
     return zb_fail(x->err, "is its scheme symmetric?", "%s has '%s', and its scheme none",
                    zb_show(x->s->path), zb_show(w->zero.info.path));
-  if (!zx_raw_is(x, &w->zero, packed ? "I32" : "I8", 2, packed ? parts(down, each) : down, across))
+  if (!zx_raw_is(x, &w->zero, packed ? "I32" : "I8", 2, packed ? zx_groups(down, each) : down, across))
     return false;
   c->zero = zx_packed(&w->zero, across, packed ? s->bits : 8, each, packed);
   c->more = packed ? 0 : c->none;
   return true;
 }
 
-/* Whether a weight is of a scheme, and if so how it is read. */
+/* Says whether a weight is of a scheme, and if so how it is read. */
 static bool fits(ZxTaking *x, const Weight *w, const ZxScheme *s, ZxCoded *c) {
   int each = w->words ? 32 / s->bits : 1;
-  int64_t down = parts(w->out, s->down), across = parts(w->in, s->across);
+  int64_t down = zx_groups(w->out, s->down), across = zx_groups(w->in, s->across);
   const char *types = w->words ? "I32" : s->real ? "F8_E4M3 F8_E5M2" : "I8";
   bool one = down * across == 1 && w->scale.info.nshape < 2; /* [] or [1] */
   *c = (ZxCoded){.info = {.nshape = 2, .shape = {w->out, w->in}},
@@ -97,7 +83,7 @@ static bool fits(ZxTaking *x, const Weight *w, const ZxScheme *s, ZxCoded *c) {
                  .across = s->across ? s->across : w->in,
                  .factor = zx_factors(&w->scale, across),
                  .none = s->real ? 0 : 1 << (s->bits - 1)};
-  if (!zx_raw_is(x, &w->code, types, 2, w->out, parts(w->in, each)) ||
+  if (!zx_raw_is(x, &w->code, types, 2, w->out, zx_groups(w->in, each)) ||
       !zx_raw_is(x, &w->scale, zx_factor_types, one ? w->scale.info.nshape : 2, one ? 1 : down, across))
     return false;
   c->code = zx_packed(&w->code, w->in, w->words ? s->bits : 8, each, false);

@@ -1,28 +1,19 @@
-/* Weights of small floats. F8 as DeepSeek-V3 has them (2024, section 3.3): a factor, weight_scale_inv, for each block of
- * 128 x 128; others have one, weight_scale, of a row or of all. MXFP4 as gpt-oss has it: 32 numbers of 4 bits in 16
- * bytes, the first in the low half of the first byte, and a power of two for them. */
+/* Weights of small floats. F8 as DeepSeek-V3 has them (2024, section 3.3): a factor, weight_scale_inv, for
+ * each block of 128 x 128; others have one, weight_scale, of a row or of all. MXFP4 as gpt-oss has it: 32
+ * numbers of 4 bits in 16 bytes, the first in the low half of the first byte, and a power of two for them. */
 #include "runtime/exec/hub/quantized.h"
 
-/* ---- F8 -------------------------------------------------------------------------------------------------- */
+/* ---- F8 ------------------------------------------------------------------------------------------------ */
 bool zx_fp8_config(ZxTaking *x) {
   ZxScheme s = {.bits = 8, .real = true};
-  const cJSON *b = cJSON_GetObjectItemCaseSensitive(x->config, "weight_block_size"),
-              *down = b ? b->child : NULL, *across = down ? down->next : NULL;
-  if (cJSON_IsArray(b)) {
-    bool good = cJSON_IsNumber(down) && cJSON_IsNumber(across) && down->valuedouble >= 1 &&
-                across->valuedouble >= 1 && down->valuedouble <= INT32_MAX &&
-                across->valuedouble <= INT32_MAX;
-    if (!good) return zx_cannot(x, "weight_block_size", "that is not two numbers", "[128, 128]");
-    s.down = (int64_t)down->valuedouble;
-    s.across = (int64_t)across->valuedouble;
-  }
+  if (cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(x->config, "weight_block_size")) &&
+      !zx_config_pair(x, x->config, "weight_block_size", &s.down, &s.across))
+    return false;
   zx_scheme_add(x, s);
   return true;
 }
 
-static int64_t parts(int64_t n, int64_t each) { return (n + each - 1) / each; }
-
-/* Factors of blocks, or of rows [out, 1] or [out], or of all, [1] or []. */
+/* Finds factors of blocks, or of rows [out, 1] or [out], or of all, [1] or []. */
 static bool factors(ZxTaking *x, const ZxRaw *f, ZxCoded *c) {
   const ZxScheme *s = x->scheme;
   const ZxTensorInfo *t = &f->info;
@@ -31,9 +22,9 @@ static bool factors(ZxTaking *x, const ZxRaw *f, ZxCoded *c) {
        rows = (t->nshape == 1 || (t->nshape == 2 && t->shape[1] == 1)) && t->shape[0] == out;
   c->down = s->down ? s->down : all ? out : 1;
   c->across = s->across ? s->across : in;
-  c->factor = zx_factors(f, parts(in, c->across));
+  c->factor = zx_factors(f, zx_groups(in, c->across));
   if (!s->down && (all || rows)) return zx_raw_is(x, f, zx_factor_types, t->nshape, t->shape[0], 1);
-  return zx_raw_is(x, f, zx_factor_types, 2, parts(out, c->down), parts(in, c->across));
+  return zx_raw_is(x, f, zx_factor_types, 2, zx_groups(out, c->down), zx_groups(in, c->across));
 }
 
 bool zx_fp8_take(ZxTaking *x, const ZxRaw *code) {
@@ -59,7 +50,7 @@ bool zx_fp8_take(ZxTaking *x, const ZxRaw *code) {
   return zx_take(x, prefix, ".weight", c);
 }
 
-/* ---- MXFP4 ----------------------------------------------------------------------------------------------- */
+/* ---- MXFP4 --------------------------------------------------------------------------------------------- */
 enum { GROUP = 32, GROUP_BYTES = GROUP / 2 };
 
 bool zx_mxfp4_config(ZxTaking *x) {
@@ -67,7 +58,8 @@ bool zx_mxfp4_config(ZxTaking *x) {
   return true;
 }
 
-/* Blocks [.., rows, groups, 16] of experts make a tensor [.., 32 groups, rows]: a model has them in the other order. */
+/* Takes blocks [.., rows, groups, 16] of experts, which make a tensor [.., 32 groups, rows]: a model has
+ * them in the other order. */
 bool zx_mxfp4_take(ZxTaking *x, const ZxRaw *code) {
   const char *prefix = zx_without(x, code->info.path, "_blocks");
   const ZxTensorInfo *b = &code->info;

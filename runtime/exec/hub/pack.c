@@ -6,14 +6,14 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* ---- which ----------------------------------------------------------------------------------------------- */
+/* ---- which --------------------------------------------------------------------------------------------- */
 static bool has_axis(const ZgNode *n, uint16_t axis) {
   for (int i = 0; i < n->nax; i++)
     if (n->ax[i] == axis) return true;
   return false;
 }
 
-/* Whether experts are chosen by an axis. */
+/* Says whether experts are chosen by an axis. */
 static bool is_chosen_by(const ZgGraph *g, uint16_t axis) {
   for (uint32_t k = 0; k < g->nsegments; k++)
     for (uint32_t i = 0; i < g->segments[k].nforward; i++)
@@ -21,7 +21,7 @@ static bool is_chosen_by(const ZgGraph *g, uint16_t axis) {
   return false;
 }
 
-/* Whether a product sums over the columns of a part, and over nothing else of it. */
+/* Says whether a product sums over the columns of a part, and over nothing else of it. */
 static bool sums_columns(const ZgGraph *g, const ZgNode *n, uint32_t param, const ZxPart *part) {
   const ZgParam *q = &g->params[param];
   int64_t cols = part->info.shape[part->info.nshape - 1];
@@ -64,7 +64,7 @@ bool zx_pack_fits(const ZxTensorInfo *t, ZkElem packed, ZbErr *err) {
                  t->path, in, group);
 }
 
-/* ---- as what --------------------------------------------------------------------------------------------- */
+/* ---- as what ------------------------------------------------------------------------------------------- */
 int zx_pack_tensors(ZbArena *a, const ZxTensorInfo *t, ZkElem packed, ZkElem as,
                     ZxFileTensor out[ZX_PACK_TENSORS]) {
   int64_t rows = t->shape[0], in = t->shape[1], each = 32 / zk_elem_info[packed].bits;
@@ -106,7 +106,7 @@ bool zx_pack_round(ZkElem packed, ZkElem as, const float *x, uint64_t n, uint32_
   return true;
 }
 
-/* ---- said how -------------------------------------------------------------------------------------------- */
+/* ---- said how ------------------------------------------------------------------------------------------ */
 const char *zx_pack_config(ZbArena *a, ZkElem packed, const char *const *ignore, uint32_t n) {
   ZbText t = {0};
   ZbJson j = {.text = &t};

@@ -19,8 +19,8 @@ static const struct {
                {"bitsandbytes", zx_bnb_config, zx_bnb_take}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-/* ---- all of it ------------------------------------------------------------------------------------------- */
-/* Whether some tensor is none of the types that need no config. */
+/* ---- all of it ----------------------------------------------------------------------------------------- */
+/* Says whether some tensor is none of the types that need no config. */
 static bool any_coded(const ZxShards *s) {
   for (uint32_t i = 0; i < s->names.n; i++) {
     const char *dtype = zx_weights_dtype(s->file[s->at[i].file], s->at[i].tensor);
@@ -55,7 +55,7 @@ static bool unknown(ZxTaking *x, const char *method) {
                  zb_show(method), list);
 }
 
-/* Whether a tensor counts only for who quantizes activations and caches, as is not done here. */
+/* Says whether a tensor counts only for who quantizes activations and caches, as is not done here. */
 static bool is_beside(const char *name) {
   static const char *const ends[] = {".input_scale",  ".input_zero_point",  ".input_global_scale",
                                      ".output_scale", ".output_zero_point", ".q_scale",
@@ -116,7 +116,7 @@ bool zx_quantized_open(ZxShards *s, ZbArena *a, ZbErr *err) {
   return ok;
 }
 
-/* ---- for people ------------------------------------------------------------------------------------------ */
+/* ---- for people ---------------------------------------------------------------------------------------- */
 /* Returns what a tensor's numbers are; NULL: they are as they are. */
 static const char *kind_of(const ZxShards *s, uint32_t i, ZbArena *a) {
   const char *format;

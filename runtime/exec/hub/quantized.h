@@ -1,6 +1,6 @@
 /* Private to hub: what readers of quantized weights share. Each has two functions: one reads and judges
- * quantization_config, the other looks whether a tensor of the files is the main one of a quantized weight, and makes
- * that of it and of what lies beside.
+ * quantization_config, the other looks whether a tensor of the files is the main one of a quantized
+ * weight, and makes that of it and of what lies beside.
  *
  * taking.c              what they share
  * awq_gptq.c            words of 4 (2, 8) bits, which lie with rows and columns exchanged
@@ -63,6 +63,8 @@ ZxTakeOne zx_awq_take, zx_gptq_take, zx_ct_take, zx_fp8_take, zx_mxfp4_take, zx_
 int64_t zx_config_whole(const cJSON *x, const char *key, int64_t usual);
 bool zx_config_flag(const cJSON *x, const char *key, bool usual);
 const char *zx_config_text(const cJSON *x, const char *key, const char *usual);
+/* Reads two numbers from 1 on, [128, 128]. False with a message. */
+bool zx_config_pair(ZxTaking *x, const cJSON *of, const char *key, int64_t *first, int64_t *second);
 /* Refuses what it says for a key: "bits 3"; `can` says what can be read. Returns false. */
 bool zx_cannot(ZxTaking *x, const char *key, const char *value, const char *can);
 bool zx_cannot_whole(ZxTaking *x, const char *key, int64_t value, const char *can);
@@ -75,21 +77,24 @@ ZxRaw zx_raw(ZxTaking *x, uint32_t number);
 /* Finds a tensor; one that must be there is missed with a message. */
 ZxRaw zx_raw_find(ZxTaking *x, const char *prefix, const char *end);
 bool zx_raw_need(ZxTaking *x, const char *prefix, const char *end, ZxRaw *out);
-/* Whether it has one of the types ("F16 BF16 F32") and the shape. False with a message. */
+/* Says whether it has one of the types ("F16 BF16 F32") and the shape. False with a message. */
 bool zx_raw_is(ZxTaking *x, const ZxRaw *r, const char *types, int naxes, int64_t d0, int64_t d1);
 /* The same for types alone, and any matrix. */
 bool zx_raw_matrix(ZxTaking *x, const ZxRaw *r, const char *types);
 extern const char zx_factor_types[];
-/* Whether n codes fit `each` to a word. False with a message. */
+/* Says whether n codes fit `each` to a word. False with a message. */
 bool zx_whole_words(ZxTaking *x, const ZxRaw *r, int64_t n, int each);
-/* Packed numbers of a tensor, and factors. */
+/* Returns how many groups of `each` n elements are; 0: one has all. */
+static inline int64_t zx_groups(int64_t n, int64_t each) { return each ? (n + each - 1) / each : 1; }
+/* Return packed numbers of a tensor, and factors. */
 ZxPacked zx_packed(const ZxRaw *r, int64_t cols, int bits, int each, bool down);
 ZxFactors zx_factors(const ZxRaw *r, int64_t cols);
-/* Whether 4-byte integers of a tensor are those of a rule; *same. False with a message if they cannot be read. */
+/* Says whether 4-byte integers of a tensor are those of a rule; *same. False with a message if they cannot be
+ * read. */
 typedef uint32_t ZxRule(const void *ctx, uint64_t i);
 bool zx_raw_follows(ZxTaking *x, const ZxRaw *r, ZxRule *rule, const void *ctx, bool *same);
-/* Takes a weight, which the model calls prefix + end. False with a message: that is there, too, or the config says
- * that it is not quantized. */
+/* Takes a weight, which the model calls prefix + end. False with a message: that is there, too, or the
+ * config says that it is not quantized. */
 bool zx_take(ZxTaking *x, const char *prefix, const char *end, ZxCoded c);
 /* Marks a tensor as part of what was taken; of one that is not there nothing. */
 void zx_uses(ZxTaking *x, const ZxRaw *r);

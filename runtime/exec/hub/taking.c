@@ -1,11 +1,11 @@
-/* What readers of quantized weights share: a config's keys, tensors of files as they are, what was taken. */
+/* Shared by readers of quantized weights: a config's keys, tensors of files as they are, what was taken. */
 #include "runtime/exec/hub/quantized.h"
 
 #include <math.h>
 
 static const cJSON *at(const cJSON *x, const char *key) { return cJSON_GetObjectItemCaseSensitive(x, key); }
 
-/* ---- the config ------------------------------------------------------------------------------------------ */
+/* ---- the config ---------------------------------------------------------------------------------------- */
 int64_t zx_config_whole(const cJSON *x, const char *key, int64_t usual) {
   const cJSON *v = at(x, key);
   if (!v || cJSON_IsNull(v)) return usual;
@@ -35,9 +35,20 @@ bool zx_cannot_whole(ZxTaking *x, const char *key, int64_t value, const char *ca
       can);
 }
 
+bool zx_config_pair(ZxTaking *x, const cJSON *of, const char *key, int64_t *first, int64_t *second) {
+  const cJSON *list = at(of, key), *one = cJSON_IsArray(list) ? list->child : NULL,
+              *two = one ? one->next : NULL;
+  double a = cJSON_IsNumber(one) ? one->valuedouble : 0, b = cJSON_IsNumber(two) ? two->valuedouble : 0;
+  if (!(a >= 1 && a <= INT32_MAX && b >= 1 && b <= INT32_MAX))
+    return zx_cannot(x, key, "that is not two numbers", "[128, 128]");
+  *first = (int64_t)a;
+  *second = (int64_t)b;
+  return true;
+}
+
 void zx_scheme_add(ZxTaking *x, ZxScheme s) { ZB_PUSH(x->a, x->scheme, x->nschemes, s); }
 
-/* Whether a list of the config names a module, or one that has it, or the last part of its name. */
+/* Says whether a list of the config names a module, or one that has it, or the last part of its name. */
 static bool names_module(const cJSON *list, const char *module) {
   size_t n = strlen(module);
   for (const cJSON *k = cJSON_IsArray(list) ? list->child : NULL; k; k = k->next) {
@@ -50,7 +61,7 @@ static bool names_module(const cJSON *list, const char *module) {
   return false;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------------------------------------- */
 const char zx_factor_types[] = "F16 BF16 F32";
 
 const char *zx_without(ZxTaking *x, const char *name, const char *end) {
@@ -164,9 +175,9 @@ bool zx_take(ZxTaking *x, const char *prefix, const char *end, ZxCoded c) {
   return true;
 }
 
-/* ---- values of codes ------------------------------------------------------------------------------------- */
-/* Returns the value of a float of a sign, `exponent` bits and `fraction` bits. The largest exponent is that of
- * numbers like others, but for what the kinds have of their own. */
+/* ---- values of codes ----------------------------------------------------------------------------------- */
+/* Returns the value of a float of a sign, `exponent` bits and `fraction` bits. The largest exponent is
+ * that of numbers like others, but for what the kinds have of their own. */
 static float small_float(int code, int exponent, int fraction, int bias) {
   int e = code >> fraction & ((1 << exponent) - 1), m = code & ((1 << fraction) - 1);
   float x =
@@ -174,7 +185,8 @@ static float small_float(int code, int exponent, int fraction, int bias) {
   return code >> (exponent + fraction) & 1 ? -x : x;
 }
 
-/* f8 of Micikevicius et al. (2022): E4M3 has NaN alone, E5M2 infinities, too. E2M1 of the OCP (2023) has neither. */
+/* f8 of Micikevicius et al. (2022): E4M3 has NaN alone, E5M2 infinities, too. E2M1 of the OCP (2023) has
+ * neither. */
 static float value(ZxValues of, int code) {
   switch (of) {
   case ZX_SIGNED8: return (float)(int8_t)code;

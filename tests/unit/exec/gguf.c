@@ -1,5 +1,5 @@
-/* GGUF files: blocks against what llama.cpp's own package says they are, heads as config.json and tokenizer.json, and files
- * that are broken. tests/data/gguf/make.py made them. */
+/* GGUF files: blocks against what llama.cpp's own package says they are, heads as config.json and
+ * tokenizer.json, and files that are broken. tests/data/gguf/make.py made them. */
 #define _GNU_SOURCE /* memmem */
 #include "runtime/exec/gguf/gguf.h"
 #include "runtime/exec/hub/hub.h"
@@ -27,8 +27,9 @@ TestSuite(gguf, .init = begin, .fini = end);
 
 static const char *data(const char *file) { return zb_printf(a, ZUG_SRC "/tests/data/gguf/%s", file); }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------- */
-/* Two f32 products and a difference may be rounded in another order: a few parts in 2^24 of the larger one. */
+/* ---- blocks -------------------------------------------------------------------------------------------- */
+/* Two f32 products and a difference may be rounded in another order: a few parts in 2^24 of the larger
+ * one. */
 static bool alike(float x, float y, float most) { return fabsf(x - y) <= 0x1p-21f * most; }
 
 Test(gguf, blocks) {
@@ -115,7 +116,7 @@ Test(gguf, experts) {
   zx_shards_close(&s);
 }
 
-/* ---- texts ----------------------------------------------------------------------------------------------- */
+/* ---- texts --------------------------------------------------------------------------------------------- */
 Test(gguf, configs) {
   static const struct {
     const char *file, *says[8];
@@ -162,8 +163,9 @@ static void expect_ids(const char *file, const char *text, bool around, const ch
   zt_free(t);
 }
 
-/* Merges of pieces follow from scores: of ` abc` first bc, then ` a`, and nothing makes one of both, though `abc` is a
- * piece. A blank comes before a text, and the token that begins texts where it is asked for. */
+/* Merges of pieces follow from scores: of ` abc` first bc, then ` a`, and nothing makes one of both,
+ * though `abc` is a piece. A blank comes before a text, and the token that begins texts where it is asked
+ * for. */
 Test(gguf, tokenizers) {
   expect_ids("model.gguf", "the<|end|>", false, "116 256 257");
   expect_ids("model.gguf", "the", true, "116 256");
@@ -245,8 +247,8 @@ static void write_tokenizer(const char *json, size_t n, const char *pre) {
   cJSON_Delete(root);
 }
 
-/* The files of tests/data/text, of which only words and merges are kept and the name of a rule, give the ids that the
- * library gives by the whole files. */
+/* The files of tests/data/text, of which only words and merges are kept and the name of a rule, give the
+ * ids that the library gives by the whole files. */
 Test(gguf, rules_of_words) {
   static const struct {
     const char *name, *pre;
@@ -275,7 +277,7 @@ Test(gguf, rules_of_words) {
   }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------- */
+/* ---- what is refused ----------------------------------------------------------------------------------- */
 static void change(char *text, size_t n, const char *from, const char *to) {
   char *at = memmem(text, n, from, strlen(from));
   cr_assert(at && strlen(from) == strlen(to), "%s and %s", from, to);

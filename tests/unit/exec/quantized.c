@@ -1,5 +1,6 @@
-/* Weights that others have quantized: numbers of tests/data/quantized, which make.py there computed from codes before it
- * packed them, as a whole and as ranks read them; and folders that are refused, by what is wrong with them. */
+/* Weights that others have quantized: numbers of tests/data/quantized, which make.py there computed from
+ * codes before it packed them, as a whole and as ranks read them; and folders that are refused, by what is
+ * wrong with them. */
 #define _GNU_SOURCE /* memmem */
 #include "runtime/exec/hub/hub.h"
 #include "tests/unit/exec/scratch.h"
@@ -26,7 +27,7 @@ static const char *data(const char *folder, const char *file) {
   return zb_printf(a, ZUG_SRC "/tests/data/quantized/%s%s%s", folder, *file ? "/" : "", file);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------------------------------------- */
 /* Products of a code and a scale are rounded once or twice to f32: by at most 2^-23 of them. */
 static bool alike(float x, float y) { return fabsf(x - y) <= 0x1p-22f * fabsf(y); }
 
@@ -137,8 +138,9 @@ Test(quantized, numbers) {
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) expect_numbers(of[i].folder, of[i].kind);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------- */
-/* A folder as one of the data, with another text in its config or its file's header, or 4 bytes of a tensor. */
+/* ---- what is refused ----------------------------------------------------------------------------------- */
+/* A folder as one of the data, with another text in its config or its file's header, or 4 bytes of a
+ * tensor. */
 typedef struct {
   const char *folder, *config, *config_new, *head, *head_new;
   const char *says[3]; /* all of it is in the message */

@@ -10,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static char path[] = "fuzz-XXXXXX.gguf";
 
-/* Counts of tensors and keys are mended to what a small file may have: with others nothing else is looked at. */
+/* Counts of tensors and keys are mended to what a small file may have: with others nothing else is looked
+ * at. */
 static size_t mend(uint8_t *x, size_t n, size_t most) {
   static const char head[] = {'G', 'G', 'U', 'F', 3, 0, 0, 0};
   if (n < 24 || most < 24) return n;

@@ -1,5 +1,5 @@
-/* Fuzz target: any bytes as a folder of quantized weights: a config.json, and behind a line of `#` model.safetensors. What
- * opens is read as a whole, and turned. */
+/* Fuzz target: any bytes as a folder of quantized weights: a config.json, and behind a line of `#`
+ * model.safetensors. What opens is read as a whole, and turned. */
 #define _GNU_SOURCE
 #include "runtime/exec/hub/hub.h"
 #include "tests/unit/fuzz/mend.h"
