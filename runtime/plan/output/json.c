@@ -181,6 +181,7 @@ static void put_buckets(ZbJson *j, const ZpPlan *p) {
     zb_json_object(j, NULL);
     zb_json_string(j, "name", k->name);
     zb_json_count(j, "elements", k->elems);
+    zb_json_string(j, "stored", zk_elem_info[k->elem].text);
     zb_json_int(j, "zero", zp_zero_stage(k));
     put_dims(j, "cut_over", p, k->shard);
     put_dims(j, "partial_over", p, k->partial);

@@ -254,7 +254,9 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
     ZbArena *tmp = zb_arena_new();
     zb_text_add(out, "%-26s %11llu  %4d  %-18s  ", k->name, (unsigned long long)k->elems, zp_zero_stage(k),
                 zp_dims_text(&p->layout.mesh, tmp, k->shard));
-    if (k->frozen) zb_text_add(out, "frozen\n");
+    if (zk_is_packed((ZkElem)k->elem))
+      zb_text_add(out, "%s%s\n", k->frozen ? "frozen, " : "", zk_elem_info[k->elem].text);
+    else if (k->frozen) zb_text_add(out, "frozen\n");
     else
       zb_text_add(out, "%s (%s of gradients)\n", zp_dims_text(&p->layout.mesh, tmp, k->partial),
                   zb_bytes(text, k->elems * 4));

@@ -18,6 +18,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/forward.c \
   tests/unit/plan/models/steps.c \
   tests/unit/plan/models/freeze.c \
+  tests/unit/plan/models/packed.c \
   tests/unit/plan/models/fuse_bias_grad.c \
   tests/unit/plan/models/fuse_epilogue.c \
   tests/unit/plan/models/fuse_norm_sums.c \
