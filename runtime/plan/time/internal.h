@@ -15,6 +15,11 @@ typedef struct {
   double m, n, depth, batch;
 } ZpProduct;
 ZpProduct zp_product_of(const ZkCall *k);
+/* Returns the format that a product of this operand computes in: packed weights are computed with as the other. */
+static inline ZkElem zp_product_elem(const ZkCall *k, int operand) {
+  ZkElem e = (ZkElem)k->in[operand].elem;
+  return zk_is_packed(e) ? (ZkElem)k->in[!operand].elem : e;
+}
 
 /* ---- cost.c ---- */
 /* Most are over before the next begins. One that goes beside others begins when the one before it of its kind

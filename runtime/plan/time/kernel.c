@@ -124,7 +124,7 @@ ZpProduct zp_product_of(const ZkCall *k) {
 
 static double product_seconds(const ZlCluster *c, const ZkCall *k) {
   ZpProduct p = zp_product_of(k);
-  return zp_product_seconds(c, k->in[0].elem, p.m, p.n, p.depth, p.batch, zp_call_bytes(k));
+  return zp_product_seconds(c, zp_product_elem(k, 0), p.m, p.n, p.depth, p.batch, zp_call_bytes(k));
 }
 
 /* Returns the seconds of a convolution, which is a product for each group, of windows gathered on the way:

@@ -32,7 +32,7 @@ static void look(const ZpPlan *p, Seen *s) {
         const ZkCall *c = &p->programs.segments[g].list[k].nodes[i].call;
         ZpTimePart part = zp_call_part(c->op);
         if (part == ZP_T_MEMORY) continue;
-        *(c->in[0].elem == ZK_BF16 ? &s->bf16 : &s->f32) = true;
+        *(zp_product_elem(c, 0) == ZK_BF16 ? &s->bf16 : &s->f32) = true;
         s->products |= part == ZP_T_PRODUCTS;
         s->attention |= part == ZP_T_ATTENTION;
         s->attention_grad |= c->op == ZG_OP_ATTEND_GRAD;

@@ -106,7 +106,7 @@ static double dot(const Cost *x, const ZpNode *n) {
                      .depth = all.depth,
                      .batch = all.batch,
                      .weights = bytes_of(x, &k->in[w]),
-                     .elem = (ZkElem)k->in[w].elem};
+                     .elem = zp_product_elem(k, w)};
   p.others = all_bytes(x, k) - p.weights;
   return zp_step_product_seconds(x->c, &p);
 }
@@ -130,7 +130,7 @@ static double grouped(const Cost *x, const ZpNode *n) {
                      .depth = depth,
                      .batch = fmax(1, experts * (1 - left)),
                      .weights = bytes_of(x, w) * (1 - left),
-                     .elem = (ZkElem)w->elem};
+                     .elem = zp_product_elem(k, 1)};
   p.others = bytes_of(x, rows) + bytes_of(x, &k->out[0]);
   return zp_step_product_seconds(x->c, &p);
 }
