@@ -27,7 +27,9 @@ static void introduce(const ZxRun *r) {
           r->graph->model, parameters(r->plan) / 1e6, all, all == 1 ? "" : "s", g->length,
           zb_bytes(text, zx_engine_bytes(r->engine) + zp_admission_bytes(r->plan)),
           r->c->t->size(r->c) > 1 ? " on rank 0" : "");
-  if (r->coded) fprintf(stderr, "%s: %s\n", zb_show(r->o.init), r->coded);
+  if (r->coded)
+    fprintf(stderr, "%s: %s%s\n", zb_show(r->o.init), r->coded,
+            r->o.weights || r->o.recipe ? "" : "; in memory they are not: --weights stores them in few bits");
   zx_engine_tell(r->engine, r->cluster, &t);
   zx_engine_fallbacks(r->engine, r->cluster, &t);
   const char *other = r->o.device->host ? zp_other_bits(r->plan) : NULL;
