@@ -91,6 +91,7 @@ else
   wait $pid || fail 'the server ends with a code'
 fi
 mistake 'two of that name' zrun serve "$hf/llama" --adapter a="$peft/llama" --adapter a="$peft/llama_stable"
+mistake 'the model without it is called so' zrun serve "$hf/llama" --adapter "$peft/llama" --adapter b="$peft/llama_stable"
 mistake 'several --adapter are for serve' zrun generate "$hf/llama" --adapter a="$peft/llama" --adapter b="$peft/llama_stable" --prompt x
 
 # ---- what has no place ----

@@ -36,6 +36,12 @@ bool zx_run_open_server(ZxRun *r) {
                            .length = (uint32_t)r->plan->generating.length,
                            .queue = (uint32_t)r->o.queue,
                            .limit = r->o.request_limit};
+  for (uint32_t i = 0; i < r->serving.adapters.n; i++)
+    if (!strcmp(r->serving.adapters.s[i], r->serving.name)) {
+      zb_fail(&err, "give it as NAME=DIR, or the model a --name",
+              "--adapter %s: the model without it is called so", zb_show(r->serving.name));
+      return zx_run_refuse(r, &err);
+    }
   r->server = zx_server_open(&r->serving, &err);
   return r->server || (err.passing ? zx_run_fail : zx_run_refuse)(r, &err);
 }
