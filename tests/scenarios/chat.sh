@@ -44,6 +44,10 @@ evals() { # DATA GRAPH
 echo "$(evals each.bin chat) $(evals fit.bin apart)" | awk '{ exit !(NF == 4 && $2 == 450 && $4 == 450 && ($1 - $3) ^ 2 < 1e-10) }' ||
   fail "shared windows have another loss: $(evals each.bin chat), $(evals fit.bin apart)"
 
+# What would mix documents, or cannot keep them apart, is refused.
+refuses 'error.Z0707.: `linear_attend` along `seq` mixes documents' zc "$ZUG_SRC/examples/mamba2.zug" --apart -o no.zsg
+refuses 'error.Z0707.: nothing of `T5` can keep documents apart' zc "$ZUG_SRC/examples/t5.zug" --apart -o no.zsg
+
 # Learned positions, by a table or by numbers, begin again with each document.
 positions="gpt2"
 at_night && positions="gpt2 opt falcon"

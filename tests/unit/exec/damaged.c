@@ -47,10 +47,10 @@ Test(damaged, damaged_files) {
   refused("is too long", p, n + 1);
   p[0] = 'z';
   refused("is not a token file", p, n);
-  AGAIN, p[4] = 3;
-  refused("has format version 3; this program reads 1 to 2", p, n);
+  AGAIN, p[4] = 4;
+  refused("has format version 4; this program reads 1 to 3", p, n);
   AGAIN, p[4] = 0;
-  refused("has format version 0; this program reads 1 to 2", p, n);
+  refused("has format version 0; this program reads 1 to 3", p, n);
   AGAIN, p[20] ^= 1;
   refused("the checksum differs", p, n);
   AGAIN, p[70] ^= 1; /* the field table is under the sum, too */
@@ -63,8 +63,8 @@ Test(damaged, damaged_files) {
   refused("it counts 65537 fields", p, n);
   AGAIN, put64(p, 48, 1);
   refused("is damaged: 1 documents in 4 tokens", p, n);
-  AGAIN, p[8] = 3, put64(p, 48, 0);
-  refused("unknown kind 3", p, n);
+  AGAIN, p[8] = 7, put64(p, 48, 0);
+  refused("unknown kind 7", p, n);
   AGAIN, put64(p, 16, UINT64_MAX);
   refused("is damaged: 18446744073709551615 tokens of 2 bytes", p, n);
   AGAIN, put64(p, 16, 3);
