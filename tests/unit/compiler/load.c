@@ -36,6 +36,10 @@ void set_options(Case *c, const char *options) {
   ZcDefine *defines = NULL;
   char *text = zb_strdup(c->a, options), *save = NULL;
   for (char *w = strtok_r(text, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
+    if (!strcmp(w, "--apart")) {
+      c->opt.apart = true;
+      continue;
+    }
     char *value = strtok_r(NULL, " \n", &save), *eq = strchr(value, '=');
     const char **option = !strcmp(w, "-m")         ? &c->opt.model
                           : !strcmp(w, "--config") ? &c->opt.config
