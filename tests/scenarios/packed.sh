@@ -78,6 +78,12 @@ rest=$((2 * 832 * 4 + 128 * 4)) matrices=$((2 * 49152)) tables=$((256 * 64 + 64 
 [ "$(params int8)" = $((rest + (matrices + tables) * 34 / 32)) ] || fail "int8 takes $(params int8) bytes"
 [ "$(params int4)" = $((rest + matrices * 18 / 32 + tables * 34 / 32)) ] || fail "int4 takes $(params int4) bytes"
 
+# ---- a layout that is found has them, and the recipe that is kept says so ----
+ok timeout -k 5 60 zrun generate gpt2.zsg --init w.safetensors --weights int4 --group 32 --recipe-out found.zug --prompt "the cat" --max-tokens 1
+grep -q 'weights int4 group 32' found.zug || { cat found.zug; fail "the recipe that was found has no weights in 4 bits"; }
+[ "$(timeout -k 5 60 zrun generate gpt2.zsg --init w.safetensors --recipe found.zug:best --quiet --prompt "the cat sat on" --max-tokens 8)" = " the mat" ] ||
+  fail "with the recipe that was found"
+
 # ---- what cannot be ----
 wrong() { # PATTERN PRECISION [MORE]
   echo "recipe r { bind batch = 4, seq = 32   precision $2   $3 }" >wrong.zug
@@ -93,6 +99,10 @@ wrong 'nothing of this can be stored in int8' 'weights int8 for ln_f'
 wrong 'given twice in one recipe' 'weights int8, weights int4'
 wrong 'this and another precision both name' 'weights int8 group 32 for attn, weights int4 group 32 for layer'
 wrong '`compute` has one precision, and no list' 'compute bf16 for layer'
+wrong '`layer` follows no list of parameters' 'weights int4, layer'
+wrong 'weights have no setting `size`' 'weights int4 size 64'
+wrong '`compute` takes no settings' 'compute bf16 group 64'
+mistake 'weights is of runs without a recipe' zrun generate gpt2.zsg --init w.safetensors --recipe r.zug:int8 --weights int8 --prompt a
 mistake 'is trained, which needs more' zrun train gpt2.zsg --recipe r.zug:train --data text.bin --steps 1
 
 # ---- adapters on a frozen base: they train as on the base unpacked, the same in every layout ----
