@@ -116,6 +116,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/lookup.cu \
   kernels/cuda/move.cu \
   kernels/cuda/norm.cu \
+  kernels/cuda/packed.cu \
   kernels/cuda/random.cu \
   kernels/cuda/reduce.cu \
   kernels/cuda/resume_linear.cu \

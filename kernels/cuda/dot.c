@@ -12,6 +12,7 @@
  * and where it knows nothing, to ours. All add in f32; operands in f32 are multiplied as they are, but where ZkEnv
  * says tf32: then cuBLASLt may round them to 11 bits. */
 #include "kernels/cuda/dot.h"
+#include "kernels/cuda/plain.h"
 
 ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v) {
   ZkDotAxes o = *axes;
@@ -97,6 +98,7 @@ static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.co
 
 /* What comes in one call with a product is done in one where cuBLASLt can, else after it. */
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
+  if (zk_cuda_run_plain(env, c, zk_cuda_dot)) return;
   if (zk_dot_is_few(c)) {
     zk_dot_few(env, c);
     return;
@@ -112,7 +114,9 @@ void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
   else if (d.k.count == 0 || !zk_dot_lt(env, c)) zk_dot_tiles(cu, c, &d);
 }
 
-void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
+void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *call) {
+  ZkCall plain, *c = &plain;
+  zk_cuda_plain(call, &plain);
   if (zk_dot_is_few(c)) {
     zk_dot_few_prepare(env, c);
     return;
@@ -126,7 +130,9 @@ void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* A product in parts has the way of the product alone, if cuBLASLt does not do that either. */
-bool zk_cuda_dot_fallback(const ZkEnv *env, const ZkCall *c, ZkFallback *how) {
+bool zk_cuda_dot_fallback(const ZkEnv *env, const ZkCall *call, ZkFallback *how) {
+  ZkCall plain, *c = &plain;
+  zk_cuda_plain(call, &plain);
   bool more = zk_dot_more(c);
   ZkUnfused u;
   if (zk_dot_is_few(c)) return false;
@@ -154,7 +160,10 @@ static size_t scratch_unfused(const ZkCall *c) {
   return most;
 }
 
-size_t zk_cuda_dot_scratch(const ZkCall *c) {
+size_t zk_cuda_dot_scratch(const ZkCall *call) {
+  ZkCall plain, *c = &plain;
+  size_t unpacked = zk_cuda_plain(call, &plain);
+  if (unpacked) return unpacked + zk_cuda_dot_scratch(&plain);
   if (zk_dot_more(c)) return scratch_unfused(c);
   ZkDot d = zk_dot_of(c);
   if (empty(&d)) return 0;

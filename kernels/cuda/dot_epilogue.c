@@ -284,6 +284,8 @@ static bool worth_summing(const ZkCall *call, const ZkDot *d) {
 bool zk_cuda_dot_supports(const ZkCall *call) {
   ZkDotEpilogue e;
   ZkUnfused u;
+  for (int i = 0; i < call->nin; i++)
+    if (zk_is_packed((ZkElem)call->in[i].elem)) return false;
   if (!zk_dot_epilogue(call, &e)) return false;
   zk_unfuse(call, &u);
   ZkDot d = zk_dot_of(&u.call[0]);

@@ -3,6 +3,9 @@
  * Whose rows a tile has, it finds in memory: tiles of rows are counted from the first row of each expert on.
  * An element is the sum of its products in their order, so its bits do not depend on how many rows there are. */
 #include "kernels/cuda/common.cuh"
+extern "C" {
+#include "kernels/cuda/plain.h"
+}
 
 #define THREADS 256
 #define SIDE 64 /* of a tile */
@@ -203,7 +206,13 @@ static Grouped grouped_of(const ZkCall *c, const ZkView *w, const ZkView *y, boo
   return p;
 }
 
+extern "C" size_t zk_cuda_grouped_scratch(const ZkCall *c) {
+  ZkCall plain;
+  return zk_cuda_plain(c, &plain);
+}
+
 extern "C" void zk_cuda_grouped_dot(const ZkEnv *env, const ZkCall *c) {
+  if (zk_cuda_run_plain(env, c, zk_cuda_grouped_dot)) return;
   ZkCuda *cu = zk_cu(env);
   Grouped p = grouped_of(c, &c->in[1], &c->out[0], false);
   long long tasks =

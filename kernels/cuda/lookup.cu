@@ -7,7 +7,7 @@
  * partial sum, and these are joined in order. So the work is the same for one id many times and for many once
  * each, and every sum has one order. Ids 7 3 7 7 5, stretches of 2:
  *   sorted  3: 1 | 5: 4 | 7: 0 2 3     stretches  3: 1, 5: 4 | 7: 0 2 | 7: 3     row 7 = (0 + 2) + 3 */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/packed.cuh"
 
 #define THREADS 256
 #define DIGIT 9 /* two passes for up to 2^18 rows */
@@ -27,6 +27,7 @@ typedef struct {
   ZkcUnits units;  /* eights or single elements of the run, for each of these */
   bool wide;
   long long size, stride, start; /* the table's indexed axis */
+  Packed packed;                 /* the table; codes NULL: it is not packed */
 } Lookup;
 
 /* The table's row for the id at this offset: its number here, or -1. */
@@ -48,7 +49,9 @@ static __global__ void __launch_bounds__(THREADS) lookup(const __grid_constant__
       if (row >= 0) zk_load8(p.table, p.telem, from + 8 * at, x);
       zk_store8(p.rows, p.relem, to + 8 * at, x);
     } else {
-      float x = row >= 0 ? zk_load(p.table, p.telem, from + at * p.run.stride[1]) : 0;
+      float x = row < 0          ? 0
+                : p.packed.codes ? packed_at(p.packed, from + at * p.run.stride[1])
+                                 : zk_load(p.table, p.telem, from + at * p.run.stride[1]);
       zk_store(p.rows, p.relem, to + at * p.run.stride[0], x);
     }
   }
@@ -64,8 +67,11 @@ static Lookup analyse(const ZkCall *c, const ZkView *table, const ZkView *rows) 
   p.outer = zkc_nest(outer, 3, ids->axis, ids->rank, true);
   p.rest = zkc_nest_run(rest, 2, ids->axis, ids->rank, false, &p.run);
   p.size = zkc_size(table, v), p.stride = zkc_stride(table, v), p.start = zkc_start(table, v);
-  p.wide = zkc_wide(rows, &p.outer, 0, p.run.n, p.run.stride[0]) && zkc_aligned(rows, &p.rest, 0, 1) &&
-           zkc_wide(table, &p.outer, 2, p.run.n, p.run.stride[1]) && zkc_aligned(table, &p.rest, 1, 1) &&
+  bool packed = zk_is_packed((ZkElem)table->elem);
+  if (packed) p.packed = packed_of(table);
+  p.wide = !packed && zkc_wide(rows, &p.outer, 0, p.run.n, p.run.stride[0]) &&
+           zkc_aligned(rows, &p.rest, 0, 1) && zkc_wide(table, &p.outer, 2, p.run.n, p.run.stride[1]) &&
+           zkc_aligned(table, &p.rest, 1, 1) &&
            p.stride * (int64_t)zk_plain_bytes((ZkElem)table->elem) % 16 == 0;
   p.places = zkc_units(p.outer.count, p.rest.count);
   p.units = zkc_units(p.places.total, p.wide ? p.run.n / 8 : p.run.n);

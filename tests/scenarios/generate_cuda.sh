@@ -19,3 +19,14 @@ for folder in gpt2 small/mamba2 small/mixtral $(at_night && echo llama llama_tie
   small/falcon small/falcon40 small/opt small/phi small/cohere); do
   family $folder
 done
+
+# ---- weights in 8 and 4 bits: as on CPUs, but that these round what a token's products read to 8 bits ----
+echo '{"tokens": [5, 17, 40, 33, 9, 60, 2, 11, 45, 8, 31, 7, 22, 19], "max_tokens": 0, "echo": true, "logprobs": 0}' >in.jsonl
+for format in int8 $(at_night && echo int4 nf4); do
+  write "$hf/gpt2" --weights $format --group 32
+  logs >device
+  rm -f out.jsonl
+  ok timeout -k 5 60 zrun generate "$hf/gpt2" --weights $format --group 32 --prompts in.jsonl -o out.jsonl --precision f32 --device cpu
+  logs | paste device - | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; n++ } END { print n " log-probabilities, at most " most " apart"; exit n < 13 || most > 0.02 }' ||
+    fail "$format on a GPU: other log-probabilities than on a CPU"
+done

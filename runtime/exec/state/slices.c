@@ -170,10 +170,25 @@ static void pack_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat to, const fl
   }
 }
 
+/* Packs a whole bucket, or unpacks elements first .. first + n of it: of a device with memory of its own, on its
+ * host. */
+static bool move_packed(ZxEngine *e, const ZpStageBucket *h, ZkFlat own, uint64_t first, uint64_t n, float *x,
+                        bool fetch, ZbErr *err) {
+  uint64_t bytes = zk_bytes(own.elem, e->p->programs.buckets[h->bucket].elems);
+  ZkFlat here = own;
+  if (!e->dev->host && !(here.at = e->dev->pinned(e->env, bytes, err))) return err->passing = true, false;
+  bool ok = true, moves = here.at != own.at;
+  if (moves && fetch) e->dev->download(e->env, here.at, own.at, bytes), ok = zx_finish(e, err);
+  if (ok && fetch) unpack_values(e, h, here, first, n, x);
+  if (!fetch) pack_values(e, h, here, x);
+  if (moves && !fetch) e->dev->upload(e->env, own.at, here.at, bytes), ok = zx_finish(e, err);
+  if (moves) e->dev->unpin(e->env, here.at);
+  return ok;
+}
+
 bool zx_fetch_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t first, uint64_t n, float *x,
                      ZbErr *err) {
-  ZB_ASSERT(!zk_is_packed(from.elem) || e->dev->host);
-  if (zk_is_packed(from.elem)) return unpack_values(e, h, from, first, n, x), true;
+  if (zk_is_packed(from.elem)) return move_packed(e, h, from, first, n, x, true, err);
   if (from.elem == ZK_F32) return e->dev->download(e->env, x, (float *)from.at + first, n * sizeof *x), true;
   if (!e->dev->host) return move_pieces(e, from, first, n, x, true, err);
   zk_cpu_decode(e->env, from, (int64_t)first, (int64_t)n, x);
@@ -182,8 +197,7 @@ bool zx_fetch_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t 
 
 /* Writes values of a whole shard in its format; of f32 ones the copy is only begun. */
 static bool put_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat to, uint64_t n, float *x, ZbErr *err) {
-  ZB_ASSERT(!zk_is_packed(to.elem) || e->dev->host);
-  if (zk_is_packed(to.elem)) return pack_values(e, h, to, x), true;
+  if (zk_is_packed(to.elem)) return move_packed(e, h, to, 0, n, x, false, err);
   if (to.elem == ZK_F32) return e->dev->upload(e->env, to.at, x, n * sizeof *x), true;
   if (!e->dev->host) return move_pieces(e, to, 0, n, x, false, err);
   zk_cpu_encode(e->env, (int64_t)n, x, to);

@@ -2,8 +2,9 @@
  * matrices in all that the model does with them, and are not trained. Norms, biases and whatever else is no
  * matrix stay as they are, also where their names are among those of the recipe.
  *
- * A list behind `for` says it of what it names; without one it is said of all other matrices. Then rows that
- * are looked up are in 8 bits whatever the format, since a token's whole input depends on them. */
+ * A list behind `for` says it of what it names; without one it is said of all other matrices but adapters, small
+ * ones and those that choose experts. Then rows that are looked up are in 8 bits whatever the format, since a
+ * token's whole input depends on them. */
 #include "runtime/plan/bind/bind.h"
 #include "runtime/plan/text.h"
 
@@ -56,6 +57,15 @@ static bool fits_any(const ZpPlan *p, const ZgParam *q, const uint8_t *role) {
     each |= role[i] == ZP_EACH;
   }
   return n % 32 == 0 && !(each && rows % ZK_COLUMNS);
+}
+
+/* Returns whether a product with the matrix says which experts a token has: a rounding may choose others. */
+static bool is_router(const ZpPlan *p, const ZgParam *q, const uint8_t *role) {
+  bool is = false;
+  for (int i = 0; i < q->type.naxes; i++)
+    for (uint32_t slot = 0; role[i] == ZP_ROWS && slot < p->graph->naxes; slot++)
+      is |= p->layout.experts[slot] == q->type.axis[q->order[i]];
+  return is;
 }
 
 /* Reports a matrix of which a rank has no whole groups. */
@@ -124,7 +134,8 @@ static void pack(ZpBuild *b, Said *s, uint32_t param, ZbArena *scratch) {
   const ZgParam *q = &p->graph->params[param];
   ZpParamUses u;
   zp_param_uses(p->graph, scratch, param, &u);
-  if (q->state || !zp_is_matrix(q, &u) || (!s->said->of.n && !fits_any(p, q, u.role))) {
+  if (q->state || !zp_is_matrix(q, &u) ||
+      (!s->said->of.n && (!fits_any(p, q, u.role) || is_router(p, q, u.role)))) {
     if (s->odd == ZP_NONE) s->odd = param, s->uses = u;
     return;
   }
@@ -165,11 +176,7 @@ static void check_said(ZpBuild *b, const Said *s) {
 
 static void check_rest(ZpBuild *b, const Said *s) {
   ZpPlan *p = b->p;
-  if (p->asked.pins) {
-    zl_help(zl_report(b->d, ZL_Z0808, s->said->span, "weights in %s do not run on GPUs in this version",
-                      s->said->format),
-            "run on `cpu`, or leave it out");
-  } else if (p->asked.zero.what & ZL_SHARD_PARAMS) {
+  if (p->asked.zero.what & ZL_SHARD_PARAMS) {
     zl_help(zl_report(b->d, ZL_Z0808, s->said->span, "weights in %s are not sharded in this version",
                       s->said->format),
             "leave `params` out of `shard`: `shard grads, states` is of what is trained");

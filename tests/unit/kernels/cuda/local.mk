@@ -30,6 +30,7 @@ gpu_cases = tests/unit/kernels/conform.h \
   tests/unit/kernels/cuda/fused.h \
   tests/unit/kernels/cuda/fused.c \
   tests/unit/kernels/cuda/lookup.c \
+  tests/unit/kernels/cuda/packed.c \
   tests/unit/kernels/cuda/norm_fused.h \
   tests/unit/kernels/cuda/norm_fused.c \
   tests/unit/kernels/cuda/pointwise_cases.h \
