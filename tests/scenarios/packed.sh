@@ -125,7 +125,7 @@ train() { # RANKS RECIPE OPTION...
 }
 ok zdata pack "$ZUG_SRC/LICENSE" -o licence.bin
 base="--data licence.bin --init w.safetensors --init-partial"
-train 1 nf4 $base --log nf4
+train 1 nf4 $base --log nf4 --eval text.bin --eval-every 6
 train 1 still $base --save unpacked.safetensors
 train 1 plain --data licence.bin --init unpacked.safetensors --log plain
 # Products of the same numbers, in another order where they are unpacked.

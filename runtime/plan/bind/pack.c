@@ -129,6 +129,12 @@ static Said *said_of(ZpBuild *b, Said *s, uint32_t n, uint32_t param) {
   return found || is_adapter(b->p->graph, param) ? found : rest;
 }
 
+/* Returns whether what is not frozen is trained: also where a recipe that freezes is evaluated, or generates. */
+static bool trains(const ZpPlan *p) {
+  const ZlRecipe *r = p->asked.recipe;
+  return !p->asked.forward_only || r->freeze.all || r->freeze.of.n;
+}
+
 static void pack(ZpBuild *b, Said *s, uint32_t param, ZbArena *scratch) {
   ZpPlan *p = b->p;
   const ZgParam *q = &p->graph->params[param];
@@ -139,7 +145,7 @@ static void pack(ZpBuild *b, Said *s, uint32_t param, ZbArena *scratch) {
     if (s->odd == ZP_NONE) s->odd = param, s->uses = u;
     return;
   }
-  if (!p->asked.forward_only && !(p->asked.frozen && p->asked.frozen[param])) {
+  if (trains(p) && !(p->asked.frozen && p->asked.frozen[param])) {
     if (s->trained == ZP_NONE) s->trained = param;
     return;
   }
