@@ -2,6 +2,7 @@
  * foreign tensors, by the parameters that the model came to have. Checked both ways: every parameter and
  * every foreign tensor is covered once. */
 #include "compiler/elab.h"
+#include "graph/adapter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -522,6 +523,9 @@ static void do_rule(Map *m, const ZlMapRule *r) {
 /* ---- maps ---------------------------------------------------------------------------------------------- */
 static void check_all_mapped(Map *m) {
   const ZgGraph *g = m->e->g;
+  bool *mapped = ZB_NEWN(m->e->arena, bool, g->nparams + 1);
+  for (uint32_t i = 0; i < g->nparams; i++) mapped[i] = m->rule[i] != NULL;
+  if (zg_tags_of_map(g, mapped)) return; /* of these alone, such as adapters */
   for (uint32_t i = 0; i < g->nparams; i++) {
     if (m->rule[i]) continue;
     ZlDiag *d = complain(m->e, ZL_Z1003, m->w->span, "weights %s do not say where parameter `%s` is",

@@ -61,3 +61,13 @@ double zg_adapter_scale(const ZgGraph *g, const char *mark, const char *module) 
 }
 
 bool zg_adapter_transposed(const ZgGraph *g, const char *mark) { return is_true(g, mark, "fan_in_fan_out"); }
+
+uint32_t zg_tags_of_map(const ZgGraph *g, const bool *mapped) {
+  uint32_t all = UINT32_MAX;
+  bool some = false;
+  for (uint32_t i = 0; i < g->nparams; i++)
+    if (mapped[i]) all &= g->params[i].tags, some = true;
+  for (uint32_t i = 0; i < g->nparams; i++)
+    if (!mapped[i]) all &= ~g->params[i].tags;
+  return some ? all : 0;
+}

@@ -33,6 +33,9 @@ bool zg_adapter_names(const char *name, const char *module);
  * LoRA (Kalajdzievski 2023) alpha / sqrt(rank). Both by the first pattern that names the module. */
 int64_t zg_adapter_rank(const ZgGraph *g, const char *mark, const char *module);
 double zg_adapter_scale(const ZgGraph *g, const char *mark, const char *module);
+/* Returns which tags all mapped parameters carry, and no other does: a map may be of these alone, as a file of adapters is.
+ * 0: it is of all, or is not whole. `mapped`: by parameter. */
+uint32_t zg_tags_of_map(const ZgGraph *g, const bool *mapped);
 /* Says whether matrices are [in, out], and not [out, in]. */
 bool zg_adapter_transposed(const ZgGraph *g, const char *mark);
 

@@ -218,9 +218,13 @@ static bool check_params(Ctx *c, const ZgForeign **part, uint32_t n) {
   const ZgGraph *g = c->g;
   qsort(part, n, sizeof *part, by_param);
   uint32_t i = 0;
+  bool *mapped = ZB_NEWN(c->tmp, bool, g->nparams + 1);
+  for (uint32_t k = 0; k < n; k++) mapped[part[k]->param] = true;
+  bool some = zg_tags_of_map(g, mapped) != 0;
   for (uint32_t k = 0; k < g->nparams; k++) {
     const char *path = g->params[k].path;
     uint32_t from = i;
+    if (some && !mapped[k]) continue;
     if (i == n || part[i]->param != k)
       return FAIL(c, "map %s has nothing for parameter %s", part[0]->map, path);
     int fixed = part[i]->fixed;

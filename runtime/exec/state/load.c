@@ -74,7 +74,7 @@ static bool has(Load *l, uint32_t param, const ZxTensorInfo *own, uint32_t iter,
                 ZbErr *misfit) {
   uint32_t parts = zx_map_parts(&l->map, param), found = 0;
   const char *there = NULL;
-  *missing = NULL;
+  *missing = parts ? NULL : own->path; /* the map is of others */
   for (uint32_t k = 0; k < parts; k++) {
     ZxPart p = zx_map_part(&l->map, l->e->a, param, iter, own, k);
     uint32_t at = zx_shards_find(&l->files, p.info.path);
@@ -184,6 +184,7 @@ static bool check_copies(const Load *l) {
 static bool open_slice(ZxWalk *w) {
   Load *l = w->ctx;
   ZxTensorInfo own = zx_tensor_info(w->e, w->s->param, w->iter);
+  if (!zx_map_parts(&l->map, w->s->param)) return w->draws = true;
   ZxPart p = zx_map_part(&l->map, w->e->a, w->s->param, w->iter, &own, 0);
   w->draws = zx_shards_find(&l->files, p.info.path) == ZB_NO_NAME;
   return true;
