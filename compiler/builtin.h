@@ -40,9 +40,9 @@ static inline const char *axis_name(const Call *c, uint16_t a) { return c->e->g-
 static inline int64_t axis_size(const Call *c, uint16_t a) { return c->e->g->axes[a].size; }
 
 /* ---- apart.c ------------------------------------------------------------------------------------------- */
-/* What attention along these axes compares, if documents are kept apart; false: nothing. */
+/* Gives what attention along these axes compares, if documents are kept apart; false: nothing. */
 bool apart_same(Call *c, const ZgAttendAxes *ax, Val *out);
-/* What stands in the place of position[along, table]() and of place[along](); false: they are of another axis. */
+/* Give what stands in the place of position[along, table]() and of place[along](); false: they are of another axis. */
 bool apart_position(Call *c, Val *out);
 bool apart_place(Call *c, Val *out);
 /* False, with a report, for an operation that would mix documents. */

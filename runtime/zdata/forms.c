@@ -3,8 +3,8 @@
  *   {"messages": [{"role": "user", "content": ..}, ..]}            as they are
  *   {"conversations": [{"from": "human", "value": ..}, ..]}        ShareGPT: roles and contents by other names
  *   {"prompt": .., "completion": ..}                               texts, or lists of messages; only the completion is learned
- *   {"chosen": .., "rejected": ..}                                 two of these, perhaps with a `prompt`: a pair. What both begin
- *                                                                  with is not learned
+ *   {"chosen": .., "rejected": ..}                                 two of these, perhaps with a `prompt`: a pair, whose common
+ *                                                                  beginning is not learned
  *   {"text": ..}                                                   a text, without a template; all of it is learned
  *
  * `system` goes before all, `tools` and `chat_template_kwargs` to the template. --fields says where these are by other

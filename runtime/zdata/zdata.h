@@ -143,7 +143,7 @@ bool zd_encode_end(ZdEncoder *e, ZbErr *err);   /* all is in the sink then */
 uint64_t zd_encoder_broken(const ZdEncoder *e); /* pieces that were no UTF-8 */
 
 /* ---- conversations (forms.c) --------------------------------------------------------------------------- */
-/* What a line of conversations says, whatever its form. */
+/* A line of conversations, whatever its form. */
 typedef struct {
   struct cJSON *root;     /* the line, ... */
   struct cJSON *messages; /* ... and what it comes to; NULL: it is a text */

@@ -6,7 +6,7 @@
  *
  *   documents of 3, 7, 2, 5 in windows of 8:  | 0 0 0 3 3 3 3 3 |  | 1 1 1 1 1 1 1 - |  | 2 2 - - - - - - |
  *
- * What no document has (-) is a token 0 that nobody is asked for, a document by itself. */
+ * Positions that no document has (-) hold a token 0 that nobody is asked for, a document by itself. */
 #include "runtime/exec/data/file.h"
 
 #include <inttypes.h>

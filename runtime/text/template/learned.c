@@ -1,6 +1,6 @@
 /* Which tokens of a conversation are learned.
  *
- * A template that marks answers by {% generation %} says it. Of another one each answer is found in what it writes of the
+ * A template that marks answers by {% generation %} says it. With another one each answer is found in what it writes of the
  * whole conversation, by what it writes of a part:
  *
  *   <|user|>hi<|end|>\n<|assistant|>hello<|end|>\n<|user|>...

@@ -1,6 +1,6 @@
 /* Fuzz target: any bytes as a chat template, and behind it, from a line of "=" on, a JSON object with `messages`, and
- * perhaps `tools` and `more`. What is rendered is UTF-8, its spans lie in it in their order, and its ids are its text. What is
- * learned of it is some of these ids, or an error says why not. */
+ * perhaps `tools` and `more`. What is rendered is UTF-8, its spans lie in it in their order, and its ids are its text. Some
+ * of these ids are learned, or an error says why not. */
 #include "runtime/text/template/template.h"
 
 #include <cjson/cJSON.h>

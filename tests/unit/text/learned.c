@@ -1,4 +1,4 @@
-/* What a conversation teaches: ids and masks of eight families as TRL has them, turns of templates without marks, and where the
+/* Tokens that a conversation teaches: ids and masks of eight families as TRL has them, turns of templates without marks, and where the
  * tokens of a text begin. */
 #include "runtime/text/template/template.h"
 #include "tests/unit/text/files.h"
@@ -154,7 +154,7 @@ static ZtTokenizer *bytes_and(const char *const *marks, size_t n) {
 
 static const char *const marks[] = {"<|im_start|>", "<|im_end|>", "</s>"};
 
-/* What is learned of a conversation, in brackets: "u[hi</s>]". */
+/* Shows a conversation, and in brackets what is learned of it: "u[hi</s>]". */
 static const char *shown(const char *source, const char *messages, ZtLearning how, ZbText *out, ZbErr *err) {
   ZtTokenizer *tokenizer = bytes_and(marks, 3);
   Family f = {.t = tokenizer, .coder = zt_coder_new(tokenizer)};
