@@ -18,6 +18,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/packed.h \
   kernels/cpu/packed_amx.c \
   kernels/cpu/packed_dot.c \
+  kernels/cpu/packed_half.c \
   kernels/cpu/packed_rows.c \
   kernels/cpu/packed_view.c \
   kernels/table.c \

@@ -292,6 +292,8 @@ void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
     zk_bgemm(env, &g, c->scratch);
     return;
   }
+  ZkBgemm half = bf16_product(&d);
+  if (d.M * d.N * d.K > 0 && zk_packed_half(env, &half, c->scratch)) return;
   int64_t work = zk_max(1, d.M * d.N * d.K / (d.mtiles * d.ntiles));
   zk_for(env, d.nbatch * d.mtiles * d.ntiles, zk_max(1, (1 << 16) / work), d.direct ? run_direct : run_panels,
          &d);
@@ -302,7 +304,7 @@ size_t zk_scratch_dot(const ZkCall *c, int threads) {
   if (c->invariant) return invariant_scratch(c, &d, threads);
   if (d.M == 1 && d.N == 1) return zk_reduce_dot_scratch(c);
   size_t panels = d.direct ? 0 : (size_t)threads * sizeof(Panels);
-  if (!is_bf16(&d)) return panels;
   ZkBgemm g = bf16_product(&d); /* a plan may be made on another machine than it runs on */
+  if (!is_bf16(&d)) return (size_t)zk_max((int64_t)panels, (int64_t)zk_packed_half_scratch(&g, threads));
   return (size_t)zk_max((int64_t)panels, (int64_t)zk_bgemm_scratch(&g, threads));
 }

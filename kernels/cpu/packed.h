@@ -3,6 +3,7 @@
  *   packed_dot.c    a product of rows in 8 bits by weights of INTEGER codes, which is a sum of integers
  *   packed_rows.c   some rows by one panel, by the instructions that this CPU has
  *   packed_amx.c    the same of many rows, by AMX
+ *   packed_half.c   products in bf16 by weights that are decoded, some at a time
  *   packed_view.c   packed views: from f32 and back
  *
  * Other products, those of other codes and those that sum over columns, such as gradients of what was
@@ -10,7 +11,7 @@
 #ifndef ZUG_KERNELS_CPU_PACKED_H
 #define ZUG_KERNELS_CPU_PACKED_H
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bgemm.h"
 #include "kernels/packed.h"
 
 /* ---- packed_view.c ------------------------------------------------------------------------------------- */
@@ -83,5 +84,11 @@ size_t zk_packed_multiply_scratch(const ZkPackedProduct *p, int threads);
 bool zk_is_packed_dot(const ZkCall *call);
 void zk_packed_dot(const ZkEnv *env, const ZkCall *call);
 size_t zk_packed_dot_scratch(const ZkCall *call, int threads);
+
+/* ---- packed_half.c ------------------------------------------------------------------------------------- */
+/* Multiplies rows in bf16 by packed weights of any codes, over any of its axes, where this CPU multiplies
+ * bf16; K > 0. False: it must be done otherwise. */
+bool zk_packed_half(const ZkEnv *env, const ZkBgemm *g, void *scratch);
+size_t zk_packed_half_scratch(const ZkBgemm *g, int threads); /* on any CPU */
 
 #endif

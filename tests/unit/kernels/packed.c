@@ -276,12 +276,16 @@ Test(packed, parts) {
 }
 
 /* Products that decode: not in a step, by other codes, and over columns, are those of weights unpacked. */
-static void decodes(ZkElem e, int64_t n, bool back, bool steps) {
-  enum { K = 128, N = 48, M = 9 };
+static void decodes(ZkElem e, int64_t n, bool back, bool steps, bool half) {
+  enum { K = 640, N = 48, M = 9 };
   static char scratch[1 << 24] __attribute__((aligned(64)));
   float w[N * K], d[N * K], x[M * K], y[M * K], z[M * K];
   for (int i = 0; i < N * K; i++) w[i] = student((uint64_t)i);
-  for (int i = 0; i < M * K; i++) x[i] = normal((uint64_t)i);
+  uint16_t x16[M * K];
+  for (int i = 0; i < M * K; i++) {
+    x16[i] = zb_f32_to_bf16(normal((uint64_t)i));
+    x[i] = half ? zb_bf16_to_f32(x16[i]) : normal((uint64_t)i);
+  }
   ZkView v = packed(e, n, K, w), plain = view_of(ZK_F32, n, K, d);
   zk_cpu_unpack(&alone, &v, &plain, 0, n * K, d);
   int64_t from = back ? n : K, to = back ? K : n;
@@ -291,15 +295,17 @@ static void decodes(ZkElem e, int64_t n, bool back, bool steps) {
   c.in[0] = (ZkView){.data = x, .rank = 2, .axis = {'m', in}, .size = {M, from}, .stride = {from, 1}};
   c.out[0] = (ZkView){.data = y, .rank = 2, .axis = {'m', out}, .size = {M, to}, .stride = {to, 1}};
   c.in[1] = v;
+  if (half) c.in[0].data = x16, c.in[0].elem = ZK_BF16;
   EACH_ASSERT(zk_cpu_scratch(&c, 1) <= sizeof scratch, "scratch");
   zk_cpu_dot(&alone, &c);
-  c.in[1] = plain, c.out[0].data = z;
+  c.in[1] = plain, c.out[0].data = z, c.in[0].data = x, c.in[0].elem = ZK_F32;
   EACH_ASSERT(zk_cpu_scratch(&c, 1) <= sizeof scratch, "scratch");
   zk_cpu_dot(&alone, &c);
-  /* Sums of up to 128 products of some 1, in another order. */
+  /* Sums of products of some 1, in another order; in bf16 of weights that are rounded to 8 bits. */
+  float tol = (half ? 2e-2f : 1e-4f) * sqrtf((float)from);
   for (int64_t i = 0; i < M * to; i++)
-    EACH_ASSERT(fabsf(y[i] - z[i]) <= 1e-4f * sqrtf((float)from), "%s, %lld columns: %g in place of %g",
-                zk_elem_info[e].text, (long long)n, (double)y[i], (double)z[i]);
+    EACH_ASSERT(fabsf(y[i] - z[i]) <= tol, "%s, %lld columns: %g in place of %g", zk_elem_info[e].text,
+                (long long)n, (double)y[i], (double)z[i]);
   free(v.data);
 }
 
@@ -307,10 +313,12 @@ Test(packed, decoded) {
   static const ZkElem formats[] = {ZK_INT8_64, ZK_INT4_32, ZK_INT4Z_64, ZK_NF4_64};
   for (int f = 0; f < 4; f++)
     for (int n = 40; n <= 48; n += 8) { /* whole panels, and not */
-      decodes(formats[f], n, false, false);
-      decodes(formats[f], n, true, false);
-      decodes(formats[f], n, true, true);
-      if (zk_elem_info[formats[f]].codes != ZK_CODES_INTEGER) decodes(formats[f], n, false, true);
+      for (int half = 0; half < 2; half++) {
+        decodes(formats[f], n, false, false, half);
+        decodes(formats[f], n, true, false, half);
+      }
+      decodes(formats[f], n, true, true, false);
+      if (zk_elem_info[formats[f]].codes != ZK_CODES_INTEGER) decodes(formats[f], n, false, true, false);
     }
 }
 
