@@ -97,14 +97,14 @@ typedef struct {
   Val *tensor; /* by formal */
   ZlSpan *span;
   Num *num;
-  bool *given;
+  const ZlExpr **of; /* of `num`; NULL: it was not given */
   bool ok;
 } Args;
 
 static Args eval_args(Elab *e, const ZlExpr *x, const ZlBlock *b) {
   uint32_t n = b->nformals + 1, at = 0;
   Args a = {ZB_NEWN(e->arena, Val, n), ZB_NEWN(e->arena, ZlSpan, n), ZB_NEWN(e->arena, Num, n),
-            ZB_NEWN(e->arena, bool, n), true};
+            ZB_NEWN(e->arena, const ZlExpr *, n), true};
   uint32_t tensors = 0, given = 0;
   for (uint32_t i = 0; i < b->nformals; i++) tensors += !b->formals[i].is_static;
   for (uint32_t i = 0; i < x->call.nargs; i++) given += !x->call.args[i].name.s;
@@ -117,8 +117,8 @@ static Args eval_args(Elab *e, const ZlExpr *x, const ZlBlock *b) {
         a.ok = false;
         continue;
       }
-      a.given[f - b->formals] = true;
-      a.ok = static_eval(e, arg->value, &a.num[f - b->formals]) && a.ok;
+      a.of[f - b->formals] = arg->value;
+      a.ok = static_initial(e, arg->value, &a.num[f - b->formals]) && a.ok;
       continue;
     }
     Val v = expr_eval(e, arg->value); /* even one too many: its own mistakes are worth a report */
@@ -192,7 +192,7 @@ static bool bind_tensor(Elab *e, const ZlFormal *f, Val v, ZlSpan span) {
     zl_help(d, "`..` in the block's signature lets it take more axes");
     return false;
   }
-  name_add(e, fr, (Bind){f->name, v, false, ZG_NONE});
+  name_add(e, fr, (Bind){.name = f->name, .val = v, .param = ZG_NONE});
   return true;
 }
 
@@ -205,9 +205,15 @@ static bool bind_formals(Elab *e, const ZlBlock *b, const Args *a) {
       ok = bind_tensor(e, f, a->tensor[i], a->span[i]) && ok;
       continue;
     }
+    bool given = a->of[i];
     Val v = {.kind = VAL_NUM, .num = a->num[i]};
-    if (!a->given[i] && !static_eval(e, f->value, &v.num)) v.kind = VAL_POISON;
-    name_add(e, e->frame, (Bind){f->name, v, false, ZG_NONE});
+    if (!given && !static_initial(e, f->value, &v.num)) v.kind = VAL_POISON;
+    name_add(e, e->frame,
+             (Bind){.name = f->name,
+                    .val = v,
+                    .param = ZG_NONE,
+                    .of = given ? a->of[i] : f->value,
+                    .in = given ? e->frame->caller : e->frame});
   }
   return ok;
 }
@@ -425,7 +431,7 @@ static bool bind_alone(Elab *e, const ZlBlock *b, Frame *f) {
   bool ok = true;
   for (uint32_t i = 0; i < b->nformals; i++) {
     const ZlFormal *p = &b->formals[i];
-    Bind bind = {p->name, {.kind = VAL_NUM}, false, ZG_NONE};
+    Bind bind = {.name = p->name, .val = {.kind = VAL_NUM}, .param = ZG_NONE};
     ZgType t;
     if (p->is_static) ok = static_eval(e, p->value, &bind.val.num) && ok;
     else if (type_resolve(e, &p->type, &t)) bind.val = val_stand_in(e, t);

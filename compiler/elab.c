@@ -29,48 +29,90 @@ ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...) {
 }
 
 /* ---- parameters ---------------------------------------------------------------------------------------- */
+/* The initialisers, with the numbers that they take; those that may be left out come last. */
+static const struct {
+  const char *name;
+  ZgInit init;
+  uint32_t least, most;
+} inits[] = {{"normal", ZG_INIT_NORMAL, 1, 1},
+             {"uniform", ZG_INIT_UNIFORM, 2, 2},
+             {"trunc_normal", ZG_INIT_TRUNC_NORMAL, 1, 2}};
+enum { INITS = sizeof inits / sizeof *inits };
+
+/* Reports numbers that an initialiser cannot take. */
+static bool check_numbers(Elab *e, const ZlStmt *s, ZgInit init, const double num[2]) {
+  ZlSpan at = s->param.init.span;
+  if (init == ZG_INIT_UNIFORM && num[0] > num[1]) {
+    ZlDiag *d = complain(e, ZL_Z0107, at, "`uniform` goes from low to high, found %g and %g", num[0], num[1]);
+    zl_help(d, "write `uniform(%g, %g)`", num[1], num[0]);
+    return false;
+  }
+  if (init != ZG_INIT_UNIFORM && num[0] < 0) {
+    complain(e, ZL_Z0107, s->param.args[0]->span, "a standard deviation cannot be negative: %g", num[0]);
+    return false;
+  }
+  if (init == ZG_INIT_TRUNC_NORMAL && s->param.nargs > 1 && num[1] < ZG_LEAST_CUT) {
+    zl_help(complain(e, ZL_Z0107, s->param.args[1]->span,
+                     "values are cut at so many standard deviations, at least %g, found %g", ZG_LEAST_CUT,
+                     num[1]),
+            "`trunc_normal(0.02, 3)` draws again what is beyond 0.06");
+    return false;
+  }
+  return true;
+}
+
+/* Evaluates the numbers of an initialiser in the current iteration. *varies: they are others in others. */
+static bool init_numbers(Elab *e, const ZlStmt *s, ZgInit init, double num[2], bool *varies) {
+  Num v = {0};
+  const ZlExpr *one = s->param.value;
+  uint32_t n = one ? 1 : s->param.nargs;
+  for (uint32_t k = 0; k < n; k++) {
+    const ZlExpr *x = one ? one : s->param.args[k];
+    if (!static_initial(e, x, &v) || !static_fits(e, x->span, v)) return false;
+    *varies |= v.varies;
+    num[k] = v.assumed && !one ? 1 : v.v;
+  }
+  return one || check_numbers(e, s, init, num);
+}
+
+/* The numbers of all iterations of the repeat, where they differ. */
+static void init_each(Elab *e, const ZlStmt *s, ZgParam *p) {
+  uint32_t trip = e->g->segments[e->seg].trip;
+  double(*each)[2] = (void *)ZB_NEWN(e->g->arena, double, 2 * (size_t)trip);
+  bool varies = false, ok = true;
+  for (uint32_t i = 0; i < trip && ok; i++) {
+    e->iteration = i;
+    ok = init_numbers(e, s, (ZgInit)p->init, each[i], &varies);
+  }
+  e->iteration = 0;
+  if (ok) p->each = (const double(*)[2])each;
+}
+
 /* A wrong initialiser or tag still leaves a well-typed parameter, so both only report. */
 static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
-  static const struct {
-    const char *name;
-    ZgInit init;
-    uint32_t args;
-  } inits[] = {{"normal", ZG_INIT_NORMAL, 1},
-               {"uniform", ZG_INIT_UNIFORM, 2},
-               {"trunc_normal", ZG_INIT_TRUNC_NORMAL, 1}};
-  const char *names[] = {"normal", "uniform", "trunc_normal"};
-  Num v;
-  if (s->param.value) {
-    p->init = ZG_INIT_CONST;
-    if (static_eval(e, s->param.value, &v) && static_fits(e, s->param.value->span, v)) p->num[0] = v.v;
-    return;
-  }
   ZlName name = s->param.init;
-  for (int i = 0; i < 3; i++) {
-    if (strcmp(inits[i].name, name.s)) continue;
-    if (s->param.nargs != inits[i].args) {
-      complain(e, ZL_Z0205, name.span, "`%s` takes %u number%s, found %u", name.s, inits[i].args,
-               inits[i].args == 1 ? "" : "s", s->param.nargs);
-      return;
-    }
-    p->init = (uint8_t)inits[i].init;
-    for (uint32_t k = 0; k < s->param.nargs; k++) {
-      if (!static_eval(e, s->param.args[k], &v) || !static_fits(e, s->param.args[k]->span, v)) return;
-      p->num[k] = v.assumed ? 1 : v.v;
-    }
-    if (p->init == ZG_INIT_UNIFORM && p->num[0] > p->num[1]) {
-      ZlDiag *d = complain(e, ZL_Z0107, name.span, "`uniform` goes from low to high, found %g and %g",
-                           p->num[0], p->num[1]);
-      zl_help(d, "write `uniform(%g, %g)`", p->num[1], p->num[0]);
-    }
-    if (p->init != ZG_INIT_UNIFORM && p->num[0] < 0)
-      complain(e, ZL_Z0107, s->param.args[0]->span, "a standard deviation cannot be negative: %g", p->num[0]);
+  int i = 0;
+  p->init = ZG_INIT_CONST;
+  while (!s->param.value && i < INITS && strcmp(inits[i].name, name.s)) i++;
+  if (!s->param.value && i == INITS) {
+    const char *names[INITS];
+    for (i = 0; i < INITS; i++) names[i] = inits[i].name;
+    const char *near = zb_nearest(name.s, names, INITS);
+    zl_help(complain(e, ZL_Z0102, name.span, "no initialiser `%s`", name.s), "did you mean `%s`?",
+            near ? near : "normal");
     return;
   }
-  const char *near = zb_nearest(name.s, names, 3);
-  ZlDiag *d = complain(e, ZL_Z0102, name.span, "no initialiser `%s`", name.s);
-  zl_help(d, "did you mean `%s`?", near ? near : "normal");
-  return;
+  if (!s->param.value && (s->param.nargs < inits[i].least || s->param.nargs > inits[i].most)) {
+    complain(e, ZL_Z0205, name.span, "`%s` takes %u number%s%s, found %u", name.s, inits[i].least,
+             inits[i].least == 1 ? "" : "s", inits[i].most > inits[i].least ? " or 2" : "", s->param.nargs);
+    return;
+  }
+  double num[2] = {0};
+  bool varies = false;
+  if (!s->param.value) p->init = (uint8_t)inits[i].init;
+  if (!init_numbers(e, s, (ZgInit)p->init, num, &varies)) return;
+  memcpy(p->num, num, sizeof num);
+  if (varies) init_each(e, s, p);
 }
 
 static void tags_of(Elab *e, const ZlStmt *s, ZgParam *p) {
@@ -231,7 +273,7 @@ static Carried *carried_names(Elab *e, const ZlStmt *s, uint32_t *n) {
   mark_rebound(e, s->repeat.body, s->repeat.nbody, rebound);
   for (uint32_t i = 0; i < e->frame->nbinds; i++) {
     Bind *b = &e->frame->binds[i];
-    if (!rebound[i]) continue;
+    if (!rebound[i] || b->label) continue;
     if (b->param != ZG_NONE) e->param_used[b->param] = true;
     Carried one = {i, 0, val_tensor(e, s->span, b->val, ZG_REAL)};
     ZB_PUSH(e->arena, c, *n, one);
@@ -268,6 +310,15 @@ static void enter_repeat(Elab *e, const ZlStmt *s, const char *iteration, const 
   f->region = zg_region_add(e->g, ZG_REGION_REPEAT, f->region, label, "");
 }
 
+/* In the body the label is a number, the iteration's, where no name is called so: for initial values alone. */
+static void bind_label(Elab *e, const ZlStmt *s, int64_t iteration, bool varies) {
+  ZlName label = s->repeat.label;
+  if (!label.s || name_find(e, label.s)) return;
+  Val v = {.kind = VAL_NUM, .num = num_int(iteration)};
+  v.num.varies = varies;
+  name_add(e, e->frame, (Bind){.name = label, .val = v, .param = ZG_NONE, .label = true});
+}
+
 static void leave_repeat(Elab *e, uint32_t nbinds, const char *path, uint32_t region) {
   name_cut(e->frame, nbinds); /* names made inside stay inside */
   e->frame->path = path;
@@ -287,6 +338,7 @@ static void unroll(Elab *e, const ZlStmt *s, int64_t count) {
     const char *path;
     if (!elab_spend(e, ELAB_CALLS, 1, s->span) || !elab_spend(e, ELAB_WORK, copied, s->span)) break;
     enter_repeat(e, s, zb_printf(e->arena, "%lld", (long long)i), &path, &region);
+    bind_label(e, s, i, false);
     elab_body(e, s->repeat.body, s->repeat.nbody, NULL);
     for (uint32_t k = 0; k < n; k++) e->frame->binds[c[k].bind].val = checked_carry(e, s, &c[k]);
     leave_repeat(e, nbinds, path, region);
@@ -306,6 +358,7 @@ static void repeat_segment(Elab *e, const ZlStmt *s, int64_t count) {
     b->shared = false;
     b->param = ZG_NONE;
   }
+  bind_label(e, s, 0, true);
   elab_body(e, s->repeat.body, s->repeat.nbody, NULL);
   for (uint32_t k = 0; k < n; k++) {
     Val v = checked_carry(e, s, &c[k]);

@@ -14,6 +14,7 @@ typedef struct {
   int64_t n, d;
   double v;
   bool assumed; /* depends on a size that is only assumed: what is wrong with it is no news */
+  bool varies;  /* is another number in each iteration of the repeat: for initial values alone */
 } Num;
 #define NUM_MAX_FUNCTIONS 32
 Num num_int(int64_t n);
@@ -46,11 +47,16 @@ typedef struct {
   uint32_t seg, id;
 } Val;
 
+typedef struct Frame Frame;
 typedef struct {
   ZlName name; /* with the place that bound it last */
   Val val;
   bool shared;    /* a static, parameter or input of the model: the blocks inside it see it too */
   uint32_t param; /* which parameter it is, or ZG_NONE */
+  /* A number that stands for the iteration of a repeat (a label), or depends on one: in initial values alone. */
+  bool label;
+  const ZlExpr *of; /* what it was made of, in that frame; NULL: of nothing else */
+  Frame *in;
 } Bind;
 
 typedef struct {
@@ -59,7 +65,6 @@ typedef struct {
 } AxisBind;
 
 /* One instance of a block, or of the model. */
-typedef struct Frame Frame;
 struct Frame {
   Frame *caller;
   Frame *model;         /* of a block inside a model: that model's frame */
@@ -134,6 +139,8 @@ typedef struct {
   uint16_t experts[ZG_MAX_GRAPH_AXES]; /* by axis: whose slots it counts (graph/ragged.h) */
   uint32_t seg;                        /* where nodes go */
   bool in_repeat;                      /* the current segment is a repeat: deeper repeats are unrolled */
+  uint32_t iteration;                  /* of the current segment, for which initial values are evaluated, */
+  bool initial;                        /* as they are now */
   Import *imports;
   uint32_t nimports;
   uint32_t *import_head[2], import_size; /* hash tables: by (seg, id, to), by (to, local) */
@@ -189,6 +196,10 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out);
 
 /* ---- static.c ------------------------------------------------------------------------------------------ */
 bool static_eval(Elab *e, const ZlExpr *x, Num *out);
+/* The same of what initial values are made of, which may differ from iteration to iteration (Num.varies). */
+bool static_initial(Elab *e, const ZlExpr *x, Num *out);
+/* Reports a number that does where it may not. */
+void static_varies(Elab *e, ZlSpan span, const char *name);
 /* a op b, both static; false and a report when there is no value. */
 bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out);
 /* A static that must be a whole number in a range: what it is for goes into the message. */

@@ -29,7 +29,7 @@ Bind *name_find(Elab *e, const char *name) {
 }
 
 void name_bind(Elab *e, ZlName name, Val v) {
-  Bind *b = find_in(e->frame, name.s, false), fresh = {name, v, false, ZG_NONE};
+  Bind *b = find_in(e->frame, name.s, false), fresh = {.name = name, .val = v, .param = ZG_NONE};
   if (b) *b = fresh;
   else name_add(e, e->frame, fresh);
 }
@@ -149,7 +149,9 @@ static Val eval_name(Elab *e, const ZlExpr *x) {
   uint16_t axis;
   if (b) {
     if (b->param != ZG_NONE) e->param_used[b->param] = true;
-    return b->val;
+    bool varies = b->val.kind == VAL_NUM && (b->label || b->val.num.varies);
+    if (varies) static_varies(e, x->span, x->name.s);
+    return varies ? poison() : b->val;
   }
   if (axis_find(e, x->name.s, &axis)) {
     ZlDiag *d = complain(e, ZL_Z0102, x->span, "`%s` is an axis, not a value", x->name.s);

@@ -62,6 +62,7 @@ Num num_double(double v) {
 /* What is made of something assumed is assumed too. */
 static Num from(Num a, Num b, Num made) {
   made.assumed = a.assumed || b.assumed;
+  made.varies = a.varies || b.varies;
   return made;
 }
 

@@ -175,9 +175,34 @@ static const ZlStatic *later_static(const Elab *e, const char *name) {
   return NULL;
 }
 
+void static_varies(Elab *e, ZlSpan span, const char *name) {
+  ZlDiag *d = complain(e, ZL_Z0107, span, "`%s` is another number in each iteration of the repeat", name);
+  zl_note(d, "the layers of a repeat are one program; what differs between them is in parameters");
+  zl_help(d, "use it in initial values alone, `~ normal(0.02 / sqrt(%s + 1))`", name);
+}
+
+/* The number in the current iteration of what depends on that. */
+static bool eval_varying(Elab *e, const Bind *b, Num *out) {
+  Frame *here = e->frame;
+  bool ok = true;
+  if (b->of) {
+    e->frame = b->in;
+    ok = static_eval(e, b->of, out);
+    e->frame = here;
+  } else *out = num_int(e->iteration);
+  out->varies = true;
+  return ok;
+}
+
 static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
   Bind *b = name_find(e, x->name.s);
   uint16_t axis;
+  if (b && b->val.kind == VAL_NUM && (b->label || b->val.num.varies)) {
+    if (e->initial && b->val.num.varies) return eval_varying(e, b, out);
+    *out = b->val.num;
+    if (!e->initial) static_varies(e, x->span, x->name.s);
+    return e->initial;
+  }
   if (b && b->val.kind == VAL_NUM) {
     *out = b->val.num;
     return true;
@@ -233,9 +258,10 @@ static bool eval_call(Elab *e, const ZlExpr *x, Num *out) {
 }
 
 void static_not(Num *v) {
-  bool assumed = v->assumed;
+  bool assumed = v->assumed, varies = v->varies;
   *v = num_int(v->v == 0);
   v->assumed = assumed;
+  v->varies = varies;
 }
 
 bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
@@ -255,6 +281,7 @@ bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
   default: *out = num_int(a.v != 0 || b.v != 0);
   }
   out->assumed = a.assumed || b.assumed;
+  out->varies = a.varies || b.varies;
   if ((ok && out->v - out->v == 0) || static_assumed(out)) return true;
   note_values(e, complain(e, ZL_Z0107, x->span, "%s", ok ? "the number is too large" : "division by zero"),
               x);
@@ -283,6 +310,14 @@ bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
   case ZL_E_CALL: return eval_call(e, x, out);
   default: complain(e, ZL_Z0107, x->span, "a number known at compile time is needed here"); return false;
   }
+}
+
+bool static_initial(Elab *e, const ZlExpr *x, Num *out) {
+  bool before = e->initial;
+  e->initial = true;
+  bool ok = static_eval(e, x, out);
+  e->initial = before;
+  return ok;
 }
 
 bool static_true(Elab *e, const ZlExpr *x) {
@@ -363,7 +398,7 @@ static void bind_statics(Elab *e, const ZlModel *m) {
       ok = says == CONFIG_SET || (says == CONFIG_SILENT && static_eval(e, s->value, &v.num));
     }
     if (!ok) v = (Val){.kind = VAL_POISON};
-    name_add(e, e->frame, (Bind){s->name, v, true, ZG_NONE});
+    name_add(e, e->frame, (Bind){.name = s->name, .val = v, .shared = true, .param = ZG_NONE});
   }
 }
 

@@ -56,7 +56,9 @@ typedef struct {
 } ZgAxis;
 
 typedef enum { ZG_INIT_CONST, ZG_INIT_NORMAL, ZG_INIT_UNIFORM, ZG_INIT_TRUNC_NORMAL } ZgInit;
-/* ZG_INIT_CONST: num[0]; NORMAL, TRUNC_NORMAL (cut at two sigma): num[0] = sigma; UNIFORM: num[0..1] */
+/* ZG_INIT_CONST: num[0]; NORMAL: num[0] = sigma; TRUNC_NORMAL: the same, cut at num[1] sigma, 0: at two; UNIFORM:
+ * num[0..1] */
+#define ZG_LEAST_CUT 0.1 /* else too few of what is drawn would be within it */
 
 /* How a state changes at the end of a step: elementwise operations on f32 registers. Register 0 is the state,
  * 1 its measure (0 if it has none), and 2.. are the steps' results, of which the last is what it becomes. */
@@ -80,13 +82,19 @@ typedef struct {
   uint8_t order[ZG_MAX_AXES]; /* order[i] = position in type.axis of the i-th declared axis */
   uint8_t init;               /* ZgInit */
   double num[2];
-  uint32_t tags;    /* bit i: carries tag i of the graph */
-  uint32_t segment; /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
-  uint32_t loc;     /* where it was declared */
+  const double (*each)[2]; /* of a repeat: in place of `num`, by iteration; NULL: all iterations are alike */
+  uint32_t tags;           /* bit i: carries tag i of the graph */
+  uint32_t segment;        /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
+  uint32_t loc;            /* where it was declared */
   /* Outside of the gradient: what its param_grad adds up is its measure. Without an update it stays. */
   bool state;
   const ZgUpdate *update;
 } ZgParam;
+
+/* Returns the numbers of a parameter's initialiser in an iteration of its repeat. */
+static inline const double *zg_init_numbers(const ZgParam *p, uint32_t iteration) {
+  return p->each ? p->each[iteration] : p->num;
+}
 
 /* A labelled part of the model: the model itself, a block call, a repeat. What `recompute Layer.attn` and
  * `unit layer` name. Region 0 is the model; parents come before children. */

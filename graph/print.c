@@ -32,18 +32,27 @@ static void put_update(ZbText *b, const ZgUpdate *u) {
   }
 }
 
-static void put_param(const ZgGraph *g, ZbText *b, const ZgParam *p) {
-  zb_text_add(b, "%s %s[", p->state ? "state" : "param", p->path);
-  for (int i = 0; i < p->type.naxes; i++)
-    zb_text_add(b, "%s%s", i ? ", " : "", g->axes[p->type.axis[p->order[i]]].name);
+static void put_init(ZbText *b, const ZgParam *p, const double num[2]) {
   static const char *const init[] = {"", "normal", "uniform", "trunc_normal"};
-  zb_text_add(b, p->init == ZG_INIT_CONST ? "] = " : "] ~ %s(", init[p->init]);
-  put_number(b, p->num[0]);
-  if (p->init == ZG_INIT_UNIFORM) {
+  zb_text_add(b, p->init == ZG_INIT_CONST ? "" : "%s(", init[p->init]);
+  put_number(b, num[0]);
+  if (p->init == ZG_INIT_UNIFORM || (p->init == ZG_INIT_TRUNC_NORMAL && num[1] != 0)) {
     zb_text_add(b, ", ");
-    put_number(b, p->num[1]);
+    put_number(b, num[1]);
   }
   if (p->init != ZG_INIT_CONST) zb_text_add(b, ")");
+}
+
+static void put_param(const ZgGraph *g, ZbText *b, const ZgParam *p) {
+  zb_text_add(b, "%s %s", p->state ? "state" : "param", p->path);
+  for (int i = 0; i < p->type.naxes; i++)
+    zb_text_add(b, "%s%s", i ? ", " : "[", g->axes[p->type.axis[p->order[i]]].name);
+  zb_text_add(b, "%s%s", p->type.naxes ? "]" : "", p->init == ZG_INIT_CONST ? " = " : " ~ ");
+  uint32_t n = p->each ? g->segments[p->segment].trip : 1;
+  for (uint32_t i = 0; i < n; i++) {
+    if (i) zb_text_add(b, "; ");
+    put_init(b, p, zg_init_numbers(p, i));
+  }
   for (uint32_t i = 0, n = 0; i < g->ntags; i++)
     if (p->tags >> i & 1) zb_text_add(b, "%s%s", n++ ? ", " : " tag ", g->tags[i]);
   if (p->segment != ZG_NONE) zb_text_add(b, " in segment %u", p->segment);

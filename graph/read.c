@@ -258,6 +258,33 @@ static bool read_states(Reader *r) {
   return r->used[SEC_STEP] == count(r, SEC_STEP) || FAIL(r, "section STEP has records that nothing uses");
 }
 
+/* The numbers of one parameter, which are those of all iterations of its repeat, in order. */
+static bool read_each_of(Reader *r, uint32_t param) {
+  ZgParam *q = &r->g->params[param];
+  uint32_t trip = q->segment < r->g->nsegments ? r->g->segments[q->segment].trip : 0, had = r->used[SEC_EACH];
+  const uint8_t *p = take_records(r, SEC_EACH, trip);
+  if (!p) return false;
+  if (!trip || q->each)
+    return FAIL(r, "initial values by iteration, record %u: not of a repeat's parameter", had);
+  double(*each)[2] = (void *)ZB_NEWN(r->a, double, 2 * (size_t)trip);
+  for (uint32_t k = 0; k < trip; k++, p += 24) {
+    if (u32_at(p) != param || u32_at(p + 4) != k)
+      return FAIL(r, "initial values by iteration, record %u: not the next one", had + k);
+    for (int j = 0; j < 2; j++) each[k][j] = f64_at(p + 8 + 8 * j);
+  }
+  q->each = (const double(*)[2])each;
+  return true;
+}
+
+static bool read_each(Reader *r) {
+  while (r->used[SEC_EACH] < count(r, SEC_EACH)) {
+    uint32_t param = u32_at(record(r, SEC_EACH, r->used[SEC_EACH]));
+    if (param >= r->g->nparams) return FAIL(r, "initial values by iteration are of no parameter");
+    if (!read_each_of(r, param)) return false;
+  }
+  return true;
+}
+
 static bool read_regions(Reader *r) {
   ZgGraph *g = r->g;
   g->nregions = count(r, SEC_REGN);
@@ -479,7 +506,7 @@ ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err) {
   r.g->arena = a;
   if (!read_strings(&r) || !read_small_tables(&r) || !read_types(&r) || !read_params(&r) ||
       !read_states(&r) || !read_regions(&r) || !read_io(&r) || !read_orders(&r) || !read_losses(&r) ||
-      !read_segments(&r) || !read_foreign(&r) || !read_config(&r))
+      !read_segments(&r) || !read_each(&r) || !read_foreign(&r) || !read_config(&r))
     return NULL;
   ZbErr why;
   if (!zg_verify(r.g, &why)) {

@@ -133,6 +133,12 @@ static bool check_locs(Ctx *c) {
   return g->nlocs > 0 || FAIL(c, "no place number 0");
 }
 
+static bool init_ok(const ZgParam *p, const double num[2]) {
+  bool cut = p->init == ZG_INIT_TRUNC_NORMAL && num[1] != 0;
+  return p->init <= ZG_INIT_TRUNC_NORMAL && isfinite(num[0]) && isfinite(num[1]) &&
+         (!cut || num[1] >= ZG_LEAST_CUT);
+}
+
 static bool check_param(Ctx *c, uint32_t i) {
   const ZgGraph *g = c->g;
   const ZgParam *p = &g->params[i];
@@ -147,14 +153,18 @@ static bool check_param(Ctx *c, uint32_t i) {
     return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
   if (!is_order(p->order, p->type.naxes))
     return FAIL(c, "parameter %s: the order of its axes is not an order", p->path);
-  if (p->init > ZG_INIT_TRUNC_NORMAL || !isfinite(p->num[0]) || !isfinite(p->num[1]))
-    return FAIL(c, "parameter %s has no valid initialiser", p->path);
+  if (!init_ok(p, p->num)) return FAIL(c, "parameter %s has no valid initialiser", p->path);
   if (g->ntags < 32 && p->tags >> g->ntags)
     return FAIL(c, "parameter %s has a tag that does not exist", p->path);
   if (p->loc >= g->nlocs) return FAIL(c, "parameter %s has no valid place", p->path);
   if (p->segment != ZG_NONE && (p->segment >= g->nsegments || !g->segments[p->segment].repeat))
     return FAIL(c, "parameter %s belongs to a repeat that does not exist", p->path);
+  for (uint32_t k = 0; p->each && p->segment != ZG_NONE && k < g->segments[p->segment].trip; k++)
+    if (!init_ok(p, p->each[k]))
+      return FAIL(c, "parameter %s has no valid initialiser in iteration %u", p->path, k);
   const char *star = strchr(p->path, '*');
+  if ((p->each && p->segment == ZG_NONE))
+    return FAIL(c, "parameter %s has initial values by iteration, and is of no repeat", p->path);
   if ((star != NULL) != (p->segment != ZG_NONE) || (star && strchr(star + 1, '*')))
     return FAIL(c, "parameter %s: a path has one * in a repeat and none elsewhere", p->path);
   return true;

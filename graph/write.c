@@ -91,6 +91,19 @@ static void put_params(Writer *w) {
   }
 }
 
+/* Of those whose initial values differ from iteration to iteration. */
+static void put_each(Writer *w) {
+  const ZgGraph *g = w->g;
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    const ZgParam *p = &g->params[i];
+    for (uint32_t k = 0; p->each && k < g->segments[p->segment].trip; k++) {
+      put32(w, SEC_EACH, i);
+      put32(w, SEC_EACH, k);
+      for (int j = 0; j < 2; j++) put_f64(w, SEC_EACH, p->each[k][j]);
+    }
+  }
+}
+
 static void put_states(Writer *w) {
   const ZgGraph *g = w->g;
   for (uint32_t i = 0; i < g->nparams; i++) {
@@ -168,6 +181,7 @@ static void put_tables(Writer *w) {
   }
   for (uint32_t i = 0; i < g->ntags; i++) put32(w, SEC_TAGS, string(w, g->tags[i]));
   put_params(w);
+  put_each(w);
   put_states(w);
   for (uint32_t i = 0; i < g->nregions; i++) {
     const ZgRegion *r = &g->regions[i];
@@ -257,7 +271,8 @@ static void assemble(Writer *w, ZbText *out) {
   size_t start = out->len, offset = ZSG_HEADER + n * ZSG_ENTRY;
   uint8_t header[ZSG_HEADER + ZSG_ALL_KINDS * ZSG_ENTRY] = ZSG_MAGIC, *e = header + ZSG_HEADER;
   zsg_set(header + 4, 2, ZSG_MAJOR);
-  int minor = w->section[SEC_ORDR].len   ? ZSG_MINOR
+  int minor = w->section[SEC_EACH].len   ? ZSG_MINOR
+              : w->section[SEC_ORDR].len ? 4
               : w->section[SEC_STAT].len ? 3
               : w->section[SEC_LOSS].len ? 2
                                          : n > ZSG_KINDS;

@@ -63,6 +63,48 @@ Test(structure, gpt2) {
   done(&c);
 }
 
+/* A repeat's label is the number of the iteration in initial values, also by way of statics of blocks; elsewhere it is
+ * none. A parameter without axes is a scalar. */
+Test(structure, initial_values_by_iteration) {
+  Case c = load_text("block B[a](x: real[.., a], depth = 0, s = 2 * depth) -> real[.., a] {\n"
+                     "  param w[a] ~ trunc_normal(s + 1, 3)\n  return x * w\n}\n"
+                     "model M(layers = 3) { axis batch, a = 4\n  input x: real[batch, a]\n  param t = 0.5\n"
+                     "  repeat layers as layer {\n    param u[a] = 1 / (layer + 1)\n    param v[a] = 7\n"
+                     "    x = B[a](x + u + t, depth = layer * 10) as b\n"
+                     "    repeat 2 as inner { param k[a] = inner + 10 * layer  x = x * k * v }\n  }\n"
+                     "  loss sum[a](x) per samples() }");
+  ZgGraph *g = must(&c, elaborate(&c));
+  const ZgParam *t = find_param(g, "t"), *u = find_param(g, "layer.*.u"), *v = find_param(g, "layer.*.v"),
+                *w = find_param(g, "layer.*.b.w"), *k = find_param(g, "layer.*.inner.1.k");
+  cr_assert(t && u && v && w && k);
+  cr_expect(t->type.naxes == 0 && t->num[0] == 0.5 && !t->each && !v->each);
+  for (uint32_t i = 0; i < 3; i++) {
+    cr_expect_float_eq(zg_init_numbers(u, i)[0], 1.0 / (i + 1), 1e-12);
+    cr_expect_float_eq(zg_init_numbers(w, i)[0], 20.0 * i + 1, 1e-12);
+    cr_expect_float_eq(zg_init_numbers(w, i)[1], 3, 0);
+    cr_expect_float_eq(zg_init_numbers(k, i)[0], 1 + 10.0 * i, 1e-12);
+    cr_expect_float_eq(zg_init_numbers(v, i)[0], 7, 0);
+  }
+  done(&c);
+  static const char *const wrong[][2] = {
+      {"x = x * layer", "`layer` is another number in each iteration"},
+      {"if layer { x = 2 * x }", "`layer` is another number in each iteration"},
+      {"param w[a] ~ normal(layer - 1)  x = x * w", "cannot be negative: -1"},
+      {"param w[a] ~ trunc_normal(1, 0.01)  x = x * w", "at least 0.1, found 0.01"},
+      {"param w[a] ~ normal(1, 2)  x = x * w", "`normal` takes 1 number, found 2"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    ZbText text = {0};
+    zb_text_add(&text,
+                "model M { axis batch, a = 4  input x: real[batch, a]  repeat 3 as layer { %s }"
+                " loss sum[a](x) per samples() }",
+                wrong[i][0]);
+    c = load_text(text.s);
+    cr_expect(!elaborate(&c) && strstr(messages(&c), wrong[i][1]), "%s: %s", wrong[i][0], messages(&c));
+    done(&c);
+    zb_text_free(&text);
+  }
+}
+
 Test(structure, regions_name_blocks_and_labels) {
   Case c = load_file(ZUG_SRC "/examples/gpt2.zug");
   ZgGraph *g = must(&c, elaborate(&c));

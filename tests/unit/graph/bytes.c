@@ -104,6 +104,9 @@ static Make whole(void) {
   zg_ignored_add(m.g, "hf", "*.bias", NULL);
   zg_ignored_add(m.g, "hf", "lm_head", "wte");
   m.g->outputs[0].order = order;
+  double(*each)[2] = (void *)ZB_NEWN(m.a, double, 2 * m.g->segments[m.g->params[1].segment].trip);
+  each[0][0] = 0.5;
+  m.g->params[1].each = (const double(*)[2])each;
   return m;
 }
 

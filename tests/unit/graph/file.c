@@ -166,6 +166,52 @@ Test(file, states) {
   zb_arena_free(m.a);
 }
 
+/* Initial values by iteration: of a repeat's parameter one record for each, in order, or none. */
+Test(file, each_iteration) {
+  Make m = make_sample();
+  ZbText t = {0}, again = {0}, shown = {0};
+  ZbErr err;
+  uint32_t k = 0;
+  while (m.g->params[k].segment == ZG_NONE) k++;
+  uint32_t trip = m.g->segments[m.g->params[k].segment].trip;
+  double(*each)[2] = (void *)ZB_NEWN(m.a, double, 2 * trip);
+  for (uint32_t i = 0; i < trip; i++) each[i][0] = 0.5 + i;
+  m.g->params[k].each = (const double(*)[2])each;
+  cr_assert(zg_verify(m.g, &err), "%s", err.text);
+  ZB_ASSERT(zg_write(m.g, &t, NULL));
+  const uint8_t *entry = (uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
+  cr_expect(t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 1);
+  cr_expect(zsg_get(entry, 4) == SEC_EACH && zsg_get(entry + 4, 4) == ZSG_REQUIRED);
+  ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
+  cr_assert(g, "%s", err.text);
+  cr_expect(zg_init_numbers(&g->params[k], trip - 1)[0] == 0.5 + (trip - 1));
+  ZB_ASSERT(zg_write(g, &again, NULL));
+  cr_expect(t.len == again.len && !memcmp(t.s, again.s, t.len));
+  zg_print(g, ZG_NONE, &shown);
+  cr_expect(strstr(shown.s, "normal(0.5); normal(1.5)"), "%s", shown.s);
+  static const struct {
+    int at, value;
+    const char *why;
+  } bad[] = {{0, 99, "are of no parameter"},
+             {0, 0, "not of a repeat's parameter"},
+             {4, 1, "record 0: not the next one"},
+             {24 + 4, 0, "record 1: not the next one"},
+             {15, 0x7f, "no valid initialiser in iteration 0"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char *copy = zb_alloc(m.a, t.len);
+    uint64_t first = zsg_get(entry + 8, 8);
+    memcpy(copy, t.s, t.len);
+    if (i == 4) zsg_set((uint8_t *)copy + first + 8, 8, 0x7ff0000000000000u);
+    else copy[first + (uint64_t)bad[i].at] = (char)bad[i].value;
+    zg_seal(copy, t.len);
+    cr_expect(!zg_read(m.a, copy, t.len, &err) && strstr(err.text, bad[i].why), "%zu: %s", i, err.text);
+  }
+  zb_text_free(&t);
+  zb_text_free(&again);
+  zb_text_free(&shown);
+  zb_arena_free(m.a);
+}
+
 /* Axes that are not written in the order of their numbers: readers that do not know that must not read it. */
 Test(file, orders) {
   Make m = make_sample();
@@ -176,7 +222,7 @@ Test(file, orders) {
   cr_assert(zg_verify(m.g, &err), "%s", err.text);
   ZB_ASSERT(zg_write(m.g, &t, NULL));
   const uint8_t *entry = (uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
-  cr_expect(t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 1);
+  cr_expect(t.s[6] == 4 && t.s[12] == ZSG_KINDS + 1);
   cr_expect(zsg_get(entry, 4) == SEC_ORDR && zsg_get(entry + 4, 4) == ZSG_REQUIRED);
   ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
   cr_assert(g, "%s", err.text);
