@@ -194,10 +194,57 @@ void zx_module_facts(ZxFacts *f, const ZxDeviceTable *device) {
 }
 
 /* ---- graph, recipe, cluster, plan ---- */
+/* What an attribute of an operation is called and has in a node. */
+static const char *attribute(const ZgNode *n, int which, double *value) {
+  const ZgOpInfo *o = &zg_op_info[n->op];
+  const char *const names[] = {o->num, o->num1, o->opt[0], o->opt[1]};
+  const double values[] = {n->num[0], n->num[1], (double)n->opt[0], (double)n->opt[1]};
+  *value = values[which];
+  return names[which];
+}
+
+/* The values of one attribute in all forward nodes of an operation, each once, in their order: "2, 3". */
+static void attribute_fact(ZxFacts *f, const ZgGraph *g, uint16_t op, int which) {
+  enum { MOST = 16 };
+  double seen[MOST], x;
+  const char *name = NULL;
+  ZbText t = {0};
+  uint32_t n = 0;
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t i = 0; i < g->segments[s].nforward && n < MOST; i++) {
+      const ZgNode *k = &g->segments[s].nodes[i];
+      if (k->op != op || !(name = attribute(k, which, &x))) continue;
+      uint32_t at = 0;
+      while (at < n && seen[at] != x) at++;
+      if (at < n) continue;
+      if (n) zb_text_add(&t, ", ");
+      zb_text_number(&t, seen[n++] = x);
+    }
+  if (name) zx_fact(f, ZX_GRAPH, zb_printf(f->a, "%s %s", zg_op_info[op].text, name), "%s", t.s);
+  zb_text_free(&t);
+}
+
+/* What shows, where two graphs differ, in which way: operations, iterations, attributes. */
+static void contents_facts(ZxFacts *f, const ZgGraph *g) {
+  uint32_t nodes = 0;
+  ZbText trips = {0};
+  for (uint32_t s = 0; s < g->nsegments; s++) {
+    nodes += g->segments[s].nforward;
+    if (g->segments[s].repeat) zb_text_add(&trips, "%s%u", trips.len ? ", " : "", g->segments[s].trip);
+  }
+  zx_fact(f, ZX_GRAPH, "operations", "%u", nodes);
+  zx_fact(f, ZX_GRAPH, "iterations", "%s", trips.s ? trips.s : "none");
+  zb_text_free(&trips);
+  for (uint16_t op = 0; op < ZG_OP_COUNT; op++)
+    for (int k = 0; k < 4 && zg_op_info[op].kind != ZG_SOURCE && zg_op_info[op].kind != ZG_SINK; k++)
+      attribute_fact(f, g, op, k);
+}
+
 void zx_graph_facts(ZxFacts *f, const ZgGraph *g) {
   zx_fact(f, ZX_GRAPH, "model", "%s", g->model);
   zx_fact(f, ZX_GRAPH, "hash", "%s", zg_hash_computed(f->a, g));
   zx_fact(f, ZX_GRAPH, "source", "%016" PRIx64 "%016" PRIx64, g->hash[1], g->hash[0]);
+  contents_facts(f, g);
 }
 
 typedef struct {

@@ -166,6 +166,13 @@ static const ZbOption options[] = {
    .help = "continue from the latest checkpoint of --ckpt; without one, begin"},
   {"resume-from", 0, ZB_TEXT, FIELD(resume_from), "DIR", .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "continue from that checkpoint"},
+  {"resume-copy", 0, ZB_TEXTS, FIELD(resume_copy), "NEW=OLD", .commands = TRAIN,
+   .help = "a parameter that the checkpoint lacks begins as its parameter OLD, with its optimizer states; may be "
+           "repeated"},
+  {"resume-model", 0, ZB_WORD, FIELD(resume_model), "other|same", .usual = "other", .commands = TRAIN,
+   .same = ZB_SAME_VALUE,
+   .help = "whether a checkpoint's model may be another one of the same parameters (another window, context, "
+           "dropout: what differs is listed), or must be the same"},
   {"eval", 0, ZB_TEXT, FIELD(eval), "FILE", .commands = TRAIN, .same = ZB_SAME_PRESENCE,
    .help = "evaluate on this held-out data after the last step, without changing anything"},
   {"eval-every", 0, ZB_WHOLE, FIELD(eval_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,

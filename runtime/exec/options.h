@@ -14,9 +14,9 @@ typedef struct {
   ZxCommand command;
   const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
   const char *new_tokens;
-  const char *out;          /* calibrate: a cluster; generate: results, or NULL */
-  ZbTexts include, adapter; /* [NAME=]DIR */
-  int64_t steps;            /* -1: not given */
+  const char *out;                       /* calibrate: a cluster; generate: results, or NULL */
+  ZbTexts include, resume_copy, adapter; /* the last: [NAME=]DIR */
+  int64_t steps;                         /* -1: not given */
   uint64_t seed;
   int threads;
   const char *device_name; /* as it was given */
@@ -32,6 +32,7 @@ typedef struct {
   double ckpt_seconds;
   enum { ZX_CKPT_FAIL_GO_ON, ZX_CKPT_FAIL_END } ckpt_fail;
   bool resume;
+  enum { ZX_MODEL_OTHER, ZX_MODEL_SAME } resume_model; /* what the model of a checkpoint may be */
   int64_t compare_every; /* steps between comparisons of replicas; 0: never, not even at checkpoints */
   double time_limit, hang_after; /* seconds; 0: none */
   ZxOnNan on_nan;

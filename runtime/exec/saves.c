@@ -101,38 +101,84 @@ static bool differs(const ZxCkptFact *f, const char *path, const char *here, ZbE
                  zb_show(f->value), here ? zb_show(here) : "none");
 }
 
-/* The hash of the model's file, which changes with its comments. */
-static bool is_source(const ZxCkptFact *f) { return !strcmp(f->kind, "model") && !strcmp(f->name, "source"); }
+static bool is_fact(const ZxCkptFact *f, const char *kind, const char *name) {
+  return !strcmp(f->kind, kind) && !strcmp(f->name, name);
+}
 
-bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbText *note, ZbErr *err) {
-  uint32_t noted = 0;
+/* What differs and is told: of the recipe, or of the model. */
+typedef struct {
+  ZbText text;
+  const char *kind, *intro;
+} Told;
+
+/* was, is: NULL, there is none. */
+static void tell_fact(Told *t, const char *name, const char *was, const char *is) {
+  zb_text_add(&t->text, "%s %s", t->text.len ? ";" : t->intro, name);
+  if (was) zb_text_add(&t->text, ", was %s", was);
+  if (is) zb_text_add(&t->text, ", is %s", is);
+}
+
+static void end_told(Told *t, ZbText *note) {
+  if (t->text.len) zb_text_add(note, "%s\n", t->text.s);
+  zb_text_free(&t->text);
+}
+
+/* Facts of a kind that differ, but for those of the layout. Of a checkpoint that has but one, what is new was not
+ * written then. */
+static void tell_all(Told *t, const ZxManifest *m, const ZxFacts *run) {
   for (uint32_t i = 0; i < m->nfacts; i++) {
     const ZxCkptFact *f = &m->facts[i];
+    if (strcmp(f->kind, t->kind) || zl_is_layout(f->name) || is_fact(f, "model", "source")) continue;
     const char *here = value_in(run, f);
-    if (here && !strcmp(here, f->value)) continue;
-    if (is_source(f)) {
-      zb_text_add(note,
-                  "note: the model's source differs from the checkpoint's; what it computes is the same\n");
-      continue;
-    }
-    if (strcmp(f->kind, "recipe")) return differs(f, path, here, err);
-    if (zl_is_layout(f->name)) continue;
-    zb_text_add(note, "%s %s, was %s",
-                noted++ ? ";" : "note: the recipe is another than the checkpoint's:", f->name, f->value);
-    if (here) zb_text_add(note, ", is %s", here);
+    if (!here || strcmp(here, f->value)) tell_fact(t, f->name, f->value, here);
+  }
+  bool knows = strcmp(t->kind, "model") || zx_manifest_fact(m, "model", "operations");
+  for (uint32_t i = 0; i < run->n && knows; i++) {
+    const char *kind = kind_of(&run->fact[i]), *name = run->fact[i].name;
+    if (!kind || strcmp(kind, t->kind) || zx_manifest_fact(m, kind, name) || zl_is_layout(name)) continue;
+    if (strcmp(kind, "model") || strcmp(name, "source")) tell_fact(t, name, NULL, run->fact[i].value);
+  }
+}
+
+/* Data, their order and the seed are the same, and all of these are in both. */
+static bool same_run(const ZxManifest *m, const char *path, const ZxFacts *run, ZbErr *err) {
+  for (uint32_t i = 0; i < m->nfacts; i++) {
+    const ZxCkptFact *f = &m->facts[i];
+    if (!strcmp(f->kind, "recipe") || !strcmp(f->kind, "model")) continue;
+    const char *here = value_in(run, f);
+    if (!here || strcmp(here, f->value)) return differs(f, path, here, err);
   }
   for (uint32_t i = 0; i < run->n; i++) {
     const char *kind = kind_of(&run->fact[i]);
-    if (!kind || zx_manifest_fact(m, kind, run->fact[i].name)) continue;
-    if (!strcmp(kind, "recipe") && zl_is_layout(run->fact[i].name)) continue;
-    ZxCkptFact f = {kind, run->fact[i].name, "none"};
-    if (is_source(&f)) continue;
-    if (strcmp(kind, "recipe")) return differs(&f, path, run->fact[i].value, err);
-    zb_text_add(note, "%s %s, is %s",
-                noted++ ? ";" : "note: the recipe is another than the checkpoint's:", f.name,
-                run->fact[i].value);
+    if (!kind || !strcmp(kind, "recipe") || !strcmp(kind, "model")) continue;
+    if (zx_manifest_fact(m, kind, run->fact[i].name)) continue;
+    return differs(&(ZxCkptFact){kind, run->fact[i].name, "none"}, path, run->fact[i].value, err);
   }
-  if (noted) zb_text_add(note, "\n");
+  return true;
+}
+
+bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, bool same_model, ZbText *note,
+                  ZbErr *err) {
+  const ZxCkptFact *hash = NULL, *source = NULL;
+  Told recipe = {.kind = "recipe", .intro = "note: the recipe is another than the checkpoint's:"};
+  Told model = {.kind = "model",
+                .intro =
+                    "note: the model computes something else than the checkpoint's, of the same parameters:"};
+  for (uint32_t i = 0; i < m->nfacts; i++) {
+    if (is_fact(&m->facts[i], "model", "hash")) hash = &m->facts[i];
+    if (is_fact(&m->facts[i], "model", "source")) source = &m->facts[i];
+  }
+  const char *here = hash ? value_in(run, hash) : NULL, *there = source ? value_in(run, source) : NULL;
+  bool other = hash && (!here || strcmp(here, hash->value));
+  if (other && same_model) return differs(hash, path, here, err);
+  if (!same_run(m, path, run, err)) return false;
+  if (other) tell_all(&model, m, run);
+  else if (source && (!there || strcmp(there, source->value)))
+    zb_text_add(note,
+                "note: the model's source differs from the checkpoint's; what it computes is the same\n");
+  tell_all(&recipe, m, run);
+  end_told(&model, note);
+  end_told(&recipe, note);
   return true;
 }
 

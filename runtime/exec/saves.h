@@ -12,9 +12,11 @@
  * from, which
  * --resume takes for a beginning. False, and why in `err`, where there is one that cannot be read. */
 bool zx_saves_find(ZbArena *a, ZxComm *c, const ZxOptions *o, const char **path, ZxManifest **m, ZbErr *err);
-/* Whether the run is the one that the checkpoint is of, by its facts: the model, the data, their order and
- * the seed must be the same. What differs in the recipe is added to `note`. */
-bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbText *note, ZbErr *err);
+/* Says whether a run may go on from the checkpoint, by its facts: the data, their order and the seed must be the
+ * same; so must the model, if `same_model`. What differs in the recipe, and in a model of the same parameters
+ * (zx_resume_fits), is added to `note`. */
+bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, bool same_model, ZbText *note,
+                  ZbErr *err);
 /* What is written of a run into its checkpoints: facts that count. */
 void zx_saves_facts(ZbArena *a, const ZxFacts *run, ZxManifest *m);
 

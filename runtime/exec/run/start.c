@@ -145,9 +145,11 @@ static bool resume(ZxRun *r) {
   ZbText note = {0};
   char all[24], most[24];
   double from = zb_now();
-  bool ok = (zx_resume_fits(r->engine, r->from, r->manifest, true, &err) &&
-             zx_saves_fit(r->manifest, r->from, &r->facts, &note, &err)) ||
-            zx_run_refuse(r, &err);
+  bool ok =
+      (zx_resume_copies(r->engine, r->from, r->manifest, &r->o.resume_copy, &err) &&
+       zx_resume_fits(r->engine, r->from, r->manifest, true, &err) &&
+       zx_saves_fit(r->manifest, r->from, &r->facts, r->o.resume_model == ZX_MODEL_SAME, &note, &err)) ||
+      zx_run_refuse(r, &err);
   if (ok && note.s && r->rank == 0) fputs(note.s, stdout);
   zb_text_free(&note);
   if (!ok || !zx_run_accept(r, zx_engine_resume(r->engine, r->from, r->manifest, &read, &err), &err))

@@ -12,6 +12,7 @@
 #ifndef ZUG_EXEC_CHECKPOINTS_H
 #define ZUG_EXEC_CHECKPOINTS_H
 
+#include "base/options.h"
 #include "runtime/exec/ckpt/ckpt.h"
 #include "runtime/exec/engine/engine.h"
 
@@ -61,6 +62,9 @@ ZxCheckpointReport zx_checkpoints_wait(ZxCheckpoints *c);
 typedef struct {
   uint64_t bytes, most; /* read by all ranks, the most by one */
 } ZxResumed;
+/* Makes the manifest list what the model has, in its order, where parameters that the checkpoint lacks begin as copies
+ * of others, with their optimizer states: "NEW=OLD". False with a message if a copy is of nothing. */
+bool zx_resume_copies(ZxEngine *e, const char *path, ZxManifest *m, const ZbTexts *copies, ZbErr *err);
 /* Whether a checkpoint has the parameters that the run wants, in their shapes, and its optimizer states. */
 bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, bool states, ZbErr *err);
 /* Collective: parameters and optimizer states of a checkpoint that fits, of which `m` was read; steps count

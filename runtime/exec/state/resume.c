@@ -81,6 +81,75 @@ static bool same_states(const char *path, const ZxContents *found, const ZxConte
   return true;
 }
 
+/* ---- copies ---- */
+static uint32_t param_named(const ZxContents *c, const char *name, size_t n) {
+  for (uint32_t i = 0; i < c->nparams; i++) {
+    const char *path = c->tensors[i].info.path;
+    if (strlen(path) == n && !memcmp(path, name, n)) return i;
+  }
+  return ZB_NO_NAME;
+}
+
+/* Which parameter of the checkpoint one of the model begins as: that of its name, or the one that a copy says. */
+static uint32_t source_of(const ZxContents *found, const char *name, const ZbTexts *copies) {
+  uint32_t k = param_named(found, name, strlen(name));
+  for (uint32_t i = 0; i < copies->n && k == ZB_NO_NAME; i++) {
+    const char *is = strchr(copies->s[i], '=');
+    if (is && strlen(name) == (size_t)(is - copies->s[i]) && !memcmp(name, copies->s[i], strlen(name)))
+      k = param_named(found, is + 1, strlen(is + 1));
+  }
+  return k;
+}
+
+static bool copy_ok(ZxEngine *e, const char *path, const ZxContents *found, const ZxContents *want,
+                    const char *copy, ZbErr *err) {
+  const char *is = strchr(copy, '=');
+  if (!is) return zb_fail(err, "write NEW=OLD", "--resume-copy %s: there is no `=`", zb_show(copy));
+  if (param_named(want, copy, (size_t)(is - copy)) == ZB_NO_NAME)
+    return zb_fail(err, "NEW is the model's, OLD the checkpoint's",
+                   "--resume-copy %s: model %s has no parameter '%.*s'", zb_show(copy), e->p->graph->model,
+                   (int)(is - copy), zb_show(copy));
+  if (param_named(found, copy, (size_t)(is - copy)) != ZB_NO_NAME)
+    return zb_fail(err, "leave it out", "--resume-copy %s: %s has that parameter itself", zb_show(copy),
+                   zb_show(path));
+  return param_named(found, is + 1, strlen(is + 1)) != ZB_NO_NAME || lacks(e, path, found, is + 1, err);
+}
+
+bool zx_resume_copies(ZxEngine *e, const char *path, ZxManifest *m, const ZbTexts *copies, ZbErr *err) {
+  ZxContents want, *had = &m->c, now = m->c;
+  if (!copies->n) return true;
+  if (!zx_contents_of(e, had->most, &want, err)) return false;
+  for (uint32_t i = 0; i < copies->n; i++)
+    if (!copy_ok(e, path, had, &want, copies->s[i], err)) return false;
+  bool *used = ZB_NEWN(e->a, bool, had->nparams + 1);
+  now.tensors = NULL;
+  now.first = ZB_NEWN(e->a, uint32_t, want.nparams + 1);
+  now.nparams = want.nparams;
+  now.ntensors = 0;
+  for (int states = 0; states < 2; states++) /* parameters first */
+    for (uint32_t i = 0; i < want.nparams; i++) {
+      const char *name = want.tensors[i].info.path;
+      uint32_t k = source_of(had, name, copies);
+      if (k == ZB_NO_NAME) return lacks(e, path, had, name, err);
+      used[k] = true;
+      if (states) now.first[i] = now.ntensors;
+      uint32_t from = states ? had->first[k] : k, to = states ? had->first[k + 1] : k + 1;
+      for (; from < to; from++) {
+        ZxCkptTensor t = had->tensors[from];
+        t.param = i;
+        if (!states) t.info.path = name;
+        ZB_PUSH(e->a, now.tensors, now.ntensors, t);
+      }
+    }
+  now.first[want.nparams] = now.ntensors;
+  for (uint32_t i = 0; i < had->nparams; i++)
+    if (!used[i])
+      return zb_fail(err, "is it another model's?", "%s has a parameter '%s', which model %s has not",
+                     zb_show(path), had->tensors[i].info.path, e->p->graph->model);
+  m->c = now;
+  return true;
+}
+
 /* ---- reading ---- */
 typedef struct {
   const ZxManifest *m;

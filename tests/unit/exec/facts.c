@@ -400,7 +400,9 @@ Test(facts, what_is_trained) {
   cr_assert(p && !zl_errors(d));
   zx_graph_facts(&of_graph, &g);
   are(&of_graph, ZX_GRAPH,
-      zb_printf(a, "model M\nhash %s\nsource ff000000000000000000000000000012\n", zg_hash_computed(a, &g)));
+      zb_printf(a,
+                "model M\nhash %s\nsource ff000000000000000000000000000012\noperations 0\niterations none\n",
+                zg_hash_computed(a, &g)));
   zx_recipe_facts(&of_recipe, zl_recipe(p, d, "r"));
   are(&of_recipe, ZX_RECIPE,
       "name r\nmesh d = 2\nbind batch = 4\nprecision compute f32\nprecision params f32\n"

@@ -182,7 +182,10 @@ Test(manifest, what_is_not_believed) {
       {"[\"m\",\"v\"]", "[\"m\",7]", "its list of optimizer states is none"},
       {"[\"m\",\"v\"]", "[\"m\",\"\"]", "its list of optimizer states is none"},
       {"[\"m\",\"v\"]", "[\"m\",\"v\",\"w\",\"x\"]", "parameter 'w' lacks its shape or a checksum"},
-      {"[\"m\",\"v\"]", "[\"m\",\"v\",\"w\",\"x\",\"y\"]", "its list of optimizer states is none"},
+      {"[\"m\",\"v\"]",
+       "[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\","
+       "\"h\"]",
+       "its list of optimizer states is none"},
       {"\"states\":[\"v\"]", "\"states\":[\"u\"]", "a parameter's list of states is none"},
       {"\"states\":[\"v\"]", "\"states\":[\"v\",\"m\"]", "a parameter's list of states is none"},
       {"\"states\":[\"v\"]", "\"states\":[7]", "a parameter's list of states is none"},

@@ -107,13 +107,15 @@ Test(saves, facts_that_count) {
 }
 
 Test(saves, what_fits) {
-  static ZxCkptFact kept[] = {{"model", "hash", "ff"},    {"model", "source", "a"}, {"data", "tokens", "12"},
-                              {"options", "--seed", "7"}, {"recipe", "clip", "1"},  {"recipe", "mesh", "2"},
-                              {"recipe", "lr", "3"}};
+  static ZxCkptFact kept[] = {{"model", "hash", "ff"},  {"model", "source", "a"},
+                              {"data", "tokens", "12"}, {"options", "--seed", "7"},
+                              {"recipe", "clip", "1"},  {"recipe", "mesh", "2"},
+                              {"recipe", "lr", "3"},    {"model", "attend window", "2"}};
   static const struct {
     ZxFact run[7];
     uint32_t n;
     const char *note, *words, *help; /* one of them, or none */
+    bool same_model;
   } cases[] = {
       {{{ZX_GRAPH, "hash", "ff"},
         {ZX_GRAPH, "source", "a"},
@@ -152,7 +154,23 @@ Test(saves, what_fits) {
        2,
        NULL,
        "p is of a run with other model: hash ff; this run has fe",
-       "compile the same model with the same sizes"},
+       "compile the same model with the same sizes",
+       true},
+      /* Another window. */
+      {{{ZX_GRAPH, "hash", "fe"},
+        {ZX_GRAPH, "source", "b"},
+        {ZX_GRAPH, "attend window", "3"},
+        {ZX_DATA, "tokens", "12"},
+        {ZX_OPTIONS, "--seed", "7"},
+        {ZX_RECIPE, "clip", "1"},
+        {ZX_RECIPE, "lr", "3"}},
+       7,
+       "note: the model computes something else than the checkpoint's, of the same parameters: hash, was ff, "
+       "is "
+       "fe; attend window, was 2, is 3\n",
+       NULL,
+       NULL,
+       false},
       {{{ZX_GRAPH, "hash", "ff"}, {ZX_GRAPH, "source", "a"}, {ZX_DATA, "tokens", "13"}},
        3,
        NULL,
@@ -205,12 +223,12 @@ Test(saves, what_fits) {
        "note: the recipe is another than the checkpoint's: lr, was 3, is 4\n",
        NULL,
        NULL}};
-  const ZxManifest m = {.facts = kept, .nfacts = 7};
+  const ZxManifest m = {.facts = kept, .nfacts = 8};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ZxFacts f = facts(cases[i].run, cases[i].n);
     ZbText note = {0};
     err = (ZbErr){0};
-    cr_expect_eq(zx_saves_fit(&m, "p", &f, &note, &err), !cases[i].words, "%zu", i);
+    cr_expect_eq(zx_saves_fit(&m, "p", &f, cases[i].same_model, &note, &err), !cases[i].words, "%zu", i);
     if (!cases[i].words) cr_expect_str_eq(note.s ? note.s : "", cases[i].note ? cases[i].note : "", "%zu", i);
     cr_expect_str_eq(err.text, cases[i].words ? cases[i].words : "");
     cr_expect_str_eq(err.help, cases[i].help ? cases[i].help : "");
@@ -228,8 +246,9 @@ Test(saves, layouts) {
     ZxFacts f = facts(&now, 1), none = facts(NULL, 0);
     ZxManifest m = {.facts = &(ZxCkptFact){"recipe", *name, "2"}, .nfacts = 1}, empty = {0};
     ZbText note = {0};
-    cr_expect(zx_saves_fit(&m, "p", &f, &note, &err) && zx_saves_fit(&m, "p", &none, &note, &err) &&
-                  zx_saves_fit(&empty, "p", &f, &note, &err) && !note.s,
+    cr_expect(zx_saves_fit(&m, "p", &f, true, &note, &err) &&
+                  zx_saves_fit(&m, "p", &none, true, &note, &err) &&
+                  zx_saves_fit(&empty, "p", &f, true, &note, &err) && !note.s,
               "%s", *name);
   }
 }
