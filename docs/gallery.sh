@@ -82,7 +82,7 @@ measure() {
 
 # ---- the page ----
 # The models, in the order of the page; every example that has one must be among them.
-groups='Text, dense|gpt2 opt neox phi phi3 falcon llama3 mistral olmo2 granite glm4 smollm3 starcoder2 qwen2 qwen3 gemma2 gemma3 cohere
+groups='Text, dense|gpt2 opt neox phi phi3 falcon llama3 mistral olmo2 granite glm4 smollm3 starcoder2 qwen2 qwen3 gemma2 gemma3 cohere nanochat speedrun
 Text, with experts|mixtral qwen3moe gptoss deepseek
 Text, recurrent|mamba2 deltanet
 Encoders, and an encoder with a decoder|bert minilm t5

@@ -22,6 +22,7 @@ examples_files = \
   examples/mistral.zug \
   examples/mixtral.zug \
   examples/mlp.zug \
+  examples/nanochat.zug \
   examples/neox.zug \
   examples/olmo2.zug \
   examples/opt.zug \
@@ -31,9 +32,11 @@ examples_files = \
   examples/qwen2.zug \
   examples/qwen3.zug \
   examples/qwen3moe.zug \
+  examples/races.zug \
   examples/recipes.zug \
   examples/resnet.zug \
   examples/smollm3.zug \
+  examples/speedrun.zug \
   examples/starcoder2.zug \
   examples/t5.zug \
   examples/unet.zug \

@@ -5,7 +5,7 @@ examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
 models="mlp gpt2 llama3 qwen2 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral deepseek clip resnet unet mamba2 deltanet \
-  phi3 qwen3moe gptoss olmo2 granite glm4 smollm3 starcoder2 neox falcon opt phi cohere minilm llamadpo"
+  phi3 qwen3moe gptoss olmo2 granite glm4 smollm3 starcoder2 neox falcon opt phi cohere minilm llamadpo nanochat speedrun"
 for model in $models; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 zc "$examples/resnet.zug" -o resnet.zsg | grep -q '25,557,032 parameters' || fail "resnet's parameters" # as torchvision's
 zc "$examples/qwen2.zug" -o qwen2.zsg | grep -q '494,032,768 parameters' || fail "qwen2's parameters" # as Qwen2.5-0.5B's
@@ -32,6 +32,9 @@ while read -r recipe model; do
   ok timeout 10 zplan show $graph.zsg --recipe "$examples/recipes.zug:$recipe"
   grep -q '^error' out.txt && fail "recipe $recipe"
 done <recipes.txt
+for recipe in nanochat nanochat8 speedrun speedrun8; do
+  ok timeout 20 zplan show ${recipe%8}.zsg --recipe "$examples/races.zug:$recipe"
+done
 ok zplan show llama3.zsg --recipe "$examples/published.zug:llama8b" --cluster "$examples/clusters.zug:h100"
 # Every cluster says all that times are made from.
 for cluster in $(awk '$1 == "cluster" { print $2 }' "$examples/clusters.zug"); do
@@ -63,3 +66,9 @@ falls small_llama3.zsg lm text.bin 40 0.7
 falls small_llama31.zsg lm text.bin 40 0.7
 falls small_qwen3.zsg lm text.bin 40 0.7
 falls small_mlp.zsg mlp circle.bin 100 0.7
+# Racers learn by their own optimizers, small ones at rates for a width of 32.
+for model in nanochat speedrun; do
+  ok zc "$examples/$model.zug" -o small_$model.zsg -D layers=4 -D heads=2 -D width=32 -D words=256 $([ $model = speedrun ] || echo -D kv_heads=2)
+  sed "s/bind batch = [0-9]*, seq = [0-9]*/bind batch = 8, seq = 32/; s/micro [0-9]*/micro 4/" "$examples/races.zug" >train.zug
+  falls small_$model.zsg $model text.bin 40 0.8
+done
