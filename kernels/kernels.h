@@ -83,21 +83,15 @@ void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *ar
 
 /* What changes from step to step, where a device can read it: work that was queued once and is done again in
  * every step must find it in memory. */
-#define ZK_MOST_OPTIMIZERS 3 /* of one recipe */
 typedef struct {
-  uint64_t step; /* as ZkEnv's */
-  struct {
-    float lr;           /* the rate; for AdamW also as it is used: */
-    float rate, vscale; /* lr / (1 - b1^step), 1 / sqrt(1 - b2^step) */
-  } of[ZK_MOST_OPTIMIZERS];
+  uint64_t step; /* as ZkEnv's; behind it what updates take of a step (optimize.h) */
 } ZkStepState;
-
 /* What does not change from call to call of one run. */
 typedef struct {
   ZkPool *pool;
   uint64_t seed;
   uint64_t step; /* for `random` */
-  /* In a device's memory: `step` and optimizers' rates are read there. NULL: not. */
+  /* In a device's memory: `step` and what optimizers take of a step are read there. NULL: not. */
   const ZkStepState *step_state;
   bool tf32;       /* operands of products in f32 may be rounded to 11 bits, where a device is faster so */
   bool repeatable; /* only what gives the same bits in every run, of what is chosen by time */
@@ -192,21 +186,6 @@ size_t zk_cpu_scratch(const ZkCall *call, int threads);
 void zk_ref_run(const ZkEnv *env, const ZkCall *call);
 
 /* ---- kernels on flat buffers, outside graphs ----------------------------------------------------------- */
-/* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w f32;
- * also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. All optimizers return whether all
- * of the new w, m and v are finite. A device with a ZkStepState takes from there, in place of lr, `times` the
- * rate of optimizer `which`. */
-typedef struct {
-  float lr, b1, b2, eps, decay, scale;
-  int64_t step;
-  float times;
-  int which;
-} ZkAdamW;
-bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
-                  uint16_t *w16);
-/* The same with m and v in formats of blocks (DYN8, UDYN8). n is whole blocks of both. */
-bool zk_cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, ZkFlat m,
-                   ZkFlat v, uint16_t *w16);
 /* Reads elements first .. first + n as f32, and writes n values, whole blocks, in any format that parameters
  * and states are stored in: F32, BF16, DYN8, UDYN8. */
 void zk_cpu_decode(const ZkEnv *env, ZkFlat from, int64_t first, int64_t n, float *x);
@@ -216,40 +195,6 @@ void zk_cpu_encode(const ZkEnv *env, int64_t n, const float *x, ZkFlat to);
 void zk_cpu_pack(const ZkEnv *env, const ZkView *plain, const ZkView *packed);
 void zk_cpu_unpack(const ZkEnv *env, const ZkView *packed, const ZkView *plain, int64_t first, int64_t n,
                    float *x);
-/* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when
- * momentum is 0. */
-typedef struct {
-  float lr, momentum, decay, scale;
-  float times;
-  int which;
-} ZkSgd;
-bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
-                uint16_t *w16);
-/* Lion (Chen et al. 2023): w -= lr*(sign(b1*m + (1-b1)*g) + decay*w), where the sign of 0 is 0; then
- * m = b2*m + (1-b2)*g. */
-typedef struct {
-  float lr, b1, b2, decay, scale;
-  float times;
-  int which;
-} ZkLion;
-bool zk_cpu_lion(const ZkEnv *env, const ZkLion *p, int64_t n, const float *g, float *w, float *m,
-                 uint16_t *w16);
-/* Muon (Jordan et al. 2024), in three: m = momentum*m + g, and what is orthogonalised of it, u = m, or with
- * nesterov g + momentum*m; */
-typedef struct {
-  float lr, momentum, decay, scale;
-  bool nesterov;
-  float shape; /* what an update is multiplied by, beside the rate */
-} ZkMuon;
-void zk_cpu_muon_momentum(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *g, float *m, float *u);
-/* x[rows, cols] to what is near the U V' of its singular value decomposition: `steps` of Newton and Schulz
- * with the coefficients of Jordan, 3.4445 x - 4.7750 x x'x + 2.0315 x x'x x'x, from x by its Frobenius norm
- * on, which leave singular values between about 0.7 and 1.2. rows <= cols. scratch: cols*rows and twice
- * rows*rows floats, each of these rounded up to 64 bytes; */
-void zk_cpu_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *scratch);
-/* and w -= lr*(shape*u + decay*w). Whether m and the new w are finite. */
-bool zk_cpu_muon(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *u, const float *m, float *w,
-                 uint16_t *w16);
 /* A state's update: w becomes what `ops` make of registers 0, w, and 1, g; each op makes the next one, and
  * the last is the result. True if all of it is finite. */
 #define ZK_UPDATE_OPS 32

@@ -3,8 +3,11 @@
 # be vectors.
 noinst_LIBRARIES += libkernels.a
 libkernels_a_SOURCES = kernels/kernels.h \
+  kernels/codes.h \
   kernels/elem.def \
   kernels/elem.h \
+  kernels/matrix.h \
+  kernels/optimize.h \
   kernels/kernels.def \
   kernels/debug.c \
   kernels/debug.def \
@@ -21,6 +24,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/packed_half.c \
   kernels/cpu/packed_rows.c \
   kernels/cpu/packed_view.c \
+  kernels/updates.c \
   kernels/table.c \
   kernels/cpu/cpu.h \
   kernels/cpu/math.h \
@@ -29,7 +33,6 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/pool.c \
   kernels/cpu/run.c \
   kernels/cpu/machine.c \
-  kernels/cpu/adamw8.c \
   kernels/cpu/codes.c \
   kernels/cpu/attend.c \
   kernels/cpu/attend_grad.c \
@@ -73,7 +76,8 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/resume.c \
   kernels/cpu/resume_linear.c \
   kernels/cpu/reduce.c \
-  kernels/cpu/muon.c \
+  kernels/cpu/orthogonalize.c \
+  kernels/cpu/optimize.c \
   kernels/cpu/rope.c \
   kernels/cpu/rows.c \
   kernels/cpu/step.h \
@@ -117,6 +121,8 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/lookup.cu \
   kernels/cuda/move.cu \
   kernels/cuda/norm.cu \
+  kernels/cuda/optimize.cu \
+  kernels/cuda/orthogonalize.cu \
   kernels/cuda/packed.cu \
   kernels/cuda/random.cu \
   kernels/cuda/reduce.cu \

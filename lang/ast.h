@@ -24,7 +24,6 @@
 
 #define ZL_MAX_NESTING 256 /* of expressions and of `repeat`: recursion over the tree is safe */
 
-typedef struct ZlExpr ZlExpr;
 typedef struct ZlStmt ZlStmt;
 typedef struct ZlBlock ZlBlock;
 typedef struct ZlModel ZlModel;

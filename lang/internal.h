@@ -52,14 +52,27 @@ typedef enum {
   ZL_DIRECTIVES
 } ZlDirectiveKind;
 
-/* Behind an optimizer: `for embed`, `decay 0.1`, `decay 0.1 except norm`, `rate 0.1 for embed`. */
+/* An amount as it is written: `first to TO over OVER to ...`. */
+typedef struct {
+  ZlExpr *first, **to, **over;
+  uint32_t n, nover; /* the same */
+} ZlAmountAst;
+
+/* `lr = 0.02 / sqrt(embed / 768)`, `cosine`, in parentheses behind an optimizer or another word. */
+typedef struct {
+  ZlName key; /* key.s NULL for a bare value */
+  ZlAmountAst value;
+  ZlSpan span;
+} ZlKwAst;
+
+/* Behind an optimizer: `for embed except embed.pos`, `decay 0.1`, `decay 0.1 except norm`, `rate 0.1 for embed`. */
 typedef struct {
   enum { ZL_CLAUSE_FOR, ZL_CLAUSE_DECAY, ZL_CLAUSE_RATE } kind;
   ZlName word; /* RATE: as it is written */
-  ZlNumber num;
-  bool except; /* `of` are those after `except`, else after `for` */
-  ZlPath *of;
-  uint32_t nof;
+  ZlAmountAst amount;
+  bool excepts; /* names go on the list after `except` */
+  ZlPath *of, *but;
+  uint32_t nof, nbut;
   ZlSpan span;
 } ZlClause;
 
@@ -88,7 +101,7 @@ typedef struct {
   ZlPrecision *precisions; uint32_t nprecisions;
   ZlPath unit;                        /* shard; n = 0 without */
   ZlPath *but; uint32_t nbut;         /* freeze: except */
-  ZlKw *kws; uint32_t nkws;           /* optimizer, choices */
+  ZlKwAst *kws; uint32_t nkws;        /* optimizer, choices */
   ZlClause *clauses; uint32_t nclauses; /* optimizer */
   bool keep;                          /* shard */
   /* `?` in place of what is to be chosen: of micro, recompute, stages, shard, split; of split: after `else`. */
@@ -134,12 +147,25 @@ bool zl_packing(ZlDiags *d, const ZlPrecision *p, ZlPacking *to);
 /* Returns the word that another precision is, one of those that the language has; NULL with a report. */
 const char *zl_precision_word(ZlDiags *d, const ZlPrecision *p, int *which);
 extern const char *const zl_precision_keys[]; /* compute, params, reduce, states: by *which */
+/* ---- amount.c ---- */
+/* The value of an expression; false and a report if it has none. */
+bool zl_value(const ZlSizes *s, const ZlExpr *x, double *out);
+/* The amount that is written; its `of` stays where sizes of axes are in it. False with reports. */
+bool zl_amount(ZlDiags *d, ZbArena *a, const ZlAmountAst *x, ZlAmount *out);
+/* As it would be written; in parentheses where it is an expression and not the `whole` of a setting. */
+void zl_amount_put(ZbText *out, const ZlAmount *x, bool whole);
 
 /* ---- optimizer.c ---- */
-/* `name` goes on the list of the directive's last clause; reports if that has none. */
+/* `name` goes on the list of the directive's last clause; reports if that has none. `except`: it begins the list of
+ * what is not meant. */
 void zl_clause_more(ZlDiags *d, ZbArena *a, ZlDirective *o, ZlPath name);
-/* The checked record of an optimizer directive; `none` gives one without a name. False with reports. */
-bool zl_optimizer(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlOptimizer *out);
+void zl_clause_except(ZlDiags *d, ZlDirective *o, ZlPath name, ZbArena *a);
+/* The checked record of an optimizer directive, which takes from `all` (NULL: there is none) the settings that it does
+ * not give itself; `none` gives one without a name. False with reports. */
+bool zl_optimizer(ZlDiags *d, ZbArena *a, const ZlDirective *o, const ZlDirective *all, ZlOptimizer *out);
+/* Checks an `optimizer all`, and what a `for` names: "embed, head except head.b". */
+bool zl_optimizer_all(ZlDiags *d, const ZlDirective *o);
+const char *zl_for_text(ZbArena *a, const ZlDirective *o);
 const char *zl_paths_text(ZbArena *a, ZlPaths p); /* "embed, layer.attn" */
 
 /* ---- unit.c: quantities ---- */

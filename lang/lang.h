@@ -77,10 +77,30 @@ typedef struct {
   ZlName *at;
   uint32_t n;
 } ZlNames;
+/* A number of a recipe that may change from step to step: `num` in the first, then linearly to the next in so many
+ * steps (`0.85 to 0.95 over 300`), one after the other, and what is last from there on. */
+typedef struct ZlExpr ZlExpr; /* ast.h */
+typedef struct {
+  double to, over;
+} ZlPhase;
+typedef struct {
+  double num;
+  ZlPhase *then;
+  uint32_t nthen;
+  /* What `num` is, where that is said by sizes of axes: it is 0 until zl_optimizer_sizes. Or NULL. */
+  const ZlExpr *of;
+} ZlAmount;
+double zl_amount_at(const ZlAmount *x, int64_t step); /* in step 1, 2, ... */
+double zl_amount_most(const ZlAmount *x), zl_amount_least(const ZlAmount *x);
+bool zl_amount_same(const ZlAmount *x, const ZlAmount *y);
+
 typedef struct {    /* lr = 3e-4, anneal = cosine */
   ZlName key;       /* key.s NULL for a bare value */
   const char *word; /* a value that is a name, else NULL */
-  double num;
+  union {
+    double num; /* that of `amount` */
+    ZlAmount amount;
+  };
   ZlSpan span;
 } ZlKw;
 
@@ -132,15 +152,15 @@ typedef struct {
 /* `rate 0.1 for embed`, `decay 0 for norm, bias`: of these parameters, in place of what others have. */
 typedef struct {
   bool decay; /* else a rate */
-  double num;
+  ZlAmount amount;
   ZlPaths of;
   ZlSpan span;
 } ZlShare;
 /* clang-format off */
 typedef struct {
   ZlName name; ZlKw *kws; uint32_t n; /* all its settings */
-  ZlPaths of;                         /* `for`: its parameters; n = 0: all that no other has */
-  double decay; ZlPaths except;       /* decay NUMBER except ... */
+  ZlPaths of, but;                    /* `for ... except ...`: its parameters; of.n = 0: all that no other has */
+  ZlAmount decay; ZlPaths except;     /* decay NUMBER except ... */
   ZlShare *shares; uint32_t nshares;
   ZlSpan span;
 } ZlOptimizer;
@@ -259,6 +279,15 @@ const ZlRecipe *zl_recipe_open(ZlProgram *p, ZlDiags *d, const char *name);
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
 /* Reports what is wrong with any recipe or cluster of the main file. */
 void zl_check_recipes(ZlProgram *p, ZlDiags *d);
+/* Who knows the sizes that an amount is said by: puts that of an axis into *out, or reports. */
+typedef struct ZlSizes ZlSizes;
+struct ZlSizes {
+  ZlDiags *d;
+  bool (*size)(const ZlSizes *s, ZlName axis, double *out);
+  void *ctx;
+};
+/* A copy of a checked recipe's optimizer in which every number is known; false with reports. */
+bool zl_optimizer_sizes(const ZlSizes *s, ZbArena *a, const ZlOptimizer *o, ZlOptimizer *out);
 /* The setting `key` of an optimizer, or NULL. A checked recipe's optimizer has all of its
  * settings, those not given with their defaults, so that its user has none of its own. */
 const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);

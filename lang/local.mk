@@ -11,8 +11,10 @@ liblang_a_SOURCES = \
   lang/form.c \
   lang/format.c \
   lang/name.c \
+  lang/amount.c \
   lang/optimizer.c \
   lang/precision.c \
+  lang/updates.def \
   lang/recipe.c \
   lang/recipe_text.c \
   lang/recover.c \

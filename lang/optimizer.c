@@ -13,80 +13,80 @@ typedef enum {
   STEPS,    /* a whole number >= 0 */
   TIMES,    /* a whole number from 1 to 64 */
   BITS,     /* 32 or 8 */
-  ANNEAL,   /* one of `anneals` */
-  SWITCH,   /* one of `switches` */
-  SCALE,    /* one of `scales` */
-  AXIS      /* the name of an axis; may be given several times, or not at all */
+  AXIS,     /* the name of an axis; may be given several times, or not at all */
+  ANNEAL,   /* from here on one of the words */
+  SWITCH,
+  RULE,
+  SCALE,
+  COEFFICIENTS,
+  RANGES
 } Range;
 
 typedef struct {
   const char *name;
   Range range;
-  double otherwise;
+  double otherwise; /* the default; of words its position */
+  bool varies;      /* may change from step to step */
 } Setting;
 
-static const char *const anneals[] = {"constant", "linear", "cosine", "sqrt", "rsqrt"};
-static const char *const switches[] = {"on", "off"};
-static const char *const scales[] = {"shape", "rms"};
-enum { MOST_SETTINGS = 12 };
+enum { MOST_WORDS = 6, MOST_SETTINGS = 20 };
+static const char *const words[RANGES][MOST_WORDS] = {
+    [ANNEAL] = {"constant", "linear", "cosine", "sqrt", "rsqrt"},
+    [SWITCH] = {"on", "off"},
+    [RULE] = {"sum", "mean"},
+    [SCALE] = {"shape", "rms"},
+    [COEFFICIENTS] = {"jordan", "polar"},
+};
+static const char *const numbers[] = {
+    "a number of at least 0",  "at least 0 and less than 1",  "between 0 and 1", "greater than 0",
+    "a whole number of steps", "a whole number from 1 to 64", "32 or 8",         "the name of an axis"};
 
-/* The words that a setting takes; the first is what it is otherwise. NULL: it takes none of a list. */
-static const char *const *words_of(Range r, int *n) {
-  *n = r == ANNEAL ? 5 : 2;
-  return r == ANNEAL ? anneals : r == SWITCH ? switches : r == SCALE ? scales : NULL;
+static int words_of(Range r) {
+  int n = 0;
+  while (n < MOST_WORDS && words[r][n]) n++;
+  return n;
 }
 
-#define RATE_SETTINGS                                                                                        \
-  {"warmup", STEPS, 0}, {"stable", STEPS, 0}, {"anneal", ANNEAL, 0}, {"until", STEPS, 0}, {                  \
-    "final", RATIO, 0                                                                                        \
-  }
+/* What every optimizer has, beside those of its row; those behind `lr` may be said once, by `optimizer all`. */
+static const Setting general[] = {
+    {"lr", REQUIRED, 0, false},   {"bits", BITS, 32, false},   {"cautious", SWITCH, 1, false},
+    {"every", TIMES, 1, false},   {"warmup", STEPS, 0, false}, {"stable", STEPS, 0, false},
+    {"anneal", ANNEAL, 0, false}, {"until", STEPS, 0, false},  {"final", RATIO, 0, false}};
+enum { GENERAL = sizeof general / sizeof *general };
+
+#define ALL(...) __VA_ARGS__
+#define SET(name, range, otherwise) {#name, range, otherwise, true},
+#define FIXED(name, range, otherwise) {#name, range, otherwise, false},
+#define UPDATE(NAME, word, how, flops, nstates, a, b, c, files, codes, settings, ...)                        \
+  {word, HOW_##how, {ALL settings{NULL, REQUIRED, 0, false}}},
+typedef enum { HOW_FLAT, HOW_MATRICES, HOW_HIDDEN } How;
 static const struct {
   const char *name;
-  Setting settings[MOST_SETTINGS];
+  How how;
+  Setting settings[MOST_SETTINGS - GENERAL];
 } optimizers[] = {
-    {"adamw",
-     {{"lr", REQUIRED, 0},
-      {"b1", SHARE, 0.9},
-      {"b2", SHARE, 0.95},
-      {"eps", POSITIVE, 1e-8},
-      {"bits", BITS, 32},
-      RATE_SETTINGS}},
-    {"sgd", {{"lr", REQUIRED, 0}, {"momentum", SHARE, 0}, RATE_SETTINGS}},
-    {"lion", {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.99}, RATE_SETTINGS}},
-    {"muon",
-     {{"lr", REQUIRED, 0},
-      {"momentum", SHARE, 0.95},
-      {"nesterov", SWITCH, 0},
-      {"steps", TIMES, 5},
-      {"scale", SCALE, 0},
-      {"each", AXIS, 0},
-      RATE_SETTINGS}},
+#include "lang/updates.def"
 };
-static const char *const optimizer_names[] = {"adamw", "sgd", "lion", "muon"};
-enum { NOPTIMIZERS = sizeof optimizer_names / sizeof *optimizer_names };
+enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 
-static const char *range_text(Range r) {
-  static const char *const text[] = {"a number of at least 0",
-                                     "at least 0 and less than 1",
-                                     "between 0 and 1",
-                                     "greater than 0",
-                                     "a whole number of steps",
-                                     "a whole number from 1 to 64",
-                                     "32 or 8",
-                                     "`constant`, `linear`, `cosine`, `sqrt` or `rsqrt`",
-                                     "`on` or `off`",
-                                     "`shape` or `rms`",
-                                     "the name of an axis"};
-  return text[r];
+/* The names of those that recipes may say. */
+static uint32_t optimizer_names(const char *out[OPTIMIZERS]) {
+  uint32_t n = 0;
+  for (int i = 0; i < OPTIMIZERS; i++)
+    if (optimizers[i].how != HOW_HIDDEN) out[n++] = optimizers[i].name;
+  return n;
 }
 
-static bool fits(const ZlKw *kw, Range r) {
-  double x = kw->num;
-  int n;
-  const char *const *words = words_of(r, &n);
-  if (words) return kw->word && zl_word_index(kw->word, words, n) >= 0;
-  if (r == AXIS) return kw->word != NULL;
-  if (kw->word || !isfinite(x)) return false;
+/* "`a`, `b` and `c`", `or` in place of `and` where one is meant. */
+static const char *list_text(ZbArena *a, const char *const *names, uint32_t n, const char *last) {
+  const char *text = "";
+  for (uint32_t i = 0; i < n; i++)
+    text = zb_printf(a, "%s%s`%s`", text, !i ? "" : i + 1 < n ? ", " : zb_printf(a, " %s ", last), names[i]);
+  return text;
+}
+
+static bool number_fits(double x, Range r) {
+  if (!isfinite(x)) return false;
   switch (r) {
   case REQUIRED: return x >= 0;
   case SHARE: return x >= 0 && x < 1;
@@ -98,7 +98,11 @@ static bool fits(const ZlKw *kw, Range r) {
   }
 }
 
-static const ZlKw *given(const ZlDirective *o, const char *key) { return zl_kw(o->kws, o->nkws, key); }
+static const ZlKwAst *given(const ZlDirective *o, const char *key) {
+  for (uint32_t i = 0; o && i < o->nkws; i++)
+    if (o->kws[i].key.s && strcmp(o->kws[i].key.s, key) == 0) return &o->kws[i];
+  return NULL;
+}
 
 const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key) {
   for (uint32_t i = 0; i < n; i++)
@@ -106,60 +110,91 @@ const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key) {
   return NULL;
 }
 
-/* Every setting given is one of the optimizer's, once, and in range. */
-static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Setting *table,
-                        const char *const *names, uint32_t n) {
+/* ---- settings ---- */
+/* The settings of optimizer `which` in their order: its own behind `lr`, then the general ones. */
+static uint32_t table_of(int which, Setting out[MOST_SETTINGS]) {
+  uint32_t n = 0;
+  out[n++] = general[0];
+  for (const Setting *s = optimizers[which].settings; s->name; s++) out[n++] = *s;
+  for (int i = 1; i < GENERAL; i++) out[n++] = general[i];
+  return n;
+}
+
+static bool check_word(ZlDiags *d, ZbArena *a, const ZlKw *kw, Range r) {
+  int n = words_of(r);
+  if (kw->word && (r == AXIS || zl_word_index(kw->word, words[r], n) >= 0)) return true;
+  ZlDiag *g = zl_report(d, ZL_Z0805, kw->span, "`%s` must be %s", kw->key.s,
+                        n ? list_text(a, words[r], (uint32_t)n, "or") : numbers[r]);
+  if (kw->word && n) zl_help_nearest(g, kw->word, words[r], (uint32_t)n);
+  return false;
+}
+
+static bool check_number(ZlDiags *d, const ZlKw *kw, const Setting *s) {
+  const ZlAmount *x = &kw->amount;
+  if (kw->word || (x->nthen && !s->varies)) {
+    zl_report(d, ZL_Z0805, kw->span, kw->word ? "`%s` must be %s" : "`%s` stays as it is: it must be %s",
+              kw->key.s, numbers[s->range]);
+    return false;
+  }
+  bool ok = x->of || number_fits(x->num, s->range);
+  for (uint32_t i = 0; i < x->nthen; i++) ok = ok && number_fits(x->then[i].to, s->range);
+  if (!ok) zl_report(d, ZL_Z0805, kw->span, "`%s` must be %s", kw->key.s, numbers[s->range]);
+  return ok;
+}
+
+static bool is_word(Range r) { return r == AXIS || words[r][0]; }
+
+/* A setting as it was written, with its value; false and a report if that is not one of its kind. */
+static bool read_setting(ZlDiags *d, ZbArena *a, const ZlKwAst *x, const Setting *s, ZlKw *out) {
+  const ZlExpr *first = x->value.first;
+  bool word = first->kind == ZL_E_NAME && !x->value.n; /* a size alone is no setting */
+  *out = (ZlKw){.key = x->key, .span = x->span};
+  if (word) out->word = first->name.s;
+  else if (!zl_amount(d, a, &x->value, &out->amount)) return false;
+  return is_word(s->range) ? check_word(d, a, out, s->range) : check_number(d, out, s);
+}
+
+/* What is wrong with the names of settings: each is one of the table, once. */
+static bool check_keys(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Setting *table, uint32_t n) {
+  const char *names[MOST_SETTINGS];
   bool ok = true;
+  for (uint32_t i = 0; i < n; i++) names[i] = table[i].name;
   for (uint32_t i = 0; i < o->nkws; i++) {
-    const ZlKw *kw = &o->kws[i];
+    const ZlKwAst *kw = &o->kws[i];
+    int k = kw->key.s ? zl_word_index(kw->key.s, names, (int)n) : -1;
     if (!kw->key.s) {
       zl_help(zl_report(d, ZL_Z0804, kw->span, "settings of an optimizer have names"),
               "write, say, `lr = 3e-4`");
-      ok = false;
-      continue;
-    }
-    int k = zl_word_index(kw->key.s, names, (int)n);
-    if (k < 0) {
+    } else if (k < 0) {
       ZlDiag *g = zl_report(d, ZL_Z0804, kw->key.span, "`%s` has no setting `%s`", o->word.s, kw->key.s);
-      ZlNames all = {0};
-      for (uint32_t j = 0; j < n; j++) ZB_PUSH(a, all.at, all.n, ((ZlName){names[j], ZL_NOWHERE}));
-      zl_note(g, "it has %s", zl_names_text(a, all));
+      zl_note(g, "it has %s", list_text(a, names, n, "and"));
       if (zl_said_elsewhere(kw->key.s)) zl_help(g, "write, say, `%s`", zl_said_elsewhere(kw->key.s));
       else zl_help_nearest(g, kw->key.s, names, n);
-      ok = false;
     } else if (given(o, kw->key.s) != kw && table[k].range != AXIS) {
       zl_also(zl_report(d, ZL_Z0803, kw->key.span, "`%s` is given twice", kw->key.s),
               given(o, kw->key.s)->span, "first here");
-      ok = false;
-    } else if (!fits(kw, table[k].range)) {
-      ZlDiag *g = zl_report(d, ZL_Z0805, kw->span, "`%s` must be %s", kw->key.s, range_text(table[k].range));
-      int nwords;
-      const char *const *words = words_of(table[k].range, &nwords);
-      if (kw->word && words) zl_help_nearest(g, kw->word, words, (uint32_t)nwords);
-      ok = false;
-    }
+    } else continue;
+    ok = false;
   }
   return ok;
 }
 
 /* The settings of the rate agree: `constant` and `rsqrt` go on for ever, the others fall until a step. */
-static bool check_rate(ZlDiags *d, const ZlDirective *o) {
-  const ZlKw *anneal = given(o, "anneal"), *until = given(o, "until"), *final = given(o, "final");
-  const ZlKw *warmup = given(o, "warmup"), *stable = given(o, "stable");
-  bool constant = !anneal || strcmp(anneal->word, "constant") == 0;
-  bool root = !constant && strcmp(anneal->word, "rsqrt") == 0;
-  double begin = (warmup ? warmup->num : 0) + (stable ? stable->num : 0);
-  const ZlKw *idle = until ? until : final ? final : constant ? stable : NULL;
-  if (constant && idle) {
-    zl_help(zl_report(d, ZL_Z0805, idle->span, "`%s` means nothing while the learning rate stays constant",
-                      idle->key.s),
-            "add `anneal = cosine`, or leave it out");
-    return false;
-  }
-  if (root && idle) {
-    zl_help(zl_report(d, ZL_Z0805, idle->span, "`%s` means nothing with `rsqrt`, which falls for ever",
-                      idle->key.s),
-            "leave it out");
+static bool check_rate(ZlDiags *d, const ZlOptimizer *o) {
+  const ZlKw *anneal = zl_kw(o->kws, o->n, "anneal"), *until = zl_kw(o->kws, o->n, "until");
+  const ZlKw *final = zl_kw(o->kws, o->n, "final"), *stable = zl_kw(o->kws, o->n, "stable");
+  bool constant = strcmp(anneal->word, "constant") == 0, root = strcmp(anneal->word, "rsqrt") == 0;
+  double begin = zl_kw(o->kws, o->n, "warmup")->num + stable->num;
+  const ZlKw *const last[] = {until, final, constant ? stable : until};
+  const ZlKw *idle = NULL;
+  for (int i = 3; i-- > 0;)
+    if (last[i]->span.file >= 0) idle = last[i];
+  if ((constant || root) && idle) {
+    ZlDiag *g = zl_report(d, ZL_Z0805, idle->span,
+                          constant ? "`%s` means nothing while the learning rate stays constant"
+                                   : "`%s` means nothing with `rsqrt`, which falls for ever",
+                          idle->key.s);
+    zl_help(g, constant ? "add `anneal = cosine`, or leave it out" : "leave it out");
     return false;
   }
   if (root && begin < 1) {
@@ -168,62 +203,98 @@ static bool check_rate(ZlDiags *d, const ZlDirective *o) {
             "add, say, `warmup = 1000`");
     return false;
   }
-  if (!constant && !root && (!until || until->num <= begin)) {
-    zl_help(zl_report(d, ZL_Z0805, until ? until->span : anneal->span,
+  if (!constant && !root && until->num <= begin) {
+    zl_help(zl_report(d, ZL_Z0805, until->span.file >= 0 ? until->span : anneal->span,
                       "`until` must be the step at which `%s` ends, after the warm-up%s", anneal->word,
-                      stable ? " and the stable steps" : ""),
+                      stable->num > 0 ? " and the stable steps" : ""),
             "add, say, `until = %.0f`", begin + 1000);
     return false;
   }
   return true;
 }
 
-/* The settings in the order of the optimizer's table, those not given with their defaults. */
-static bool settings(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlKw **kws, uint32_t *n) {
-  *kws = NULL;
-  *n = 0;
-  int which = zl_word_index(o->word.s, optimizer_names, NOPTIMIZERS);
-  if (which < 0) {
-    ZlDiag *g = zl_report(d, ZL_Z0804, o->word.span, "no optimizer is called `%s`", o->word.s);
-    zl_note(g, "there are `adamw`, `sgd`, `lion` and `muon`");
-    zl_help_nearest(g, o->word.s, optimizer_names, NOPTIMIZERS);
+/* A setting of optimizer `o`, or of `all` where that has it, or its default; those that may be there several times
+ * one after the other. */
+static bool add_setting(ZlDiags *d, ZbArena *a, const ZlDirective *o, const ZlDirective *all,
+                        const Setting *s, ZlOptimizer *out) {
+  const ZlKwAst *x = given(o, s->name) ? given(o, s->name) : given(all, s->name);
+  ZlKw kw;
+  for (uint32_t k = 0; k < o->nkws && s->range == AXIS; k++) {
+    if (!o->kws[k].key.s || strcmp(o->kws[k].key.s, s->name)) continue;
+    if (!read_setting(d, a, &o->kws[k], s, &kw)) return false;
+    ZB_PUSH(a, out->kws, out->n, kw);
+  }
+  if (s->range == AXIS) return true;
+  if (!x && s->range == REQUIRED) {
+    zl_help(zl_report(d, ZL_Z0805, o->word.span, "optimizer `%s` needs `%s`", o->word.s, s->name),
+            "write, say, `%s(lr = 3e-4)`", o->word.s);
     return false;
   }
-  const Setting *table = optimizers[which].settings;
-  const char *names[MOST_SETTINGS];
-  uint32_t count = 0;
-  for (; table[count].name; count++) names[count] = table[count].name;
-  if (!check_given(d, a, o, table, names, count)) return false;
-  for (uint32_t i = 0; i < count; i++) {
-    const ZlKw *kw = given(o, names[i]);
-    if (table[i].range == AXIS) { /* as many as there are */
-      for (uint32_t k = 0; k < o->nkws; k++)
-        if (strcmp(o->kws[k].key.s, names[i]) == 0) ZB_PUSH(a, *kws, *n, o->kws[k]);
-      continue;
-    }
-    if (!kw && table[i].range == REQUIRED) {
-      zl_help(zl_report(d, ZL_Z0805, o->word.span, "optimizer `%s` needs `%s`", o->word.s, names[i]),
-              "write, say, `%s(lr = 3e-4)`", o->word.s);
-      return false;
-    }
-    ZlKw v = kw ? *kw : (ZlKw){.key = {names[i], ZL_NOWHERE}, .num = table[i].otherwise, .span = ZL_NOWHERE};
-    int nwords;
-    const char *const *words = words_of(table[i].range, &nwords);
-    if (!kw && words) v.word = words[0];
-    ZB_PUSH(a, *kws, *n, v);
+  if (!x) {
+    kw = (ZlKw){.key = {s->name, ZL_NOWHERE}, .span = ZL_NOWHERE};
+    if (is_word(s->range)) kw.word = words[s->range][(int)s->otherwise];
+    else kw.num = s->otherwise;
+  } else if (!read_setting(d, a, x, s, &kw)) return false;
+  ZB_PUSH(a, out->kws, out->n, kw);
+  return true;
+}
+
+/* All settings of the optimizer's table, in its order. */
+static bool settings(ZlDiags *d, ZbArena *a, const ZlDirective *o, const ZlDirective *all, ZlOptimizer *out) {
+  const char *names[OPTIMIZERS];
+  uint32_t known = optimizer_names(names);
+  if (zl_word_index(o->word.s, names, (int)known) < 0) {
+    ZlDiag *g = zl_report(d, ZL_Z0804, o->word.span, "no optimizer is called `%s`", o->word.s);
+    zl_note(g, "there are %s", list_text(a, names, known, "and"));
+    zl_help_nearest(g, o->word.s, names, known);
+    return false;
   }
-  return check_rate(d, o);
+  int which = 0;
+  while (strcmp(optimizers[which].name, o->word.s)) which++;
+  Setting table[MOST_SETTINGS];
+  uint32_t n = table_of(which, table);
+  bool ok = check_keys(d, a, o, table, n);
+  for (uint32_t i = 0; i < n; i++) ok = add_setting(d, a, o, all, &table[i], out) && ok;
+  return ok && check_rate(d, out);
+}
+
+bool zl_optimizer_all(ZlDiags *d, const ZlDirective *o) {
+  ZbArena *a = zb_arena_new();
+  bool ok = !o->nclauses && check_keys(d, a, o, general + 1, GENERAL - 1);
+  if (o->nclauses)
+    zl_help(
+        zl_report(d, ZL_Z0805, o->clauses[0].span, "`optimizer all` takes settings, and nothing behind them"),
+        "write it behind each optimizer that it is for");
+  zb_arena_free(a);
+  return ok;
 }
 
 /* ---- clauses ---- */
 void zl_clause_more(ZlDiags *d, ZbArena *a, ZlDirective *o, ZlPath name) {
   ZlClause *c = o->nclauses ? &o->clauses[o->nclauses - 1] : NULL;
+  if (c && c->excepts) {
+    ZB_PUSH(a, c->but, c->nbut, name);
+    return;
+  }
   if (c && c->nof) {
     ZB_PUSH(a, c->of, c->nof, name);
     return;
   }
   zl_help(zl_report(d, ZL_Z0804, name.span, "`%s` follows no list of parameters", zl_path_text(a, &name)),
           "write, say, `rate 0.1 for %s`", zl_path_text(a, &name));
+}
+
+void zl_clause_except(ZlDiags *d, ZlDirective *o, ZlPath name, ZbArena *a) {
+  ZlClause *c = o->nclauses ? &o->clauses[o->nclauses - 1] : NULL;
+  bool takes = c && !c->excepts && (c->kind == ZL_CLAUSE_FOR || (c->kind == ZL_CLAUSE_DECAY && !c->nof));
+  if (takes) {
+    c->excepts = true;
+    zl_clause_more(d, a, o, name);
+    return;
+  }
+  zl_help(zl_report(d, ZL_Z0804, name.span, "`except` follows nothing of which something could be left out"),
+          "write, say, `for all except %s`, or `decay 0.1 except %s`", zl_path_text(a, &name),
+          zl_path_text(a, &name));
 }
 
 const char *zl_paths_text(ZbArena *a, ZlPaths p) {
@@ -233,37 +304,51 @@ const char *zl_paths_text(ZbArena *a, ZlPaths p) {
   return text;
 }
 
-static bool clause(ZlDiags *d, ZbArena *a, const ZlClause *c, ZlOptimizer *o, const ZlClause **general) {
-  ZlPaths of = {c->of, c->nof};
-  double x = c->num.value;
+const char *zl_for_text(ZbArena *a, const ZlDirective *o) {
+  const ZlClause *c = o->nclauses && o->clauses[0].kind == ZL_CLAUSE_FOR ? &o->clauses[0] : NULL;
+  if (!c) return "";
+  const char *of = zl_paths_text(a, (ZlPaths){c->of, c->nof}),
+             *but = zl_paths_text(a, (ZlPaths){c->but, c->nbut});
+  return c->nbut ? zb_printf(a, "%s except %s", of, but) : of;
+}
+
+/* Says whether a share of decay, or a multiple of the rate, may be that. How large a decay may be depends on the
+ * rate: bind/groups.c. */
+static bool share_fits(ZlDiags *d, const ZlAmount *x, bool decay, ZlSpan at) {
+  double least = zl_amount_least(x), most = zl_amount_most(x);
+  if (x->of || (decay ? least >= 0 && most <= 1e6 : least > 0 && most <= 1e6)) return true;
+  zl_report(d, ZL_Z0805, at,
+            decay ? "`decay` must be at least 0" : "`rate` must be greater than 0, and at most 1e6");
+  return false;
+}
+
+static bool clause(ZlDiags *d, ZbArena *a, const ZlClause *c, ZlOptimizer *o, const ZlClause **whole) {
+  ZlPaths of = {c->of, c->nof}, but = {c->but, c->nbut};
   if (c->kind == ZL_CLAUSE_FOR) {
     o->of = of;
+    o->but = but;
     return true;
   }
   if (c->kind == ZL_CLAUSE_RATE && strcmp(c->word.s, "rate") != 0) {
-    static const char *const words[] = {"rate", "decay"};
+    static const char *const names[] = {"rate", "decay"};
     ZlDiag *g = zl_report(d, ZL_Z0804, c->word.span, "an optimizer has no `%s ... for`", c->word.s);
     zl_note(g, "there are `rate` and `decay`");
-    zl_help_nearest(g, c->word.s, words, 2);
+    zl_help_nearest(g, c->word.s, names, 2);
     return false;
   }
   bool decay = c->kind == ZL_CLAUSE_DECAY;
-  if (decay ? !(x >= 0 && x < 1) : !(x > 0 && x <= 1e6)) {
-    zl_report(d, ZL_Z0805, c->num.span,
-              decay ? "`decay` must be at least 0 and less than 1"
-                    : "`rate` must be greater than 0, and at most 1e6");
-    return false;
-  }
-  if (decay && (c->except || !c->nof)) {
-    if (*general) {
+  ZlAmount x;
+  if (!zl_amount(d, a, &c->amount, &x) || !share_fits(d, &x, decay, c->amount.first->span)) return false;
+  if (decay && !c->nof) {
+    if (*whole) {
       ZlDiag *g = zl_report(d, ZL_Z0803, c->span, "an optimizer has two `decay` for all its parameters");
-      zl_also(g, (*general)->span, "first here");
-      zl_help(g, "write `decay %g for` and the names that this is for", x);
+      zl_also(g, (*whole)->span, "first here");
+      zl_help(g, "write `decay %g for` and the names that this is for", x.num);
       return false;
     }
-    *general = c;
+    *whole = c;
     o->decay = x;
-    o->except = of;
+    o->except = but;
     return true;
   }
   ZlShare s = {decay, x, of, c->span};
@@ -271,14 +356,14 @@ static bool clause(ZlDiags *d, ZbArena *a, const ZlClause *c, ZlOptimizer *o, co
   return true;
 }
 
-bool zl_optimizer(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlOptimizer *out) {
-  const ZlClause *general = NULL;
+bool zl_optimizer(ZlDiags *d, ZbArena *a, const ZlDirective *o, const ZlDirective *all, ZlOptimizer *out) {
+  const ZlClause *whole = NULL;
   bool none = strcmp(o->word.s, "none") == 0;
   *out = (ZlOptimizer){.name = o->word, .span = o->span};
-  bool ok = none || settings(d, a, o, &out->kws, &out->n);
-  for (uint32_t i = 0; i < o->nclauses; i++) ok = clause(d, a, &o->clauses[i], out, &general) && ok;
+  bool ok = none || settings(d, a, o, all, out);
+  for (uint32_t i = 0; i < o->nclauses; i++) ok = clause(d, a, &o->clauses[i], out, &whole) && ok;
   if (!none) return ok;
-  if (!ok || !out->of.n || o->nkws || general || out->nshares) {
+  if (!ok || !out->of.n || o->nkws || whole || out->nshares) {
     zl_help(zl_report(d, ZL_Z0805, o->span,
                       "`optimizer none` takes `for` and the names after it, and nothing else"),
             "`optimizer none for embed` removes `optimizer ... for embed`");
@@ -286,4 +371,35 @@ bool zl_optimizer(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlOptimizer *out
   }
   out->name.s = NULL;
   return true;
+}
+
+/* ---- sizes ---- */
+static bool known(const ZlSizes *s, ZlAmount *x) {
+  bool ok = !x->of || zl_value(s, x->of, &x->num);
+  x->of = NULL;
+  return ok;
+}
+
+bool zl_optimizer_sizes(const ZlSizes *s, ZbArena *a, const ZlOptimizer *o, ZlOptimizer *out) {
+  int which = 0;
+  while (strcmp(optimizers[which].name, o->name.s)) which++;
+  Setting table[MOST_SETTINGS];
+  uint32_t n = table_of(which, table);
+  *out = *o;
+  out->kws = ZB_NEWN(a, ZlKw, o->n + 1);
+  out->shares = ZB_NEWN(a, ZlShare, o->nshares + 1);
+  for (uint32_t i = 0; i < o->n; i++) {
+    ZlKw *kw = &out->kws[i];
+    *kw = o->kws[i];
+    if (kw->word || !kw->amount.of) continue;
+    uint32_t k = 0;
+    while (k + 1 < n && strcmp(table[k].name, kw->key.s)) k++;
+    if (!known(s, &kw->amount) || !check_number(s->d, kw, &table[k])) return false;
+  }
+  for (uint32_t i = 0; i < o->nshares; i++) {
+    ZlShare *x = &out->shares[i];
+    *x = o->shares[i];
+    if (!known(s, &x->amount) || !share_fits(s->d, &x->amount, x->decay, x->span)) return false;
+  }
+  return known(s, &out->decay) && share_fits(s->d, &out->decay, true, o->span);
 }

@@ -43,7 +43,7 @@
   ZlStaticList statics; ZlFormal formal; ZlFormalList formals; ZlBlock *block;
   struct { bool all; ZlNames names; ZlSpan span; } axpar;
   struct { ZlExpr *value; ZlName name; ZlExprList args; } init;
-  ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKw kw; ZlKwList kws;
+  ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKwAst kw; ZlKwList kws; ZlAmountAst amount;
   ZlPrecision precision; ZlPrecisionList precisions; ZlClause clause; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
   bool flag; ZlWeights *weights; ZlDim *dim; ZlDimList dims; ZlConfigValue value; ZlValueList values;
   struct { ZlName axis, index; } fix; ZlOrder order; ZlDirectiveKind kind;
@@ -100,6 +100,7 @@
 %type <path> unit
 %type <paths> paths but
 %type <kw> kw
+%type <amount> amount
 %type <kws> kws kws0
 %type <precision> prec
 %type <precisions> precs
@@ -335,7 +336,8 @@ axdef   : IDENT          { $$ = (ZlAxisDef){$1, NULL, NULL}; }
 pdefs   : pdef           { $$ = (ZlParamList){0}; PUSH($$, $1); }
         | pdefs ',' pdef { $$ = $1; PUSH($$, $3); }
         ;
-pdef    : IDENT '[' names ']' { $$ = (ZlParamDef){$1, $3, @$}; }
+pdef    : IDENT          { $$ = (ZlParamDef){.name = $1, .span = @$}; }
+        | IDENT '[' names ']' { $$ = (ZlParamDef){$1, $3, @$}; }
         ;
 init    : '=' sexpr      { memset(&$$, 0, sizeof $$); $$.value = $2; }
         | '~' IDENT '(' sexprs0 ')' { $$.value = NULL; $$.name = $2; $$.args = $4; }
@@ -680,11 +682,15 @@ kws0    : %empty         { $$ = (ZlKwList){0}; }
 kws     : kw             { $$ = (ZlKwList){0}; PUSH($$, $1); }
         | kws ',' kw     { $$ = $1; PUSH($$, $3); }
         ;
-kw      : IDENT '=' NUMBER { $$ = (ZlKw){.key = $1, .num = $3.value, .span = @$}; }
-        | IDENT '=' '-' NUMBER { $$ = (ZlKw){.key = $1, .num = -$4.value, .span = @$}; }
-        | IDENT '=' IDENT { $$ = (ZlKw){.key = $1, .word = $3.s, .span = @$}; }
-        | NUMBER         { $$ = (ZlKw){.num = $1.value, .span = @$}; }
-        | IDENT          { $$ = (ZlKw){.word = $1.s, .span = @$}; }
+kw      : IDENT '=' amount { $$ = (ZlKwAst){.key = $1, .value = $3, .span = @$}; }
+        | amount         { $$ = (ZlKwAst){.value = $1, .span = @$}; }
+        ;
+amount  : sexpr          { $$ = (ZlAmountAst){.first = $1}; }
+        | amount TO sexpr OVER sexpr {
+            $$ = $1;
+            ADD($$.to, $$.n, $3);
+            ADD($$.over, $$.nover, $5);
+          }
         ;
 paths   : path           { $$ = (ZlPathList){0}; PUSH($$, $1); }
         | paths ',' path { $$ = $1; PUSH($$, $3); }
@@ -717,19 +723,20 @@ clauses : %empty         { $$ = NEW(OPTIMIZER); }
         | clauses clause { $$ = $1; ADD($$->clauses, $$->nclauses, $2); }
         | clauses ',' clause { $$ = $1; ADD($$->clauses, $$->nclauses, $3); }
         | clauses ',' path { $$ = $1; zl_clause_more(ps->diags, ps->arena, $$, $3); }
+        | clauses EXCEPT path { $$ = $1; zl_clause_except(ps->diags, $$, $3, ps->arena); }
         ;
-clause  : DECAY NUMBER   { $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .num = $2, .span = @$}; }
-        | DECAY NUMBER EXCEPT path {
-            $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .num = $2, .except = true, .span = @$};
-            ADD($$.of, $$.nof, $4);
-          }
-        | DECAY NUMBER FOR path {
-            $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .num = $2, .span = @$};
+clause  : DECAY amount   { $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .amount = $2, .span = @$}; }
+        | DECAY amount FOR path {
+            $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .amount = $2, .span = @$};
             ADD($$.of, $$.nof, $4);
           }
         | IDENT NUMBER FOR path {
-            $$ = (ZlClause){.kind = ZL_CLAUSE_RATE, .word = $1, .num = $2, .span = @$};
+            $$ = (ZlClause){.kind = ZL_CLAUSE_RATE, .word = $1, .amount.first = zl_number(ps->arena, $2), .span = @$};
             ADD($$.of, $$.nof, $4);
+          }
+        | IDENT '(' sexpr ')' FOR path {
+            $$ = (ZlClause){.kind = ZL_CLAUSE_RATE, .word = $1, .amount.first = $3, .span = @$};
+            ADD($$.of, $$.nof, $6);
           }
         ;
 but     : %empty         { $$ = (ZlPathList){0}; }

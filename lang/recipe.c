@@ -2,9 +2,9 @@
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
  * of the same key: split and shard have one for each mesh dimension; attention has one for each, and one without;
- * optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for
- * each of their words, precision's `weights` for each list behind its `for`, and one without; all others have
- * one. Within one body the same key twice is a mistake. Nothing is accepted
+ * optimizer for each list behind its `for`, one without, and one for `all`; bind and pad for each axis; precision
+ * and limit for each of their words, precision's `weights` for each list behind its `for`, and one without; all
+ * others have one. Within one body the same key twice is a mistake. Nothing is accepted
  * that has no meaning. */
 #include "lang/words.h"
 
@@ -33,6 +33,8 @@ typedef struct {
   Seen seen[ZL_DIRECTIVES];                               /* of the body being applied */
   ZbNames bind_names, pad_names, split_names, mesh_names; /* by number in the recipe's arrays */
   uint32_t words;
+  const ZlDirective **optimizers, *all; /* by what they are for; `optimizer all`, or NULL */
+  uint32_t noptimizers;
 } Build;
 
 #define BAD(b, ...) ((b)->bad = true, zl_report((b)->d, __VA_ARGS__))
@@ -361,29 +363,46 @@ static void apply_precision(Build *b, const ZlDirective *d) {
   }
 }
 
+/* Kept as they are written, by what follows `for`, until all are known: settings of `optimizer all` are those of each
+ * that does not say them. */
 static void apply_optimizer(Build *b, const ZlDirective *d) {
-  ZlOptimizer o;
-  const ZlClause *c = d->nclauses && d->clauses[0].kind == ZL_CLAUSE_FOR ? &d->clauses[0] : NULL;
-  const char *of = c ? zl_paths_text(b->arena, (ZlPaths){c->of, c->nof}) : "";
-  if (!once(b, ZL_D_OPTIMIZER, c ? zb_printf(b->arena, "for %s", of) : "", d->span)) return;
-  if (!zl_optimizer(b->d, b->arena, d, &o)) {
-    b->bad = true;
+  const char *of = zl_for_text(b->arena, d);
+  bool all = strcmp(d->word.s, "all") == 0;
+  if (!once(b, ZL_D_OPTIMIZER, all ? "all" : *of ? zb_printf(b->arena, "for %s", of) : "", d->span)) return;
+  if (all) {
+    if (zl_optimizer_all(b->d, d)) b->all = d;
+    else b->bad = true;
     return;
   }
-  if (!o.of.n) {
-    b->r->optimizer = o;
+  uint32_t k = 0, n = b->noptimizers;
+  while (k < n && strcmp(zl_for_text(b->arena, b->optimizers[k]), of) != 0) k++;
+  if (strcmp(d->word.s, "none") != 0) {
+    if (k == n) ZB_PUSH(b->arena, b->optimizers, b->noptimizers, d);
+    else b->optimizers[k] = d;
     return;
   }
-  uint32_t k = 0, n = b->r->nothers;
-  while (k < n && strcmp(zl_paths_text(b->arena, b->r->others[k].of), of) != 0) k++;
-  if (o.name.s && k == n) ZB_PUSH(b->arena, b->r->others, b->r->nothers, o);
-  else if (o.name.s) b->r->others[k] = o;
-  else if (k < n) { /* `none` */ memmove(&b->r->others[k], &b->r->others[k + 1], (n - 1 - k) * sizeof o);
-    b->r->nothers--;
+  ZlOptimizer none;
+  if (!zl_optimizer(b->d, b->arena, d, NULL, &none)) b->bad = true;
+  else if (k < n) {
+    memmove(&b->optimizers[k], &b->optimizers[k + 1], (n - 1 - k) * sizeof *b->optimizers);
+    b->noptimizers--;
   } else {
     ZlDiag *g = removes_nothing(b, d->span, zb_printf(b->arena, "optimizer none for %s", of));
-    if (n) zl_also(g, b->r->others[0].span, "this stays");
-    zl_help(g, n ? "name the same parameters in the same order" : "leave it out");
+    for (uint32_t i = 0; i < n; i++)
+      if (b->optimizers[i]->nclauses) {
+        zl_also(g, b->optimizers[i]->span, "this stays");
+        break;
+      }
+    zl_help(g, n > 1 ? "name the same parameters in the same order" : "leave it out");
+  }
+}
+
+static void finish_optimizers(Build *b) {
+  for (uint32_t i = 0; i < b->noptimizers; i++) {
+    ZlOptimizer o;
+    if (!zl_optimizer(b->d, b->arena, b->optimizers[i], b->all, &o)) b->bad = true;
+    else if (o.of.n) ZB_PUSH(b->arena, b->r->others, b->r->nothers, o);
+    else b->r->optimizer = o;
   }
 }
 
@@ -607,8 +626,9 @@ static bool count_words(Build *b, const ZlRecipeAst *ast, const ZlDirective *d) 
   for (uint32_t i = 0; i < d->npaths; i++) b->words += d->paths[i].n;
   for (uint32_t i = 0; i < d->nbut; i++) b->words += d->but[i].n;
   for (uint32_t i = 0; i < d->nclauses; i++) {
-    b->words += 1 + d->clauses[i].nof;
+    b->words += 1 + d->clauses[i].nof + d->clauses[i].nbut;
     for (uint32_t k = 0; k < d->clauses[i].nof; k++) b->words += d->clauses[i].of[k].n;
+    for (uint32_t k = 0; k < d->clauses[i].nbut; k++) b->words += d->clauses[i].but[k].n;
   }
   if (b->words <= MAX_WORDS) return true;
   ZlDiag *g = BAD(b, ZL_Z0812, d->span, "recipe `%s` has more than %d words, with what it inherits",
@@ -642,6 +662,7 @@ static void build(Build *b, const ZlRecipeAst *ast) {
       apply(b, chain[i]->at[k]);
     }
   }
+  finish_optimizers(b);
   if (!b->bad) check_whole(b);
 }
 

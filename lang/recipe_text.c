@@ -87,7 +87,7 @@ static void put_paths(ZbText *t, const char *before, ZlPaths p) {
 
 static void put_value(ZbText *t, const ZlKw *k) {
   if (k->word) zb_text_add(t, "%s", k->word);
-  else zb_text_number(t, k->num);
+  else zl_amount_put(t, &k->amount, true);
 }
 
 /* ---- directives ---- */
@@ -229,34 +229,36 @@ static void put_freeze(Walk *w, const ZlRecipe *r) {
 static void put_shares(ZbText *t, const ZlOptimizer *o, const char *before) {
   for (uint32_t i = 0; i < o->nshares; i++) {
     zb_text_add(t, "%s%s ", i ? ", " : before, o->shares[i].decay ? "decay" : "rate");
-    zb_text_number(t, o->shares[i].num);
+    zl_amount_put(t, &o->shares[i].amount, false);
     put_paths(t, " for ", o->shares[i].of);
   }
 }
 
 /* Says whether a setting is as if it were not said; some would be refused if they were. */
-static bool is_idle(const ZlOptimizer *o, const ZlKw *k) {
-  static const char *const idle[] = {"warmup", "stable", "until", "final", "momentum"};
-  if (k->word) return !strcmp(k->word, "constant");
-  return k->num == 0 && zl_word_index(k->key.s, idle, strcmp(o->name.s, "sgd") ? 4 : 5) >= 0;
+static bool is_idle(const ZlKw *k) { return k->span.file < 0; }
+
+/* "embed, head except head.b" */
+static void put_for(ZbText *t, const char *before, const ZlOptimizer *o) {
+  put_paths(t, before, o->of);
+  put_paths(t, " except ", o->but);
 }
 
 /* "adamw(lr = 0.1) decay 0.01 except norm, rate 0.1 for embed" */
 static void whole_optimizer(Walk *w, const ZlOptimizer *o) {
   ZbText *t = w->text, of = {0};
-  put_paths(&of, "for ", o->of);
+  put_for(&of, "for ", o);
   begin(w, ZL_D_OPTIMIZER, w->each ? of.s : NULL);
   zb_text_add(t, "%s(", o->name.s);
   for (uint32_t i = 0, n = 0; i < o->n; i++) {
-    if (!w->each && is_idle(o, &o->kws[i])) continue;
+    if (!w->each && is_idle(&o->kws[i])) continue;
     zb_text_add(t, "%s%s = ", n++ ? ", " : "", o->kws[i].key.s);
     put_value(t, &o->kws[i]);
   }
   zb_text_add(t, ")");
-  if (!w->each) put_paths(t, " for ", o->of);
-  if (w->each || o->decay != 0) {
+  if (!w->each) put_for(t, " for ", o);
+  if (w->each || o->decay.num != 0 || o->decay.of || o->decay.nthen) {
     zb_text_add(t, " decay ");
-    zb_text_number(t, o->decay);
+    zl_amount_put(t, &o->decay, false);
     put_paths(t, " except ", o->except);
   }
   put_shares(t, o, ", ");
@@ -275,7 +277,7 @@ static void optimizer_facts(Walk *w, const ZlOptimizer *o) {
     put_value(w->text, &o->kws[i]);
   }
   begin_fact(w, "decay", NULL);
-  zb_text_number(w->text, o->decay);
+  zl_amount_put(w->text, &o->decay, false);
   if (o->except.n) begin_fact(w, "except", NULL);
   put_paths(w->text, "", o->except);
   if (o->nshares) begin_fact(w, "shares", NULL);

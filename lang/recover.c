@@ -217,7 +217,8 @@ static const char *from_elsewhere(ZlParser *ps, const ZlExpected *e) {
     return "brackets hold names of axes: `slice[a, b](x, start = 0)` takes as many elements of a as b has, "
            "`lookup(x, i)` those "
            "that an index says";
-  if ((t->kind == '(' || t->kind == '[') && before->kind == '=' && ps->body_depth)
+  bool list = t->kind == ',' && before->kind == NUMBER && ps->parens > 1 && ps->body == RECIPE;
+  if (list || ((t->kind == '(' || t->kind == '[') && before->kind == '=' && ps->body_depth))
     return "a setting is one number or word: `betas = (0.9, 0.95)` is `b1 = 0.9, b2 = 0.95`";
   if (has(e, "per"))
     return "a loss says by what it is divided: `loss ... per samples()` by the number of samples, `per "

@@ -17,7 +17,7 @@ typedef struct { ZlTypeExpr *at; uint32_t n; } ZlTypeList;
 typedef struct { ZlQuantity *at; uint32_t n; } ZlQuantityList;
 typedef struct { ZlProd *at; uint32_t n; } ZlProdList;
 typedef struct { ZlPath *at; uint32_t n; } ZlPathList;
-typedef struct { ZlKw *at; uint32_t n; } ZlKwList;
+typedef struct { ZlKwAst *at; uint32_t n; } ZlKwList;
 typedef struct { ZlDim **at; uint32_t n; } ZlDimList;
 typedef struct { ZlConfigValue *at; uint32_t n; } ZlValueList;
 typedef struct { ZlName key, value; } ZlPair;

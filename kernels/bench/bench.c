@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "graph/ops.h"
-#include "kernels/kernels.h"
+#include "kernels/optimize.h"
 
 /* An axis is a letter; its number is the letter, its size is in a model's table. */
 typedef struct {
@@ -289,29 +289,40 @@ typedef struct {
   uint16_t *h;
 } Buffers;
 
+/* An update by the row of an optimizer, with settings of 0.9 and a rate that changes little. */
+static double run_optimizer(const ZkEnv *e, ZkOptimizerKind kind, const Buffers *b, uint16_t *w16) {
+  float s[ZK_MOST_SCALARS];
+  double setting[ZK_MOST_SETTINGS];
+  for (int i = 0; i < ZK_MOST_SETTINGS; i++) setting[i] = 0.9;
+  zk_optimizer_scalars(kind, setting, 1e-3, 0.1, 10, true, s);
+  ZkOptimizer p = {.kind = kind, .scale = 1, .times = 1, .s = s};
+  for (int i = 0; i < zk_optimizer_info[kind].nstates; i++) p.state[i] = (ZkFlat){ZK_F32, b->x[2 + i]};
+  zk_cpu_optimize(e, &p, FLAT, b->x[0], b->x[1], w16);
+  return 12 + 8 * zk_optimizer_info[kind].nstates + (w16 ? 2 : 0);
+}
+
+enum { OTHERS = 5 };
 static double run_flat(const ZkEnv *e, int which, const Buffers *b) { /* bytes moved */
-  ZkAdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1, 10, 1, 0};
-  ZkSgd sgd = {1e-3f, 0.9f, 0.1f, 1, 1, 0};
   switch (which) {
-  case 0: zk_cpu_adamw(e, &adamw, FLAT, b->x[0], b->x[1], b->x[2], b->x[3], NULL); return 28;
-  case 1: zk_cpu_adamw(e, &adamw, FLAT, b->x[0], b->x[1], b->x[2], b->x[3], b->h); return 30;
-  case 2: zk_cpu_sgd(e, &sgd, FLAT, b->x[0], b->x[1], b->x[2], NULL); return 20;
-  case 3: return zk_cpu_sumsq(e, FLAT, b->x[0]) >= 0 ? 4 : 0;
-  case 4: zk_cpu_axpy(e, FLAT, 0.5f, b->x[0], b->x[1]); return 12;
-  case 5: zk_cpu_to_bf16(e, FLAT, b->x[0], b->h); return 6;
-  default: zk_cpu_from_bf16(e, FLAT, b->h, b->x[0]); return 6;
+  case 0: return run_optimizer(e, ZK_BY_ADAMW, b, b->h);
+  case 1: return zk_cpu_sumsq(e, FLAT, b->x[0]) >= 0 ? 4 : 0;
+  case 2: zk_cpu_axpy(e, FLAT, 0.5f, b->x[0], b->x[1]); return 12;
+  case 3: zk_cpu_to_bf16(e, FLAT, b->x[0], b->h); return 6;
+  case 4: zk_cpu_from_bf16(e, FLAT, b->h, b->x[0]); return 6;
+  default: return run_optimizer(e, (ZkOptimizerKind)(which - OTHERS), b, NULL);
   }
 }
 
 static void bench_flat(Machine *m, Memory mem, const char *word) {
-  static const char *const names[] = {"adamw", "adamw+bf16", "sgd", "sumsq", "axpy", "to_bf16", "from_bf16"};
+  const char *names[OTHERS + ZK_OPTIMIZERS] = {"adamw+bf16", "sumsq", "axpy", "to_bf16", "from_bf16"};
+  for (int i = 0; i < ZK_OPTIMIZERS; i++) names[OTHERS + i] = zk_optimizer_info[i].word;
   Buffers b;
   for (int i = 0; i < 4; i++) {
     b.x[i] = take_memory(&mem, FLAT * sizeof(float));
     for (int j = 0; j < FLAT; j++) b.x[i][j] = 0.5f;
   }
   b.h = memset(take_memory(&mem, FLAT * 2), 0, FLAT * 2);
-  for (int i = 0; i < 7; i++) {
+  for (int i = 0; i < OTHERS + ZK_OPTIMIZERS; i++) {
     if (word && !strstr(names[i], word)) continue;
     double best = 1e9, per = 0;
     for (int k = 0; k < 5; k++) {

@@ -314,7 +314,7 @@ size_t zk_bgemm_scratch(const ZkBgemm *g, int threads) {
 
 /* ---- plain matrices -------------------------------------------------------------------------- */
 
-ZkBgemm zk_bgemm_plain(int64_t m, int64_t n, int64_t k, ZkMatrix a, ZkMatrix b, ZkMatrix c, ZkElem c_elem,
+ZkBgemm zk_bgemm_plain(int64_t m, int64_t n, int64_t k, ZkPlain a, ZkPlain b, ZkPlain c, ZkElem c_elem,
                        bool add) {
   ZkBgemm g = {.nbatch = 1, .M = m, .N = n, .K = k, .add = add};
   g.v[ZK_GA] = (ZkView){.data = a.data, .elem = ZK_BF16};

@@ -46,9 +46,9 @@ typedef struct {
   void *data;
   int64_t ld;
   bool trans;
-} ZkMatrix;
+} ZkPlain;
 /* The product of plain matrices, for those who multiply outside of dot. */
-ZkBgemm zk_bgemm_plain(int64_t m, int64_t n, int64_t k, ZkMatrix a, ZkMatrix b, ZkMatrix c, ZkElem c_elem,
+ZkBgemm zk_bgemm_plain(int64_t m, int64_t n, int64_t k, ZkPlain a, ZkPlain b, ZkPlain c, ZkElem c_elem,
                        bool add);
 
 /* ---- by which instructions ------------------------------------------------------------------- */

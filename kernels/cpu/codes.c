@@ -2,41 +2,19 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "kernels/codes.h"
 #include "kernels/cpu/cpu.h"
 
 /* ---- the dynamic map ---- */
-/* The values of the 256 codes of DYN8 and UDYN8, ascending: the dynamic map of Dettmers et al. (2021). Each
- * decade of [0.1, 1], [0.01, 0.1], ... is cut into equal parts, twice as many as the one below, and a code is
- * the middle of its part; the lowest of seven decades has one part, or two where there is no sign. 0 and 1
- * are codes of their own.
- *
- * A code is a share of the block's largest element, which is the scale. Unlike in the paper a scale has the
- * sign of that element, so that its own share is 1 and decoded values have the same codes; and a value without
- * sign that is not 0 does not become 0, as AdamW would then divide by eps. */
 typedef struct {
   float value[256], middle[255]; /* between a code and the next */
 } Map;
 static Map map[2]; /* UDYN8; DYN8 */
 
-static void add_decades(Map *m, bool sign, int side, int *n) {
-  for (int k = 0; k < 7; k++) {
-    int decade = side < 0 ? 6 - k : k, parts = sign ? 1 << decade : 2 << decade;
-    for (int i = 0; i < parts; i++) {
-      int part = side < 0 ? parts - 1 - i : i;
-      m->value[(*n)++] = (float)(side * (0.1 + 0.9 * (part + 0.5) / parts) * pow(10, decade - 6));
-    }
-  }
-}
-
 static void make_maps(void) {
   for (int sign = 0; sign < 2; sign++) {
     Map *m = &map[sign];
-    int n = 0;
-    if (sign) add_decades(m, true, -1, &n);
-    m->value[n++] = 0;
-    add_decades(m, sign, 1, &n);
-    m->value[n++] = 1;
-    ZB_ASSERT(n == 256);
+    for (int i = 0; i < 256; i++) m->value[i] = zk_code_value(sign, i);
     for (int i = 0; i < 255; i++) m->middle[i] = (m->value[i] + m->value[i + 1]) / 2;
   }
 }

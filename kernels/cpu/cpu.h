@@ -116,9 +116,6 @@ void zk_run_to_bf16(uint16_t *y, const float *x, int64_t n);
 void zk_decode_block(ZkFlat from, float *x);
 void zk_encode_block(const float *x, ZkFlat to);
 
-/* ---- flat.c: AdamW on one thread; 0, or NaN if something of what it writes is not finite ---- */
-float zk_run_adamw(int64_t n, const float *g, float *w, float *m, float *v, const ZkAdamW *p);
-
 /* ---- sgemm.c: products on one thread --------------------------------------------------------- */
 /* c[m, n] = beta c + alpha op(a) op(b) in f32, all row-major; op transposes if ta (tb). Sizes and strides fit
  * an int. Which library does it depends on shape and CPU only. */

@@ -1,71 +1,10 @@
-/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, at the speed of
- * memory. */
+/* Kernels on flat buffers: updates of states, sums of squares, conversions. One pass each, at the speed of
+ * memory. Updates of parameters are in optimize.c. */
 #include <math.h>
 
 #include "kernels/cpu/math.h"
 
 #define GRAIN 32768
-
-/* The loops of the optimizers also sum 0 * x of all that they write: 0, or NaN if something is not finite.
- * What they wait for is memory, so that is free. */
-ZK_SIMD static float adamw(int64_t n, const float *g, float *w, float *m, float *v, float scale, float b1,
-                           float b2, float keep, float rate, float vscale, float eps) {
-  float zero = 0;
-#pragma omp simd reduction(+ : zero)
-  for (int64_t i = 0; i < n; i++) {
-    float gi = g[i] * scale;
-    float mi = b1 * m[i] + (1 - b1) * gi;
-    float vi = b2 * v[i] + (1 - b2) * gi * gi;
-    float wi = keep * w[i] - rate * mi / (__builtin_sqrtf(vi) * vscale + eps);
-    m[i] = mi;
-    v[i] = vi;
-    w[i] = wi;
-    zero += 0 * mi + 0 * vi + 0 * wi;
-  }
-  return zero;
-}
-
-ZK_SIMD static float sgd(int64_t n, const float *g, float *w, float *m, float scale, float momentum,
-                         float keep, float lr) {
-  float zero = 0;
-#pragma omp simd reduction(+ : zero)
-  for (int64_t i = 0; i < n; i++) {
-    float mi = momentum * m[i] + g[i] * scale;
-    float wi = keep * w[i] - lr * mi;
-    m[i] = mi;
-    w[i] = wi;
-    zero += 0 * mi + 0 * wi;
-  }
-  return zero;
-}
-
-ZK_SIMD static float sgd_plain(int64_t n, const float *g, float *w, float scale, float keep, float lr) {
-  float zero = 0;
-#pragma omp simd reduction(+ : zero)
-  for (int64_t i = 0; i < n; i++) {
-    float wi = keep * w[i] - lr * (g[i] * scale);
-    w[i] = wi;
-    zero += 0 * wi;
-  }
-  return zero;
-}
-
-/* A gradient that is not finite makes m so, whatever its sign. */
-ZK_SIMD static float lion(int64_t n, const float *g, float *w, float *m, float scale, float b1, float b2,
-                          float keep, float lr) {
-  float zero = 0;
-#pragma omp simd reduction(+ : zero)
-  for (int64_t i = 0; i < n; i++) {
-    float gi = g[i] * scale;
-    float c = b1 * m[i] + (1 - b1) * gi;
-    float mi = b2 * m[i] + (1 - b2) * gi;
-    float wi = keep * w[i] - lr * ((c > 0 ? 1.0f : 0.0f) - (c < 0 ? 1.0f : 0.0f));
-    m[i] = mi;
-    w[i] = wi;
-    zero += 0 * mi + 0 * wi;
-  }
-  return zero;
-}
 
 ZK_SIMD static double sumsq(int64_t n, const float *x) {
   double s = 0;
@@ -75,12 +14,9 @@ ZK_SIMD static double sumsq(int64_t n, const float *x) {
 }
 
 typedef struct {
-  const ZkAdamW *adamw;
-  const ZkSgd *sgd;
-  const ZkLion *lion;
   const ZkUpdate *update;
   const float *g, *x;
-  float *w, *m, *v, *y;
+  float *w, *y;
   uint16_t *w16;
   const uint16_t *x16;
   float a;
@@ -89,68 +25,6 @@ typedef struct {
 
 static void look(Flat *f, float zero) {
   if (!(zero == 0)) __atomic_store_n(&f->lost, true, __ATOMIC_RELAXED);
-}
-
-float zk_run_adamw(int64_t n, const float *g, float *w, float *m, float *v, const ZkAdamW *p) {
-  double bias1 = 1 - pow(p->b1, (double)p->step), bias2 = 1 - pow(p->b2, (double)p->step);
-  return adamw(n, g, w, m, v, p->scale, p->b1, p->b2, 1 - p->lr * p->decay, (float)(p->lr / bias1),
-               (float)(1 / sqrt(bias2)), p->eps);
-}
-
-static void run_adamw(void *arg, int64_t from, int64_t to, int part) {
-  (void)part;
-  Flat *f = arg;
-  for (int64_t i = from, n; i < to; i += n) { /* short pieces: w is still in cache when it is rounded */
-    n = zk_min(4096, to - i);
-    look(f, zk_run_adamw(n, f->g + i, f->w + i, f->m + i, f->v + i, f->adamw));
-    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
-  }
-}
-
-bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
-                  uint16_t *w16) {
-  Flat f = {.adamw = p, .g = g, .w = w, .m = m, .v = v, .w16 = w16};
-  zk_for(env, n, GRAIN, run_adamw, &f);
-  return !f.lost;
-}
-
-static void run_sgd(void *arg, int64_t from, int64_t to, int part) {
-  (void)part;
-  Flat *f = arg;
-  const ZkSgd *p = f->sgd;
-  float keep = 1 - p->lr * p->decay;
-  for (int64_t i = from, n; i < to; i += n) {
-    n = zk_min(4096, to - i);
-    if (f->m) look(f, sgd(n, f->g + i, f->w + i, f->m + i, p->scale, p->momentum, keep, p->lr));
-    else look(f, sgd_plain(n, f->g + i, f->w + i, p->scale, keep, p->lr));
-    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
-  }
-}
-
-bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
-                uint16_t *w16) {
-  ZB_ASSERT(m != NULL || p->momentum == 0);
-  Flat f = {.sgd = p, .g = g, .w = w, .m = m, .w16 = w16};
-  zk_for(env, n, GRAIN, run_sgd, &f);
-  return !f.lost;
-}
-
-static void run_lion(void *arg, int64_t from, int64_t to, int part) {
-  (void)part;
-  Flat *f = arg;
-  const ZkLion *p = f->lion;
-  for (int64_t i = from, n; i < to; i += n) {
-    n = zk_min(4096, to - i);
-    look(f, lion(n, f->g + i, f->w + i, f->m + i, p->scale, p->b1, p->b2, 1 - p->lr * p->decay, p->lr));
-    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
-  }
-}
-
-bool zk_cpu_lion(const ZkEnv *env, const ZkLion *p, int64_t n, const float *g, float *w, float *m,
-                 uint16_t *w16) {
-  Flat f = {.lion = p, .g = g, .w = w, .m = m, .w16 = w16};
-  zk_for(env, n, GRAIN, run_lion, &f);
-  return !f.lost;
 }
 
 /* Few elements, so one by one. */

@@ -21,7 +21,7 @@ static void multiply_f32(float *x) {
   zk_sgemm(false, false, SIDE, SIDE, SIDE, 1, x, SIDE, x, SIDE, 0, x + SIDE * SIDE, SIDE);
 }
 static ZkBgemm half_product(uint16_t *x) {
-  ZkMatrix in = {x, SIDE, false}, out = {x + SIDE * SIDE, SIDE, false};
+  ZkPlain in = {x, SIDE, false}, out = {x + SIDE * SIDE, SIDE, false};
   return zk_bgemm_plain(SIDE, SIDE, SIDE, in, in, out, ZK_BF16, false);
 }
 

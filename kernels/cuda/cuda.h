@@ -100,23 +100,14 @@ uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most);
 void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n);
 
 /* ---- flat buffers -------------------------------------------------------------------------------- */
-/* As zk_cpu_adamw, zk_cpu_sgd and zk_cpu_lion, all in one pass. Unless `squares` is NULL, g is also scaled by
- * min(1, most / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it.
- * Unless `lost` is NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite.
- * `clear` leaves g zero. Nothing at all is done where one of n numbers, on the device, is not finite, where
- * one of those that losses are divided by is negative, or where all of these are 0. */
+/* Whether a step updates anything: not where one of n numbers, on the device, is not finite, where one of those that
+ * losses are divided by is negative, or where all of these are 0. */
 typedef struct {
   const double *x;
   int n; /* may be 0 */
   const double *divisor;
   int ndivisors; /* may be 0 */
 } ZkIfSound;
-void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most, int64_t n, float *g,
-                   float *w, float *m, float *v, uint16_t *w16, double *lost, bool clear, ZkIfSound sums);
-void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g,
-                 float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfSound sums);
-void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *squares, float most, int64_t n, float *g,
-                  float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfSound sums);
 /* As zk_cpu_update. */
 void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16,
                     double *lost, ZkIfSound sums);

@@ -1,6 +1,6 @@
 # kernels/cuda: nvcc compiles the .cu files if configure found it; the C++ compiler compiles them again for the
 # emulator, in which tests run them without a GPU. They are listed beside those of the CPU, in kernels/local.mk.
-cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/plain.h kernels/cuda/shape.h kernels/cuda/common.cuh \
+cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/plain.h kernels/cuda/shape.h kernels/cuda/common.cuh kernels/cuda/flat.cuh kernels/cuda/optimize.h \
   kernels/cuda/rows.cuh kernels/cuda/products.cuh kernels/cuda/linear.cuh kernels/cuda/steps.cuh kernels/cuda/packed.cuh kernels/cuda/norm_text.c kernels/cuda/norm_fused.c \
   kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/pointwise.h \
   kernels/cuda/rows.cuh kernels/cuda/norm_text.c kernels/cuda/norm_fused.c \
@@ -13,7 +13,7 @@ if HAVE_CUDA
 noinst_LIBRARIES += libkernels_cuda.a
 endif
 libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c kernels/cuda/compile.c \
-  graph/ops.c kernels/packed.c kernels/unfuse.c # the module has its own: zrun may need none of it
+  graph/ops.c kernels/packed.c kernels/unfuse.c kernels/updates.c # the module has its own: zrun may need none of it
 nodist_libkernels_cuda_a_SOURCES = kernels/cuda/texts.embed.c
 libkernels_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libkernels_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC # a part of a module

@@ -18,5 +18,5 @@ ref_kernels = kernels/ref/num.h \
 libkernels_a_SOURCES += $(ref_kernels)
 
 noinst_LIBRARIES += libresidues.a
-libresidues_a_SOURCES = kernels/residue.h kernels/unfuse.c $(ref_kernels)
+libresidues_a_SOURCES = kernels/residue.h kernels/unfuse.c kernels/updates.c $(ref_kernels)
 libresidues_a_CPPFLAGS = $(AM_CPPFLAGS) -DZUG_RESIDUES

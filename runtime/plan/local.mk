@@ -109,6 +109,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/page.c \
   runtime/plan/output/page.h \
   runtime/plan/output/lists.c \
+  runtime/plan/output/optimizers.c \
   runtime/plan/output/show.c \
   runtime/plan/output/timeline.c \
   runtime/plan/output/trace.c \

@@ -26,6 +26,7 @@
 #ifndef ZUG_PLAN_H
 #define ZUG_PLAN_H
 
+#include "kernels/optimize.h"
 #include "lang/lang.h"
 #include "runtime/plan/program.h"
 #include "runtime/plan/steps.h"
@@ -47,32 +48,32 @@ double zp_rate(const ZpRate *r, int64_t step); /* of step 1, 2, ... */
  * `until`, or goes on when the rate is 0. False: nowhere. */
 bool zp_rate_note(const ZpRate *r, int64_t steps, ZbText *out);
 
-typedef enum {
-  ZP_ADAMW,
-  ZP_SGD,
-  ZP_LION,
-  ZP_MUON,
-  ZP_UPDATE, /* what updates states: the last of a plan's, if it has any */
-  ZP_OPTIMIZERS
-} ZpOptimizerKind;
-extern const char *const zp_optimizer_text[ZP_OPTIMIZERS]; /* "adamw" */
+#define ZP_UPDATE ZK_OPTIMIZERS /* what updates states: the last of a plan's optimizers, if it has any */
+const char *zp_optimizer_text(ZkOptimizerKind kind); /* "adamw" */
+enum { ZP_MOST_STATES = ZK_MOST_STATES + 1 };        /* of an optimizer */
 typedef struct {
-  ZpOptimizerKind kind;
+  ZkOptimizerKind kind;
   ZpRate rate;
-  double b1, b2, eps, momentum; /* ADAMW: the first three; LION: two; SGD, MUON: the last */
-  int states;                   /* values that it keeps of each element */
-  bool nesterov;                /* MUON: what is orthogonalised is the gradient and the momentum after it */
-  bool rms;                     /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
-  int iterations;               /* MUON: of Newton and Schulz */
-  uint8_t state_elem[2];        /* ZkElem of each of these: f32, or for AdamW one with blocks */
+  /* Its settings, in the order of its row: numbers; of words 1 or 0. */
+  ZlAmount set[ZK_MOST_SETTINGS];
+  int states;     /* values that it keeps of each element: those of its row, then sums of gradients */
+  bool cautious;  /* decay where the step does not point away from 0 */
+  int64_t every;  /* it acts in every so manieth step, on summed gradients */
+  bool rms;       /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
+  int iterations; /* MUON: of what orthogonalises, */
+  ZkCoefficients coefficients;        /* MUON: and by which polynomials */
+  uint8_t state_elem[ZP_MOST_STATES]; /* ZkElem of each state: f32, or one with blocks */
 } ZpOptimizer;
 /* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by
  * this. */
 typedef struct {
   uint32_t optimizer;
-  double rate, decay;
+  double rate;
+  ZlAmount decay;
   const ZgUpdate *update;
 } ZpGroup;
+/* Fills in what an update takes of a step: the scalars of a group, as many as ZK_MOST_SCALARS. */
+void zp_group_scalars(const ZpOptimizer *o, const ZpGroup *g, int64_t step, float *out);
 /* Values with axis `classes` are computed in chunks of `rows`. The plan's own graph parts these rows into
  * `up`, which lies and is split as they are, and the axes numbered behind it. ZG_NO_AXIS, all three: no
  * chunks. */
@@ -343,7 +344,7 @@ const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *byte
 
 /* ---- muon.c -------------------------------------------------------------------------------------------- */
 static inline bool zp_is_muon(const ZpPlan *p, const ZpBucket *k) {
-  return !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_MUON;
+  return !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZK_BY_MUON;
 }
 /* A matrix of a bucket that Muon updates, whole. */
 typedef struct {

@@ -248,6 +248,14 @@ typedef enum {
   ZP_SCATTER_EACH_MICROBATCH /* out of a staged gradient: the accumulator is a shard, too */
 } ZpScatter;
 
+/* Elements from..to - 1 of a bucket that OPT_STEP updates by one call, as far as a rank owns them: those of one
+ * group, and gaps, which hold zeros and stay so. What Muon made of them is multiplied by `times`. */
+typedef struct {
+  uint64_t from, to;
+  uint32_t group;
+  double times;
+} ZpUpdateCall;
+
 /* Parameters of one unit that are stored and reduced alike: one flat buffer. A template stands for all
  * iterations of its repeat. */
 /* clang-format off */
@@ -256,6 +264,7 @@ typedef struct {
   uint32_t segment;          /* the repeat whose iterations each have one, or ZP_NONE: one in all */
   uint32_t *users; uint32_t nusers; /* segments that use it, ascending */
   ZpSlice *slices; uint32_t nslices;
+  ZpUpdateCall *calls; uint32_t ncalls; /* of OPT_STEP, in order; none of what is frozen */
   uint64_t elems;            /* full, padded to a multiple of 16 x shards, or of its longest block x shards, or of its unit */
   uint8_t elem;              /* ZkElem of its parameters as segments read them; not f32: their master is */
   uint8_t reduce;            /* ZkElem in which its gradients, which are f32, are summed over ranks */

@@ -12,6 +12,8 @@ recipe one {
   bind batch = 4, seq = 24
   micro 2
 }
+recipe muon from one { optimizer adamw(lr = 1e-3, bits = 8)   optimizer muon(lr = 0.02) for matrices decay 0.1   optimizer lion(lr = 1e-3, every = 2) for norm }
+recipe muon2 from muon { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe zero2 from one { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe tensor2 from one { mesh tensor = 2   split head over tensor }
 recipe ring2 from one { mesh context = 2   split seq over context   attention ring }
@@ -47,6 +49,11 @@ model mamba2 -D heads=2 -D head_dim=16 -D state=8
 same one one:1 zero2:2 tensor2:2
 model deltanet -D heads=2 -D key_dim=8 -D value_dim=12 -D inner=24
 same one one:1 tensor2:2
+
+# ---- optimizers: whole matrices, states of 8 bits, and one that acts in every second step ----
+model llama3 -D heads=2 -D kv_heads=1 -D inner=24
+same muon muon:1 muon2:2
+says 'planned == used'
 
 # ---- mixtures of experts: rounds, whose number the hosts must know; rows to their owners and back ----
 model mixtral -D heads=2 -D kv_heads=1 -D inner=24 -D experts=4

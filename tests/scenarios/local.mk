@@ -55,6 +55,7 @@ scenario_tests += \
   tests/scenarios/precision.sh \
   tests/scenarios/quantized.sh \
   tests/scenarios/readme.sh \
+  tests/scenarios/racers.sh \
   tests/scenarios/recipes.sh \
   tests/scenarios/recipes_good.sh \
   tests/scenarios/reference.sh \

@@ -21,8 +21,8 @@ wall base 'base/.*'
 wall graph 'base/.*|graph/.*'
 wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
-wall kernels 'base/.*|graph/((ops|attend|conv|linear)\.h|(ops|pointwise)\.def)|kernels/.*'
-plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/(mesh|values|program|steps|plan|text)\.h'
+wall kernels 'base/.*|graph/((ops|attend|conv|linear)\.h|(ops|pointwise)\.def)|lang/updates\.def|kernels/.*'
+plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/(kernels|optimize)\.h|runtime/plan/(mesh|values|program|steps|plan|text)\.h'
 wall runtime/machine 'base/.*|runtime/machine/.*'
 wall runtime/plan "$plan|graph/stream\.h|runtime/plan/(bind/bind|local/local|schedule/schedule|stream/stream|time/time|search/search|output/[a-z]*)\.h|runtime/plan/[a-z]*\.def|kernels/devices\.h|runtime/machine/machine\.h" -maxdepth 1
 wall runtime/plan/mesh "$plan|runtime/plan/[a-z]*\.def"
@@ -59,7 +59,7 @@ echo "$calls" | grep -E "^($proofs) " | grep -vE " ($proofs|mesh\.o|pieces\.o|vs
 exec=runtime/exec
 wall $exec/comm "base/.*|kernels/(kernels|elem)\.h|$exec/comm/.*"
 wall $exec/data "base/.*|kernels/elem\.h|$exec/data/.*"
-wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same|watch)\.h|$exec/device/.*"
+wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices|optimize)\.h|kernels/cuda/(cuda|optimize)\.h|runtime/plan/plan\.h|$exec/comm/(comm|same|watch)\.h|$exec/device/.*"
 engine_needs='base/.*|graph/(graph|ragged)\.h|kernels/kernels\.h|runtime/plan/((plan|text)\.h|[a-z]*\.def)'
 engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|kernels/elem\.h|$exec/ckpt/.*"
@@ -72,7 +72,7 @@ wall $exec/answer "base/.*|graph/graph\.h|lang/lang\.h|compiler/compiler\.h|runt
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|runtime/plan/(plan|time/time)\.h|$exec/(comm/(comm|same|watch)|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|graph/adapter\.h|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
-wall $exec 'base/.*|graph/(adapter|graph|attend|stream|ragged)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|kernels/(kernels|devices|elem|packed)\.h|kernels/cuda/cuda\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
+wall $exec 'base/.*|graph/(adapter|graph|attend|stream|ragged)\.h|lang/lang\.h|compiler/compiler\.h|runtime/text/(text|template/template)\.h|kernels/(kernels|devices|elem|packed)\.h|kernels/optimize\.h|kernels/cuda/(cuda|optimize)\.h|runtime/plan/((plan|text)\.h|(time/time|search/search|stream/stream)\.h|[a-z]*\.def)|kernels/debug\.def|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/(text|template/template)\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'

@@ -54,12 +54,13 @@ ok zc drops.zug -o gpt2.zsg -D layers=2 -D heads=4 -D width=32 -D context=32 -D 
 cat >>recipes.zug <<'END'
 recipe adamw from one { optimizer adamw(lr = 1e-2, warmup = 5) }
 recipe sgd   from one { optimizer sgd(lr = 0.1, momentum = 0.9, warmup = 5) }
+recipe muon  from one { optimizer adamw(lr = 1e-2, bits = 8, every = 2)   optimizer muon(lr = 1e-2, coefficients = polar) for matrices decay 0.1 }
 recipe lion  from one { optimizer lion(lr = 1e-3, warmup = 5) rate 0.5 for wte   optimizer adamw(lr = 1e-2, warmup = 4) for norm, bias rate 2 for bias }
 END
 steps=5
 more='--eval text.bin --eval-every 1 --eval-batches 2' # between steps, captured or not
 evaluations() { sed -n 's/.*"eval_loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
-for recipe in adamw sgd lion; do
+for recipe in adamw sgd lion muon; do
   run zrun cpu $recipe 1 cpu
   run "$ZUG_BUILD/tests/scenarios/tools/zrun-threads" threads $recipe 1 threads
   says 'steps are captured'

@@ -24,7 +24,7 @@
 #include "runtime/exec/ckpt/weights.h"
 
 /* ---- contents.c ---------------------------------------------------------------------------------------- */
-enum { ZX_MAX_STATES = 4 }; /* optimizer states per parameter */
+enum { ZX_MAX_STATES = 16 }; /* optimizer states per parameter */
 typedef struct {
   ZxTensorInfo info; /* path, shape */
   uint32_t file;     /* of the contents */

@@ -93,45 +93,15 @@ static bool updates(const ZxScalars *c) {
   return any;
 }
 
-static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
-                      float *w, float *m, float *v, uint16_t *w16) {
-  ZkAdamW q = *p;
+static void cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n,
+                         const float *g, float *w, uint16_t *w16) {
+  ZkOptimizer q = *p;
   q.scale = clip_scale(clip);
-  if (updates(clip) && !zk_cpu_adamw(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
-}
-
-static void cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
-                       float *w, ZkFlat m, ZkFlat v, uint16_t *w16) {
-  ZkAdamW q = *p;
-  q.scale = clip_scale(clip);
-  if (updates(clip) && !zk_cpu_adamw8(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
-}
-
-static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
-                    float *w, float *m, uint16_t *w16) {
-  ZkSgd q = *p;
-  q.scale = clip_scale(clip);
-  if (updates(clip) && !zk_cpu_sgd(env, &q, n, g, w, m, w16)) *clip->lost = 1;
-}
-
-static void cpu_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g,
-                     float *w, float *m, uint16_t *w16) {
-  ZkLion q = *p;
-  q.scale = clip_scale(clip);
-  if (updates(clip) && !zk_cpu_lion(env, &q, n, g, w, m, w16)) *clip->lost = 1;
-}
-
-static void cpu_muon_momentum(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n,
-                              const float *g, float *m, float *u) {
-  ZkMuon q = *p;
-  q.scale = clip_scale(clip);
-  if (updates(clip)) zk_cpu_muon_momentum(env, &q, n, g, m, u);
-  else memset(u, 0, (size_t)n * sizeof *u);
-}
-
-static void cpu_muon(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n, const float *u,
-                     const float *m, float *w, uint16_t *w16) {
-  if (updates(clip) && !zk_cpu_muon(env, p, n, u, m, w, w16)) *clip->lost = 1;
+  if (updates(clip)) {
+    if (!zk_cpu_optimize(env, &q, n, g, w, w16)) *clip->lost = 1;
+  } else if (zk_optimizer_info[p->kind].matrices) {
+    memset(w, 0, (size_t)n * sizeof *w);
+  }
 }
 
 static void cpu_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
@@ -231,13 +201,9 @@ const ZxDeviceTable zx_device_cpu = {
     .measure_flops = zk_cpu_measure_flops,
     .measure_copy = cpu_measure_copy,
     .run = cpu_run,
-    .adamw = cpu_adamw,
-    .adamw8 = cpu_adamw8,
-    .sgd = cpu_sgd,
-    .lion = cpu_lion,
-    .muon_momentum = cpu_muon_momentum,
+    .optimize = cpu_optimize,
+    .matrix = zk_cpu_matrix,
     .orthogonalize = zk_cpu_orthogonalize,
-    .muon = cpu_muon,
     .update = cpu_update,
     .average = cpu_average,
     .sumsq = cpu_sumsq,

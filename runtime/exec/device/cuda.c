@@ -229,28 +229,17 @@ static ZkIfSound sums_of(const ZxScalars *clip) {
   return (ZkIfSound){clip->sums, clip->nsums, clip->divisors, clip->ndivisors};
 }
 
-static void cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
-                       float *w, float *m, float *v, uint16_t *w16) {
-  ZkAdamW q = *p;
+static void cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n,
+                          const float *g, float *w, uint16_t *w16) {
+  ZkOptimizer q = *p;
   q.scale = 1;
-  zk_cuda_adamw(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, v, w16, clip->lost,
-                false, sums_of(clip)); /* g is not cleared */
+  zk_cuda_optimize(env, &q, squares_of(clip), clip->most, n, g, w, w16, clip->lost, sums_of(clip));
 }
 
-static void cuda_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
-                     float *w, float *m, uint16_t *w16) {
-  ZkSgd q = *p;
-  q.scale = 1;
-  zk_cuda_sgd(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, w16, clip->lost, false,
-              sums_of(clip));
-}
-
-static void cuda_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g,
-                      float *w, float *m, uint16_t *w16) {
-  ZkLion q = *p;
-  q.scale = 1;
-  zk_cuda_lion(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, w16, clip->lost, false,
-               sums_of(clip));
+static void cuda_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
+                               float *x, float *scratch) {
+  on_compute(env);
+  zk_cuda_orthogonalize(env, rows, cols, steps, which, x, scratch);
 }
 
 static void cuda_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
@@ -463,9 +452,9 @@ const ZxDeviceTable zx_device_cuda = {
     .choose = cuda_choose,
     .pretend = cuda_pretend,
     .run = cuda_run,
-    .adamw = cuda_adamw,
-    .sgd = cuda_sgd,
-    .lion = cuda_lion,
+    .optimize = cuda_optimize,
+    .matrix = zk_cuda_matrix,
+    .orthogonalize = cuda_orthogonalize,
     .update = cuda_update,
     .average = cuda_average,
     .sumsq = cuda_sumsq,

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/optimize.h"
 #include "runtime/exec/device/device.h"
 #include "runtime/plan/plan.h" /* queues */
 

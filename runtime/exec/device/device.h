@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 #include "kernels/devices.h"
-#include "kernels/kernels.h"
+#include "kernels/optimize.h"
 #include "runtime/exec/comm/comm.h"
 
 enum { ZX_GRAPHS = 16 }; /* captured steps that a device keeps */
@@ -92,22 +92,13 @@ typedef struct {
   uint32_t (*choices)(const ZkEnv *env, void *out, uint32_t most, size_t *bytes);
   void (*choose)(const ZkEnv *env, const void *choices, uint32_t n);
   void (*run)(const ZkEnv *env, const ZkCall *call);
-  void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
-                float *w, float *m, float *v, uint16_t *w16);
-  /* May be NULL: a device for which plans have no states of 8 bits. */
-  void (*adamw8)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
-                 float *w, ZkFlat m, ZkFlat v, uint16_t *w16);
-  void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
-              float *m, uint16_t *w16);
-  void (*lion)(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
-               float *m, uint16_t *w16);
-  /* May be NULL, all three: a device for which plans have no Muon. momentum: as zk_cpu_muon_momentum, where
-   * there is an update. */
-  void (*muon_momentum)(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n, const float *g,
-                        float *m, float *u);
-  void (*orthogonalize)(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *scratch);
-  void (*muon)(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n, const float *u,
-               const float *m, float *w, uint16_t *w16);
+  /* As zk_cpu_optimize; where there is no update, a kind that makes momenta makes zeros. */
+  void (*optimize)(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g,
+                   float *w, uint16_t *w16);
+  /* As zk_cpu_matrix, and zk_cpu_orthogonalize. */
+  void (*matrix)(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
+  void (*orthogonalize)(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
+                        float *x, float *scratch);
   /* Of a state; g, its measure, is not clipped. */
   void (*update)(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
                  float *w, uint16_t *w16);

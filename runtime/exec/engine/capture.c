@@ -19,23 +19,20 @@
 #include <string.h>
 
 /* ---- what differs from step to step ---- */
+uint64_t zx_step_state_bytes(const ZxEngine *e) { return zk_step_state_bytes(e->p->asked.ngroups); }
+
 static void put_now(ZxEngine *e) {
-  ZkStepState *now = e->step_state;
-  *now = (ZkStepState){.step = (uint64_t)e->step};
-  for (uint32_t i = 0; i < e->p->asked.noptimizers; i++) {
-    const ZpOptimizer *o = &e->p->asked.optimizers[i];
-    if (o->kind == ZP_UPDATE) continue; /* the last; what it does is the same in every step */
-    now->of[i].lr = (float)e->lr[i];
-    if (o->kind != ZP_ADAMW) continue;
-    double b1 = (float)o->b1, b2 = (float)o->b2; /* as ZkAdamW has them */
-    now->of[i].rate = (float)(now->of[i].lr / (1 - pow(b1, (double)e->step)));
-    now->of[i].vscale = (float)(1 / sqrt(1 - pow(b2, (double)e->step)));
-  }
+  const ZpAsked *p = &e->p->asked;
+  e->step_state->step = (uint64_t)e->step;
+  for (uint32_t i = 0; i < p->ngroups && !p->forward_only; i++)
+    if (!p->groups[i].update)
+      zp_group_scalars(&p->optimizers[p->groups[i].optimizer], &p->groups[i], e->step,
+                       zk_scalars_of(e->step_state, i));
 }
 
 /* ---- playing ---- */
 static void queue(ZxEngine *e) {
-  e->dev->upload(e->env, e->count.step_state, e->step_state, sizeof *e->step_state);
+  e->dev->upload(e->env, e->count.step_state, e->step_state, zx_step_state_bytes(e));
   zx_play(e);
 }
 

@@ -17,8 +17,6 @@ bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err) {
   zx_watch_where(instr_text, e);
   zx_watch_step(step);
   e->env->step = (uint64_t)step;
-  for (uint32_t i = 0; i < e->p->asked.noptimizers; i++)
-    e->lr[i] = zp_rate(&e->p->asked.optimizers[i].rate, step);
   e->err = err;
   e->out = (ZxStep){0};
   zx_trace_step(e);
@@ -101,10 +99,10 @@ static void find_scalars(ZxEngine *e) {
   char *count = scalars(e, ZP_B_SCALARS, ZP_SCALARS_COUNT);
   e->sums = sums_at(scalars(e, ZP_B_SCALARS, ZP_SCALARS_SUMS), n);
   e->count = count_at((double *)(void *)count, n);
-  ZB_ASSERT(e->sums.bytes <= bytes && (char *)(e->count.step_state + 1) <= count + bytes);
+  ZB_ASSERT(e->sums.bytes <= bytes && (char *)e->count.step_state + zx_step_state_bytes(e) <= count + bytes);
   bool pins = e->p->asked.pins;
   e->step_state =
-      pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_STEP_STATE) : (void *)ZB_NEW(e->a, ZkStepState);
+      pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_STEP_STATE) : zb_alloc(e->a, zx_step_state_bytes(e));
   e->step_sums =
       sums_at(pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_SUMS) : zb_alloc(e->a, e->sums.bytes), n);
   e->pinned_inputs = first_buf(e, ZP_B_PINNED_INPUTS);
@@ -166,6 +164,8 @@ void zx_engine_room(ZxEngine *e) {
                         .nsums = (int)zp_step_sums(e->p),
                         .divisors = e->sums.denominator,
                         .ndivisors = (int)e->nlosses};
+  e->unclipped = e->clip;
+  e->unclipped.most = 0;
   e->held_at = ZB_NEWN(e->a, ZxHeldAt, most_held(e->st));
   e->done = ZB_NEWN(e->a, bool, g->ninstrs);
   e->request = ZB_NEWN(e->a, ZxRequest, g->ninstrs);
@@ -192,7 +192,6 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   zx_open_sizes(e);
   zx_open_capture(e);
   zx_profile_open(e);
-  zx_make_ranges(e);
   zx_make_matrices(e);
   zx_make_clears(e);
   return e;

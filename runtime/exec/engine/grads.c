@@ -26,7 +26,7 @@ static bool set_by(const ZpSegment *s, uint32_t bucket, const ZpSlice *slice) {
 static ZxClear unset(ZxEngine *e, const ZpSegment *s, uint32_t index) {
   const ZpBucket *k = &e->p->programs.buckets[s->buckets[index]];
   ZxClear c = {0};
-  ZxRange gap = {0, 0, 0};
+  ZxRange gap = {0, 0};
   for (uint32_t j = 0; j <= k->nslices; j++) {
     const ZpSlice *slice = j < k->nslices ? &k->slices[j] : NULL;
     if (slice && !set_by(s, index, slice)) continue;

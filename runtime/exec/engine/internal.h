@@ -63,8 +63,7 @@ typedef struct {
 
 typedef struct {
   uint64_t from, to;
-  uint32_t group; /* how they are updated: of p->asked.groups */
-} ZxRange;        /* elements of a bucket */
+} ZxRange; /* elements of a bucket */
 typedef struct {
   ZxRange *range;
   uint32_t n;
@@ -170,7 +169,6 @@ struct ZxEngine {
 
   /* ---- the step: capture.c ---- */
   int64_t step;
-  double lr[ZK_MOST_OPTIMIZERS + 1]; /* of each optimizer; the last may be that of states, which has none */
   ZxStep out;
   ZbErr *err;
   bool failed;
@@ -196,13 +194,11 @@ struct ZxEngine {
   float *row;        /* one row of an input as the file has it */
   ZxClear **clear;   /* per segment, per bucket of it: what its backward does not set */
   const ZxClear *
-      *first_user;   /* per held bucket: that of the backward which comes first in a step; NULL: none */
-  bool *first_write; /* per held bucket: no backward of this step has touched its gradient */
-  ZxRange **ranges;  /* per bucket template: runs of one group */
-  uint32_t *nranges;
+      *first_user;     /* per held bucket: that of the backward which comes first in a step; NULL: none */
+  bool *first_write;   /* per held bucket: no backward of this step has touched its gradient */
   ZpMatrix **matrices; /* per bucket template: those that Muon orthogonalises, of all owners */
   uint32_t *nmatrices;
-  ZxScalars clip;
+  ZxScalars clip, unclipped; /* for gradients; for what is made of them */
 
   ZxSizes *sizes; /* of a plan that generates: tokens.c */
 
@@ -230,6 +226,7 @@ struct ZxEngine {
 };
 
 /* ---- capture.c ---- */
+uint64_t zx_step_state_bytes(const ZxEngine *e);
 void zx_open_capture(ZxEngine *e); /* collective */
 void zx_close_capture(ZxEngine *e);
 void zx_step(ZxEngine *e);
@@ -338,9 +335,11 @@ void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
 bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads);
 
 /* ---- optimizer.c ---- */
-void zx_make_ranges(ZxEngine *e);
 void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
-void zx_optimize(ZxEngine *e, const ZpStageBucket *h);
+/* Plays the calls of a held bucket's OPT_STEP; update: what Muon made of its gradients, or NULL. */
+void zx_optimize(ZxEngine *e, const ZpStageBucket *h, const float *update);
+/* The update of elements of a held bucket from `at` of the owned shard on, all of one group. */
+ZkOptimizer zx_call_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t group, uint64_t at);
 
 /* ---- tokens.c ---- */
 void zx_open_sizes(ZxEngine *e); /* at set-up, of a plan that generates */

@@ -121,7 +121,7 @@ static void lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
           "step %" PRId64
           ": the update leaves %s of %s not finite (loss %g, gradient norm %g, lr %g); the run cannot go on",
           e->step, n ? "values" : "optimizer states", n ? t.s : "its parameters", s->loss, s->grad_norm,
-          e->lr[0]);
+          zp_rate(&e->p->asked.optimizers[0].rate, e->step));
   zb_text_free(&t);
 }
 

@@ -6,21 +6,22 @@
 
 #include <math.h>
 
-/* Drawn again until within two sigma; 4.6 % need more than one draw. */
-static double truncated(double x, uint64_t seed, uint64_t stream, uint64_t i) {
-  for (uint64_t salt = 1; !(fabs(x) <= 2); salt++) x = zb_random_normal(seed, stream + zb_mix64(salt), i);
+/* Drawn again until within `cut` sigma; with two 4.6 % need more than one draw. */
+static double truncated(double x, double cut, uint64_t seed, uint64_t stream, uint64_t i) {
+  for (uint64_t salt = 1; !(fabs(x) <= cut); salt++) x = zb_random_normal(seed, stream + zb_mix64(salt), i);
   return x;
 }
 
 static void draw_normals(const ZxWalk *w, const ZgParam *q, uint64_t global, uint64_t n, float *at) {
   uint64_t seed = w->e->o.seed;
-  double x[256];
+  const double *num = zg_init_numbers(q, w->iter);
+  double x[256], cut = num[1] != 0 ? num[1] : 2;
   for (uint64_t i = 0, m; i < n; i += m) {
     m = n - i < 256 ? n - i : 256;
     zb_random_normals(seed, w->stream, global + i, m, x);
     for (uint64_t k = 0; k < m && q->init == ZG_INIT_TRUNC_NORMAL; k++)
-      x[k] = truncated(x[k], seed, w->stream, global + i + k);
-    for (uint64_t k = 0; k < m; k++) at[i + k] = (float)(q->num[0] * x[k]);
+      x[k] = truncated(x[k], cut, seed, w->stream, global + i + k);
+    for (uint64_t k = 0; k < m; k++) at[i + k] = (float)(num[0] * x[k]);
   }
 }
 
@@ -31,11 +32,11 @@ bool zx_draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
     draw_normals(w, q, global, n, at);
     return true;
   }
+  const double *num = zg_init_numbers(q, w->iter);
   for (uint64_t i = 0; i < n; i++)
     at[i] = q->init == ZG_INIT_UNIFORM
-                ? (float)(q->num[0] +
-                          (q->num[1] - q->num[0]) * zb_random_unit(w->e->o.seed, w->stream, global + i))
-                : (float)q->num[0];
+                ? (float)(num[0] + (num[1] - num[0]) * zb_random_unit(w->e->o.seed, w->stream, global + i))
+                : (float)num[0];
   return true;
 }
 

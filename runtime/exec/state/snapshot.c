@@ -6,16 +6,15 @@
 #include <string.h>
 
 /* ---- contents ---- */
-static const char *const *names_of(const ZpOptimizer *o) {
-  static const char *const adamw[] = {"exp_avg", "exp_avg_sq"}, *const sgd[] = {"momentum_buffer"};
-  return o->kind == ZP_ADAMW  ? adamw
-         : o->kind == ZP_LION ? adamw
-                              : sgd; /* Lion has the first of these; Muon as SGD */
+/* The name of state `state`, 0 on, that an optimizer keeps. */
+static const char *name_of(const ZpOptimizer *o, int state) {
+  bool sum = o->every > 1 && state == o->states - 1;
+  return sum ? "grad_sum" : zk_optimizer_info[o->kind].state[state];
 }
 
 const char *zx_state_name(const ZpPlan *p, const ZpBucket *k, int state) {
   bool average = p->asked.average > 0 && state == zp_states(p, k);
-  return average ? "average" : names_of(&p->asked.optimizers[k->optimizer])[state - 1];
+  return average ? "average" : name_of(&p->asked.optimizers[k->optimizer], state - 1);
 }
 
 static uint32_t bit_of(const char *state, const char **name, uint32_t *n) {
@@ -30,7 +29,7 @@ static uint32_t bit_of(const char *state, const char **name, uint32_t *n) {
 static uint32_t states_of(const ZpPlan *p, uint32_t which, const char **name, uint32_t *n) {
   const ZpOptimizer *o = &p->asked.optimizers[which];
   uint32_t has = 0;
-  for (int i = 0; i < o->states; i++) has |= bit_of(names_of(o)[i], name, n);
+  for (int i = 0; i < o->states; i++) has |= bit_of(name_of(o, i), name, n);
   return has;
 }
 
@@ -38,7 +37,8 @@ bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   ZxTensorInfo *t = NULL;
   const ZpPlan *p = e->p;
   const char *name[ZX_MAX_STATES] = {0};
-  uint32_t n = 0, nhas = 0, *has = NULL, nstates = 0, of[ZK_MOST_OPTIMIZERS + 1];
+  uint32_t n = 0, nhas = 0, *has = NULL, nstates = 0;
+  uint32_t *of = ZB_NEWN(e->a, uint32_t, p->asked.noptimizers + 1);
   for (uint32_t i = 0; i < p->asked.noptimizers; i++) of[i] = states_of(p, i, name, &nstates);
   for (uint32_t i = 0; p->asked.average > 0 && i < p->asked.noptimizers; i++)
     of[i] |= bit_of("average", name, &nstates);
@@ -56,7 +56,9 @@ bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
 uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state) {
   uint32_t at = iter;
   for (uint32_t i = 0; i < param; i++) at += zx_iterations(e, i);
-  return state ? c->first[at] + state - 1 : at;
+  if (!state) return at;
+  const ZpOptimizer *o = &e->p->asked.optimizers[e->p->asked.groups[e->p->asked.group[param]].optimizer];
+  return zx_state_named(c, at, (int)state > o->states ? "average" : name_of(o, (int)state - 1));
 }
 
 /* ---- the copy ---- */

@@ -10,6 +10,35 @@ static bool *marks(ZpBuild *b, ZlPaths of) {
   return chosen;
 }
 
+static bool is_word(const ZlPath *p, const char *word) { return p->n == 1 && !strcmp(p->part[0].s, word); }
+
+/* Returns whether all that the model does with a parameter are products of the same kind, in which it is a matrix. */
+static bool is_matrix(const ZgGraph *g, uint32_t param) {
+  ZpParamUses u;
+  ZbArena *scratch = zb_arena_new();
+  zp_param_uses(g, scratch, param, &u);
+  zb_arena_free(scratch);
+  return !u.table && zp_is_matrix(&g->params[param], &u);
+}
+
+/* Marks the parameters that an optimizer is `for`: names, `all`, or `matrices`, but for those after `except`. */
+static bool *marks_for(ZpBuild *b, const ZlOptimizer *o) {
+  const ZgGraph *g = b->p->graph;
+  ZlPaths named = {0};
+  bool all = false, matrices = false;
+  for (uint32_t i = 0; i < o->of.n; i++) {
+    if (is_word(&o->of.at[i], "all")) all = true;
+    else if (is_word(&o->of.at[i], "matrices")) matrices = true;
+    else ZB_PUSH(b->p->arena, named.at, named.n, o->of.at[i]);
+  }
+  bool *chosen = marks(b, named), *but = marks(b, o->but);
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    if (!g->params[i].state) chosen[i] |= all || (matrices && is_matrix(g, i));
+    chosen[i] &= !but[i];
+  }
+  return chosen;
+}
+
 /* ---- frozen -------------------------------------------------------------------------------------------- */
 /* p->asked.frozen stays NULL if nothing is. States that nothing updates are, whatever the recipe says. */
 static void bind_freeze(ZpBuild *b) {
@@ -55,20 +84,36 @@ static ZpRate rate_of(const ZlOptimizer *o) {
   return r;
 }
 
+static const char *word(const ZlOptimizer *o, const char *key) { return zl_kw(o->kws, o->n, key)->word; }
+
+/* Returns what a setting is to the scalars of a row: a number, or of a word 1 for `on`, 0 for `off`, else its position. */
+static ZlAmount setting_of(const ZlOptimizer *o, const char *key) {
+  const ZlKw *kw = zl_kw(o->kws, o->n, key);
+  if (!kw || !kw->word) return kw ? kw->amount : (ZlAmount){0};
+  return (ZlAmount){.num = !strcmp(kw->word, "on") || !strcmp(kw->word, "mean")};
+}
+
+/* Formats are those of the plan that trains in one that evaluates, too: parameters lie at the same places. */
+static void take_states(ZpOptimizer *x, bool codes, bool kept) {
+  const ZkOptimizerInfo *info = &zk_optimizer_info[x->kind];
+  for (int i = 0; i < info->nstates && codes; i++) x->state_elem[i] = (uint8_t)info->code[i];
+  if (kept) x->states = info->nstates + (x->every > 1); /* sums of gradients, in f32 */
+}
+
 static ZpOptimizer optimizer_of(const ZpPlan *p, const ZlOptimizer *o) {
-  ZpOptimizer x = {.rate = rate_of(o)};
-  while (strcmp(zp_optimizer_text[x.kind], o->name.s)) x.kind++;
-  if (x.kind == ZP_SGD || x.kind == ZP_MUON) x.momentum = number(o, "momentum");
-  else x.b1 = number(o, "b1"), x.b2 = number(o, "b2");
-  if (x.kind == ZP_ADAMW) x.eps = number(o, "eps");
-  if (x.kind == ZP_ADAMW && number(o, "bits") == 8) x.state_elem[0] = ZK_DYN8, x.state_elem[1] = ZK_UDYN8;
-  if (x.kind == ZP_MUON) {
-    x.nesterov = !strcmp(zl_kw(o->kws, o->n, "nesterov")->word, "on");
-    x.rms = !strcmp(zl_kw(o->kws, o->n, "scale")->word, "rms");
+  ZpOptimizer x = {.rate = rate_of(o),
+                   .cautious = !strcmp(word(o, "cautious"), "on"),
+                   .every = (int64_t)number(o, "every")};
+  while (strcmp(zk_optimizer_info[x.kind].word, o->name.s)) x.kind++;
+  const ZkOptimizerInfo *info = &zk_optimizer_info[x.kind];
+  for (int i = 0; i < info->nsettings; i++) x.set[i] = setting_of(o, info->setting[i]);
+  if (x.kind == ZK_BY_SGD && zl_amount_most(&x.set[0]) == 0) x.kind = ZK_BY_PLAIN;
+  if (x.kind == ZK_BY_MUON) {
+    x.rms = !strcmp(word(o, "scale"), "rms");
     x.iterations = (int)number(o, "steps");
+    x.coefficients = !strcmp(word(o, "coefficients"), "polar") ? ZK_POLAR : ZK_JORDAN;
   }
-  if (!p->asked.forward_only)
-    x.states = x.kind == ZP_ADAMW ? 2 : x.kind == ZP_LION || x.kind == ZP_MUON || x.momentum != 0;
+  take_states(&x, number(o, "bits") == 8, !p->asked.forward_only);
   return x;
 }
 
@@ -79,7 +124,7 @@ typedef struct {
 } Words;
 
 static Words words_of(ZpBuild *b, const ZlOptimizer *o) {
-  Words w = {o, marks(b, o->of), marks(b, o->except), ZB_NEWN(b->p->arena, bool *, o->nshares + 1)};
+  Words w = {o, marks_for(b, o), marks(b, o->except), ZB_NEWN(b->p->arena, bool *, o->nshares + 1)};
   for (uint32_t i = 0; i < o->nshares; i++) w.shares[i] = marks(b, o->shares[i].of);
   return w;
 }
@@ -94,22 +139,35 @@ static void report_both(ZpBuild *b, uint32_t param, ZlSpan first, ZlSpan second)
 
 /* Returns what the clauses of its optimizer say of a parameter. */
 static ZpGroup group_of(ZpBuild *b, const Words *w, uint32_t optimizer, uint32_t param) {
-  ZpGroup g = {optimizer, 1, w->except[param] ? 0 : w->o->decay, NULL};
+  ZpGroup g = {.optimizer = optimizer, .rate = 1};
+  if (!w->except[param]) g.decay = w->o->decay;
   const ZlShare *said[2] = {NULL, NULL};
   for (uint32_t i = 0; i < w->o->nshares; i++) {
     const ZlShare *s = &w->o->shares[i];
     if (!w->shares[i][param]) continue;
     if (said[s->decay]) report_both(b, param, said[s->decay]->span, s->span);
     said[s->decay] = s;
-    *(s->decay ? &g.decay : &g.rate) = s->num;
+    if (s->decay) g.decay = s->amount;
+    else g.rate = s->amount.num;
   }
   return g;
+}
+
+/* A step takes lr * decay of a parameter, and so not all of it. */
+static void check_decay(ZpBuild *b, const Words *w, const ZpGroup *g, uint32_t param) {
+  double lr = b->p->asked.optimizers[g->optimizer].rate.lr * g->rate, most = zl_amount_most(&g->decay);
+  if (lr * most < 1) return;
+  ZlDiag *e = zl_report(b->d, ZL_Z0805, w->o->span,
+                        "a rate of %g times a decay of %g is %g, and must be below 1", lr, most, lr * most);
+  zl_note(e, "a step takes rate * decay * w from each parameter; here of `%s`",
+          b->p->graph->params[param].path);
+  zl_help(e, "write a smaller `decay`");
 }
 
 static uint32_t find_group(ZpPlan *p, const ZpGroup *g) {
   for (uint32_t i = 0; i < p->asked.ngroups; i++)
     if (p->asked.groups[i].optimizer == g->optimizer && p->asked.groups[i].rate == g->rate &&
-        p->asked.groups[i].decay == g->decay && p->asked.groups[i].update == g->update)
+        zl_amount_same(&p->asked.groups[i].decay, &g->decay) && p->asked.groups[i].update == g->update)
       return i;
   ZB_PUSH(p->arena, p->asked.groups, p->asked.ngroups, *g);
   return p->asked.ngroups - 1;
@@ -120,12 +178,34 @@ static uint32_t find_group(ZpPlan *p, const ZpGroup *g) {
 static uint32_t optimizer_for(ZpBuild *b, const Words *w, uint32_t n, uint32_t param) {
   uint32_t found = ZP_NONE, rest = ZP_NONE;
   for (uint32_t i = 0; i < n; i++) {
-    if (!w[i].o->of.n) rest = i;
+    if (!w[i].o->of.n) rest = i; /* of that `of` marks none */
     if (!w[i].of[param]) continue;
     if (found != ZP_NONE) report_both(b, param, w[found].o->span, w[i].o->span);
     found = i;
   }
   return found == ZP_NONE ? rest : found;
+}
+
+/* The size of an axis that a number of the recipe is said by. */
+static bool size_of(const ZlSizes *s, ZlName axis, double *out) {
+  ZpBuild *b = s->ctx;
+  uint32_t k = zp_find_axis(b, axis, ZP_AXIS_ANY);
+  if (k == ZG_NONE) return false;
+  *out = (double)b->p->layout.axis_valid[k];
+  return true;
+}
+
+/* The recipe's optimizers, with every number known; one that has a mistake is not among them. */
+static uint32_t find_words(ZpBuild *b, Words *w) {
+  const ZlRecipe *r = b->p->asked.recipe;
+  const ZlSizes sizes = {b->d, size_of, b};
+  uint32_t n = 0;
+  for (uint32_t i = 0; i <= r->nothers; i++) {
+    const ZlOptimizer *o = i ? &r->others[i - 1] : &r->optimizer;
+    ZlOptimizer *known = ZB_NEW(b->p->arena, ZlOptimizer);
+    if (o->name.s && zl_optimizer_sizes(&sizes, b->p->arena, o, known)) w[n++] = words_of(b, known);
+  }
+  return n;
 }
 
 static void report_none(ZpBuild *b, uint32_t param) {
@@ -152,16 +232,10 @@ static void bind_updates(ZpPlan *p) {
 void zp_bind_groups(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->asked.recipe;
-  uint32_t n = 0;
   bind_freeze(b);
   p->asked.group = ZB_NEWN(p->arena, uint32_t, p->graph->nparams + 1);
   Words *w = ZB_NEWN(p->arena, Words, r->nothers + 1);
-  if (r->optimizer.name.s) w[n++] = words_of(b, &r->optimizer);
-  for (uint32_t i = 0; i < r->nothers; i++) w[n++] = words_of(b, &r->others[i]);
-  if (n > ZK_MOST_OPTIMIZERS)
-    zl_report(b->d, ZL_Z0808, r->others[r->nothers - 1].span,
-              "recipe %s has %u optimizers; there are at most %d in this version", r->name, n,
-              ZK_MOST_OPTIMIZERS);
+  uint32_t n = find_words(b, w);
   p->asked.optimizers = ZB_NEWN(p->arena, ZpOptimizer, n + 1);
   for (; p->asked.noptimizers < n; p->asked.noptimizers++)
     p->asked.optimizers[p->asked.noptimizers] = optimizer_of(p, w[p->asked.noptimizers].o);
@@ -175,14 +249,9 @@ void zp_bind_groups(ZpBuild *b) {
       return;
     }
     ZpGroup g = group_of(b, &w[k], k, i);
+    if (!p->asked.forward_only) check_decay(b, &w[k], &g, i);
     p->asked.group[i] = find_group(p, &g);
   }
-  for (uint32_t i = 0; i < n && p->asked.pins; i++)
-    if (p->asked.optimizers[i].state_elem[0] != ZK_F32) {
-      ZlDiag *e =
-          zl_report(b->d, ZL_Z0808, w[i].o->span, "states of 8 bits are not kept on GPUs in this version");
-      zl_help(e, "leave `bits = 8` out, or train on `cpu`");
-    }
   const ZlOptimizer **o = ZB_NEWN(p->arena, const ZlOptimizer *, n + 1);
   for (uint32_t i = 0; i < n; i++) o[i] = w[i].o;
   if (p->asked.ngroups) zp_bind_muon(b, o);

@@ -84,7 +84,7 @@ static ZlDiag *refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const Zp
 void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
   ZpPlan *p = b->p;
   bool any = false;
-  for (uint32_t i = 0; i < p->asked.noptimizers; i++) any |= p->asked.optimizers[i].kind == ZP_MUON;
+  for (uint32_t i = 0; i < p->asked.noptimizers; i++) any |= p->asked.optimizers[i].kind == ZK_BY_MUON;
   if (!any || p->asked.forward_only) return;
   ZbArena *a = zb_arena_new();
   ZlDiag **said = ZB_NEWN(a, ZlDiag *, p->asked.noptimizers);
@@ -92,19 +92,15 @@ void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
     uint32_t which = p->asked.groups[p->asked.group[i]].optimizer;
     ZpParamUses u;
-    if ((p->asked.frozen && p->asked.frozen[i]) || p->asked.optimizers[which].kind != ZP_MUON) continue;
+    if ((p->asked.frozen && p->asked.frozen[i]) || p->asked.optimizers[which].kind != ZK_BY_MUON) continue;
     zp_param_uses(p->graph, a, i, &u);
     if (!u.table && zp_is_matrix(&p->graph->params[i], &u)) memcpy(p->layout.roles[i], u.role, sizeof u.role);
     else said[which] = refuse(b, o[which], i, &u, said[which]);
   }
   zb_arena_free(a);
   for (uint32_t i = 0; i < p->asked.noptimizers; i++) {
-    if (p->asked.optimizers[i].kind != ZP_MUON) continue;
+    if (p->asked.optimizers[i].kind != ZK_BY_MUON) continue;
     take_each(b, o[i], i);
-    if (!p->asked.pins) continue;
-    ZlDiag *e =
-        zl_report(b->d, ZL_Z0808, o[i]->span, "optimizer `muon` does not run on GPUs in this version");
-    zl_help(e, "train on `cpu`, or by `optimizer adamw(...)`");
   }
 }
 
@@ -163,14 +159,22 @@ uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k) {
   return own * (uint64_t)zp_group_size(&p->layout.mesh, k->matrices) * 4;
 }
 
-/* Returns the scratch: the matrix twice, and twice its product with itself. */
+/* Returns the scratch: the matrix twice, twice its product with itself, and that of these products. */
+static uint64_t matrix_scratch(const ZpPlan *p, int64_t rows, int64_t cols) {
+  uint64_t products = 0, r = (uint64_t)rows, c = (uint64_t)cols;
+  for (int i = 0; i < ZK_ORTHOGONAL_PRODUCTS && p->asked.scratch; i++) {
+    ZkCall call = zk_orthogonal_product(i, rows, cols);
+    uint64_t n = p->asked.scratch(&call, p->asked.threads);
+    if (n > products) products = n;
+  }
+  return 2 * zb_round_up(r * c * 4, 64) + 2 * zb_round_up(r * r * 4, 64) + zb_round_up(products, 64);
+}
+
 uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
-    uint64_t r = (uint64_t)product(p, k, &k->slices[i], ZP_ROWS),
-             c = (uint64_t)product(p, k, &k->slices[i], ZP_COLS);
-    uint64_t small = r < c ? r : c,
-             n = 2 * zb_round_up(r * c * 4, 64) + 2 * zb_round_up(small * small * 4, 64);
+    int64_t r = product(p, k, &k->slices[i], ZP_ROWS), c = product(p, k, &k->slices[i], ZP_COLS);
+    uint64_t n = matrix_scratch(p, r < c ? r : c, r < c ? c : r);
     if (n > most) most = n;
   }
   return most;

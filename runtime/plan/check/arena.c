@@ -36,17 +36,17 @@ static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes(ZK_F32, k->elems / (zp_stages_grads(k) ? shards(p, k) : 1)));
 }
-/* Returns the optimizer if its states are in formats with blocks: AdamW's two may be; else NULL. */
-static const ZpOptimizer *block_states(const ZpPlan *p, const ZpBucket *k) {
-  const ZpOptimizer *o = k->frozen || !p->asked.ngroups ? NULL : &p->asked.optimizers[k->optimizer];
-  return o && o->kind == ZP_ADAMW && o->state_elem[0] != ZK_F32 ? o : NULL;
+/* Returns the optimizer whose formats a bucket is laid out for, whether states are kept or not; NULL: none. */
+static const ZpOptimizer *formats_of(const ZpPlan *p, const ZpBucket *k) {
+  return k->frozen || !p->asked.ngroups ? NULL : &p->asked.optimizers[k->optimizer];
 }
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
-  uint64_t n = k->elems / shards(p, k), all = states(p, k);
-  const ZpOptimizer *o = block_states(p, k);
-  if (!o || !all) return lines(zk_bytes(ZK_F32, n) * all);
-  uint64_t average = p->asked.average != 0 ? zk_bytes(ZK_F32, n) : 0;
-  return lines(zk_bytes((ZkElem)o->state_elem[0], n) + zk_bytes((ZkElem)o->state_elem[1], n) + average);
+  uint64_t n = k->elems / shards(p, k), bytes = 0;
+  if (!states(p, k)) return 0;
+  const ZpOptimizer *o = &p->asked.optimizers[k->optimizer];
+  for (int i = 0; i < o->states; i++) bytes += zk_bytes((ZkElem)o->state_elem[i], n);
+  if (p->asked.average != 0) bytes += zk_bytes(ZK_F32, n);
+  return lines(bytes);
 }
 
 /* Adds up, for each bucket that no earlier stage holds, the values and states that a rank writes into a
@@ -75,7 +75,7 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
 /* Dims along which a matrix of Muon's is not whole on a rank. */
 static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
   ZpDims cut = k->shard;
-  if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZP_MUON) return 0;
+  if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZK_BY_MUON) return 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
     for (int d = 0; d < p->layout.mesh.ndims; d++)
@@ -126,10 +126,10 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
 
 /* Returns the elements of a line in f32, or of the longest block of its formats. */
 static uint64_t line_of(const ZpPlan *p, const ZpBucket *k) {
-  const ZpOptimizer *o = block_states(p, k);
+  const ZpOptimizer *o = formats_of(p, k);
   uint64_t line = LINE / 4, block = zk_elem_info[k->elem].block;
   if (zk_is_packed((ZkElem)k->elem)) return 64 * block;
-  for (int i = -1; i < (o ? 2 : 0); i++) {
+  for (int i = -1; i < (o ? ZP_MOST_STATES : 0); i++) {
     if (i >= 0) block = zk_elem_info[o->state_elem[i]].block;
     if (block > line) line = block;
   }
@@ -197,7 +197,18 @@ static uint64_t boundary_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
-/* Returns the scratch for a matrix r x c, its result, and two matrices of its smaller side. */
+/* Returns the scratch of the products for a matrix of `least` rows and `most` columns. */
+static uint64_t product_bytes(const ZpPlan *p, uint64_t least, uint64_t most) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < ZK_ORTHOGONAL_PRODUCTS && p->asked.scratch; i++) {
+    ZkCall call = zk_orthogonal_product(i, (int64_t)least, (int64_t)most);
+    uint64_t one = p->asked.scratch(&call, p->asked.threads);
+    if (one > bytes) bytes = one;
+  }
+  return lines(bytes);
+}
+
+/* Returns the scratch for a matrix r x c, its result, two matrices of its smaller side, and their products. */
 static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
@@ -205,7 +216,8 @@ static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
     uint64_t side[3] = {1, 1, 1};
     for (int a = 0; a < s->naxes; a++) side[p->layout.roles[s->param][a]] *= (uint64_t)s->whole[a];
     uint64_t r = side[ZP_ROWS], c = side[ZP_COLS], least = r < c ? r : c;
-    uint64_t bytes = 2 * lines(r * c * 4) + 2 * lines(least * least * 4);
+    uint64_t bytes =
+        2 * lines(r * c * 4) + 2 * lines(least * least * 4) + product_bytes(p, least, r + c - least);
     if (bytes > most) most = bytes;
   }
   return most;
@@ -215,7 +227,7 @@ static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
-    if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZP_MUON) continue;
+    if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZK_BY_MUON) continue;
     uint64_t bytes = orthogonal_bytes(p, k);
     if (bytes > most) most = bytes;
   }
@@ -249,10 +261,11 @@ static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
 }
 
 /* Returns the bytes of the engine's larger block of scalars: the sums of a step, or denominators with their
- * reciprocals and the step's own numbers. With one loss both fit into 64 bytes. */
+ * reciprocals, the step's number, and what updates take of it. */
 static uint64_t scalars_bytes(const ZpPlan *p) {
-  uint64_t more = zg_losses(p->graph) - 1;
-  return lines(64 + more * 3 * sizeof(double));
+  uint64_t losses = zg_losses(p->graph), sums = (2 * losses + 3) * sizeof(double);
+  uint64_t now = (losses + (losses + 2) / 2) * sizeof(double) + zk_step_state_bytes(p->asked.ngroups);
+  return lines(now > sums ? now : sums);
 }
 
 /* Returns the bytes for the largest update by Muon: all updates pass through the same buffers. */
@@ -261,7 +274,7 @@ static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
     uint64_t bytes = zp_whole_update(p, k);
-    if (!k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_MUON && bytes > most) most = bytes;
+    if (!k->frozen && p->asked.optimizers[k->optimizer].kind == ZK_BY_MUON && bytes > most) most = bytes;
   }
   return most;
 }

@@ -508,7 +508,8 @@ static bool reductions(const Check *c, uint32_t s) {
        h++) { /* else the form says that there are none */
     const ZpBucket *b = &c->p->programs.buckets[st->held[h].bucket];
     uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->asked.nmicro * users(c, s, h) : 0;
-    bool muon = !b->frozen && c->p->asked.optimizers[b->optimizer].kind == ZP_MUON, cut = muon && b->matrices;
+    bool muon = !b->frozen && c->p->asked.optimizers[b->optimizer].kind == ZK_BY_MUON,
+         cut = muon && b->matrices;
     bool in_place = b->scatters == ZP_SCATTER_AT_END, tied = !b->frozen && st->held[h].tied != ZP_NONE;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
         !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, in_place) ||

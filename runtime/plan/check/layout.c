@@ -1,6 +1,7 @@
 /* Values of a local program: sizes, types, blocks, views; shapes of collectives and other calls. */
 #include "runtime/plan/check/layout.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool fail(const Local *l, uint32_t v, const char *text) {
@@ -737,10 +738,38 @@ static bool groups_fit(const Check *c, const ZpBucket *k) {
   return true;
 }
 
+/* Checks that each element of a slice is updated by one call, which is of its group, and of a matrix has its scale. */
+static bool calls_fit(const Check *c, const ZpBucket *k) {
+  const ZpPlan *p = c->p;
+  bool none = k->frozen || !p->asked.ngroups;
+  uint64_t end = 0;
+  if (p->asked.forward_only) return true;
+  for (uint32_t i = 0; i < k->ncalls; i++) {
+    if (none || k->calls[i].from < end || k->calls[i].to > k->elems)
+      return zb_fail(c->err, NULL, "bucket %s: call %u updates what is another's", k->name, i);
+    end = k->calls[i].to;
+  }
+  for (uint32_t i = 0, at = 0; i < k->nslices && !none; i++) {
+    const ZpSlice *s = &k->slices[i];
+    while (at < k->ncalls && k->calls[at].to <= s->at) at++;
+    const ZpUpdateCall *u = &k->calls[at];
+    if (at == k->ncalls || u->from > s->at || u->to < s->at + s->n || u->group != s->group)
+      return zb_fail(c->err, NULL, "bucket %s: no call updates slice %u as the recipe says", k->name, i);
+    double rows = 1, cols = 1;
+    for (int a = 0; a < s->naxes; a++)
+      if (s->role[a] != ZP_EACH) *(s->role[a] == ZP_ROWS ? &rows : &cols) *= (double)s->valid[a];
+    const ZpOptimizer *o = &p->asked.optimizers[k->optimizer];
+    double shape = o->rms ? 0.2 * sqrt(fmax(rows, cols)) : sqrt(fmax(1, rows / cols));
+    if (fabs(u->times - (o->kind == ZK_BY_MUON ? shape : 1)) > 1e-9 * shape)
+      return zb_fail(c->err, NULL, "bucket %s: slice %u is scaled by %g", k->name, i, u->times);
+  }
+  return true;
+}
+
 /* Checks that Muon updates the matrices of the plan, and nothing else. */
 static bool roles_fit(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
-  bool muon = !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_MUON;
+  bool muon = !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZK_BY_MUON;
   for (uint32_t i = 0; i < k->nslices; i++)
     for (int a = 0; a < k->slices[i].naxes; a++)
       if (k->slices[i].role[a] != (muon ? p->layout.roles[k->slices[i].param][a] : ZP_EACH))
@@ -796,10 +825,10 @@ static bool params_fit(const Check *c) {
     n += !found[i] && !is_read(p->graph, i);
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
-  for (uint32_t b = 0; b < p->programs.nbuckets; b++)
-    if (!groups_fit(c, &p->programs.buckets[b]) || !roles_fit(c, &p->programs.buckets[b]) ||
-        !frozen_fits(c, &p->programs.buckets[b]))
-      return false;
+  for (uint32_t b = 0; b < p->programs.nbuckets; b++) {
+    const ZpBucket *k = &p->programs.buckets[b];
+    if (!groups_fit(c, k) || !roles_fit(c, k) || !frozen_fits(c, k) || !calls_fit(c, k)) return false;
+  }
   return true;
 }
 
@@ -808,9 +837,8 @@ bool zp_check_facts(const Check *c) {
   int64_t micro = p->asked.batch == ZP_NONE ? 1 : p->layout.axis_size[p->asked.batch];
   for (uint32_t i = 0; i < p->asked.noptimizers; i++) {
     const ZpOptimizer *o = &p->asked.optimizers[i];
-    int states = p->asked.forward_only ? 0
-                 : o->kind == ZP_ADAMW ? 2
-                                       : o->kind == ZP_LION || o->kind == ZP_MUON || o->momentum != 0;
+    bool keeps = !p->asked.forward_only && o->kind != ZP_UPDATE;
+    int states = keeps ? zk_optimizer_info[o->kind].nstates + (o->every > 1) : 0;
     if (o->states != states)
       return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", o->states, states);
   }

@@ -183,7 +183,7 @@ static void want_of_bucket(Wants *w, const ZpInstr *in) {
     return;
   case ZP_I_OPT_STEP:
     want_change(w, ZP_B_PARAM, h, param, stepped);
-    if (w->p->asked.optimizers[bucket_of(w, h)->optimizer].kind == ZP_MUON) {
+    if (w->p->asked.optimizers[bucket_of(w, h)->optimizer].kind == ZK_BY_MUON) {
       want(w, ZP_B_UPDATE, 0, ZP_READ, held_tag(w, ZP_TAG_UPDATE, h, bucket_of(w, h)->matrices ? 3 : 2));
       if (w->p->asked.average > 0)
         want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));

@@ -9,18 +9,19 @@
 
 /* Returns the format of a state of a trained bucket's optimizer, or of the average behind them. */
 static ZkElem state_elem(const ZpPlan *p, const ZpBucket *k, int state) {
-  return state < 2 && !k->frozen && p->asked.ngroups
-             ? (ZkElem)p->asked.optimizers[k->optimizer].state_elem[state]
-             : ZK_F32;
+  if (k->frozen || !p->asked.ngroups) return ZK_F32;
+  const ZpOptimizer *o = &p->asked.optimizers[k->optimizer];
+  return state < ZP_MOST_STATES ? (ZkElem)o->state_elem[state] : ZK_F32;
 }
 
 /* Slices and shards start at 64 bytes in f32, and with a block of every format. */
 static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) {
   if (zk_is_packed((ZkElem)k->elem)) return zk_packed_unit((ZkElem)k->elem);
-  const ZkElem elems[] = {(ZkElem)k->elem, state_elem(p, k, 0), state_elem(p, k, 1)};
   uint64_t align = 16;
-  for (int i = 0; i < 3; i++)
-    if (zk_elem_info[elems[i]].block > align) align = zk_elem_info[elems[i]].block;
+  for (int i = -1; i < ZP_MOST_STATES; i++) {
+    ZkElem e = i < 0 ? (ZkElem)k->elem : state_elem(p, k, i);
+    if (zk_elem_info[e].block > align) align = zk_elem_info[e].block;
+  }
   return align;
 }
 
@@ -97,6 +98,25 @@ static void cut_matrices(const ZpPlan *p, ZpBucket *k, const ZpSlice *s) {
       if (s->state[d].kind == 'S' && s->state[d].axis == s->axis[i]) k->matrices |= 1u << d;
 }
 
+/* The calls that update a bucket: neighbours of a group are one, but for matrices, which are scaled by their shape. A
+ * state's update may make something of zeros, so its call ends where it does. */
+static void list_calls(ZpPlan *p, ZpBucket *k) {
+  bool muon = zp_is_muon(p, k);
+  for (uint32_t j = 0; j < k->nslices && !k->frozen && p->asked.ngroups && !p->asked.forward_only; j++) {
+    const ZpSlice *s = &k->slices[j];
+    bool exact = muon || p->graph->params[s->param].state;
+    ZpUpdateCall c = {s->at,
+                      exact                ? s->at + s->n
+                      : j + 1 < k->nslices ? k->slices[j + 1].at
+                                           : k->elems,
+                      s->group, 1};
+    if (muon) c.times = zp_muon_scale(&p->asked.optimizers[k->optimizer], s);
+    ZpUpdateCall *last = k->ncalls ? &k->calls[k->ncalls - 1] : NULL;
+    if (last && !muon && last->group == c.group && last->to == c.from) last->to = c.to;
+    else ZB_PUSH(p->arena, k->calls, k->ncalls, c);
+  }
+}
+
 static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
   for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
     ZpBucket *k = &p->programs.buckets[i];
@@ -161,6 +181,7 @@ void zp_buckets(ZpBuild *b) {
     ZpBucket *k = &p->programs.buckets[i];
     k->elems = zb_round_up(k->elems, align_of(p, k) * (uint64_t)zp_group_size(&p->layout.mesh, k->shard));
     k->name = bucket_name(p, k);
+    list_calls(p, k);
     for (uint32_t u = 0; u < k->nusers; u++) {
       ZpSegment *s = &p->programs.segments[k->users[u]];
       ZB_PUSH(p->arena, s->buckets, s->nbuckets, i);

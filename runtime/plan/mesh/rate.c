@@ -22,6 +22,14 @@ double zp_rate(const ZpRate *r, int64_t step) {
   return r->lr * (r->final + (1 - r->final) * rest_of(r->anneal, part));
 }
 
+void zp_group_scalars(const ZpOptimizer *o, const ZpGroup *g, int64_t step, float *out) {
+  double set[ZK_MOST_SETTINGS], lr = zp_rate(&o->rate, step) * g->rate;
+  int64_t every = o->every;
+  for (int i = 0; i < zk_optimizer_info[o->kind].nsettings; i++) set[i] = zl_amount_at(&o->set[i], step);
+  zk_optimizer_scalars(o->kind, set, lr, zl_amount_at(&g->decay, step), (step + every - 1) / every,
+                       step % every == 0, out);
+}
+
 bool zp_rate_note(const ZpRate *r, int64_t steps, ZbText *out) {
   bool falls = r->anneal != ZP_CONSTANT && r->anneal != ZP_RSQRT;
   bool grows = r->warmup > steps, early = falls && r->until > steps,

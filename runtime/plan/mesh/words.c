@@ -15,7 +15,9 @@ const ZpLedgerInfo zp_ledger_info[ZP_LEDGER_LINES] = {
 };
 
 const char *const zp_queue_text[ZP_QUEUES] = {"compute", "p2p", "coll", "nodes"};
-const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion", "muon", "update"};
+const char *zp_optimizer_text(ZkOptimizerKind kind) {
+  return kind == ZP_UPDATE ? "update" : zk_optimizer_info[kind].word;
+}
 
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
 

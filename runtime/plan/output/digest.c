@@ -46,12 +46,19 @@ static void add_update(Hash *h, const ZgUpdate *u) {
   }
 }
 
+static void add_amount(Hash *h, const ZlAmount *x) {
+  add_double(h, x->num);
+  add(h, x->nthen);
+  for (uint32_t i = 0; i < x->nthen; i++) add_double(h, x->then[i].to), add_double(h, x->then[i].over);
+}
+
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
-  uint64_t bits = o->kind == ZP_UPDATE ? 0 : zk_elem_info[o->state_elem[0]].bits; /* of a state's element */
   ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
   add_double(h, o->rate.lr), add_double(h, o->rate.final);
-  ADD(h, o->nesterov, o->rms, U(o->iterations), bits);
-  add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps), add_double(h, o->momentum);
+  if (o->kind == ZP_UPDATE) return;
+  ADD(h, o->cautious, U(o->every), o->rms, U(o->iterations), U(o->coefficients));
+  for (int i = 0; i < o->states; i++) add(h, zk_elem_info[o->state_elem[i]].bits);
+  for (int i = 0; i < zk_optimizer_info[o->kind].nsettings; i++) add_amount(h, &o->set[i]);
 }
 
 static Hash sizes(const ZpPlan *p) {
@@ -67,7 +74,7 @@ static Hash sizes(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->asked.noptimizers; i++) add_optimizer(&h, &p->asked.optimizers[i]);
   for (uint32_t i = 0; i < p->asked.ngroups; i++) {
     add(&h, p->asked.groups[i].optimizer);
-    add_double(&h, p->asked.groups[i].rate), add_double(&h, p->asked.groups[i].decay);
+    add_double(&h, p->asked.groups[i].rate), add_amount(&h, &p->asked.groups[i].decay);
     add_update(&h, p->asked.groups[i].update);
   }
   for (uint32_t i = 0; i < p->graph->nparams; i++) add(&h, p->asked.group[i]);

@@ -203,13 +203,17 @@ static void put_groups(ZbJson *j, const ZpPlan *p) {
   zb_json_list(j, "groups");
   for (uint32_t i = 0; i < p->asked.ngroups; i++) {
     const ZpGroup *g = &p->asked.groups[i];
-    uint64_t n = (uint64_t)zp_group_elements(p, i);
+    ZpGroupCost c = zp_group_cost(p, i);
+    uint64_t n = (uint64_t)c.elements;
     zb_json_object(j, NULL);
-    zb_json_string(j, "optimizer", zp_optimizer_text[p->asked.optimizers[g->optimizer].kind]);
+    zb_json_string(j, "optimizer", zp_optimizer_text(p->asked.optimizers[g->optimizer].kind));
     put_real(j, "rate", g->rate);
-    put_real(j, "decay", g->decay);
+    put_real(j, "decay", g->decay.num);
     zb_json_count(j, "elements", n);
     zb_json_count(j, "bytes", n * 4);
+    zb_json_count(j, "state_bytes", (uint64_t)c.states);
+    zb_json_count(j, "step_bytes", (uint64_t)c.moved);
+    put_real(j, "step_flops", c.flops);
     zb_json_list(j, "parameters");
     for (uint32_t k = 0; k < p->graph->nparams; k++)
       if (zp_in_group(p, k, i)) zb_json_string(j, NULL, p->graph->params[k].path);

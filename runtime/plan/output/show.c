@@ -264,24 +264,6 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
   }
 }
 
-double zp_group_elements(const ZpPlan *p, uint32_t group) {
-  double n = 0;
-  for (uint32_t b = 0; b < p->programs.nbuckets; b++) {
-    const ZpBucket *k = &p->programs.buckets[b];
-    double times = k->segment == ZP_NONE ? 1 : p->graph->segments[k->segment].trip;
-    for (uint32_t s = 0; s < k->nslices && !k->frozen; s++) {
-      double x = k->slices[s].group == group ? times : 0;
-      for (int a = 0; a < k->slices[s].naxes; a++) x *= (double)k->slices[s].valid[a];
-      n += x;
-    }
-  }
-  return n;
-}
-
-bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group) {
-  return p->asked.ngroups && !(p->asked.frozen && p->asked.frozen[param]) && p->asked.group[param] == group;
-}
-
 /* "wte, layer.*.attn.wq, ..., 9 more" */
 static void put_members(const ZpPlan *p, uint32_t group, ZbText *out) {
   enum { NAMES = 4 };
@@ -296,17 +278,21 @@ static void put_members(const ZpPlan *p, uint32_t group, ZbText *out) {
 /* Lists what the groups update, and with which decay; nothing where all parameters are updated alike, without
  * decay. */
 static void show_groups(const ZpPlan *p, ZbText *out) {
-  char text[24];
   if (!p->asked.ngroups || p->stream ||
-      (p->asked.ngroups == 1 && p->asked.groups[0].rate == 1 && p->asked.groups[0].decay == 0))
+      (p->asked.ngroups == 1 && p->asked.groups[0].rate == 1 && p->asked.groups[0].decay.num == 0))
     return;
-  zb_text_add(out, "\noptimizer     rate     decay     parameters          bytes  which\n");
+  zb_text_add(out, "\noptimizer     rate     decay     parameters          bytes       states   step moves   "
+                   "   FLOPs  which\n");
   for (uint32_t i = 0; i < p->asked.ngroups; i++) {
     const ZpGroup *g = &p->asked.groups[i];
-    double n = zp_group_elements(p, i);
-    zb_text_add(out, "%-9s x %-7.4g  %-8.4g  %-13.12g  %11s  ",
-                zp_optimizer_text[p->asked.optimizers[g->optimizer].kind], g->rate, g->decay, n,
-                zb_bytes(text, (uint64_t)n * 4));
+    ZpGroupCost c = zp_group_cost(p, i);
+    char bytes[3][24], flops[24];
+    const double of[] = {c.elements * 4, c.states, c.moved};
+    for (int k = 0; k < 3; k++) zb_bytes(bytes[k], (uint64_t)of[k]);
+    snprintf(flops, sizeof flops, "%.3g", c.flops);
+    zb_text_add(out, "%-9s x %-7.4g  %-8.4g  %-13.12g  %11s  %11s  %11s  %9s  ",
+                zp_optimizer_text(p->asked.optimizers[g->optimizer].kind), g->rate, g->decay.num, c.elements,
+                bytes[0], bytes[1], bytes[2], flops);
     put_members(p, i, out);
     zb_text_add(out, "\n");
   }

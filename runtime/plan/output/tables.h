@@ -35,6 +35,11 @@ double zp_stage_cost(const ZpPlan *p, uint32_t stage);
  * is in it. */
 double zp_group_elements(const ZpPlan *p, uint32_t group);
 bool zp_in_group(const ZpPlan *p, uint32_t param, uint32_t group);
+/* The costs of a group, of all ranks: bytes of states; bytes that its update reads and writes in a step; FLOPs of that. */
+typedef struct {
+  double elements, states, moved, flops;
+} ZpGroupCost;
+ZpGroupCost zp_group_cost(const ZpPlan *p, uint32_t group);
 
 /* Instances of a stage that are iterations of one repeat, one after the other: st->insts[from .. from + n). */
 uint32_t zp_run_of(const ZpStage *st, uint32_t from);

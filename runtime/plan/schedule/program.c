@@ -514,7 +514,11 @@ uint32_t zp_step_sums(const ZpPlan *p) { return 2 * zg_losses(p->graph) + 2; }
 
 /* Returns the bytes of the larger block: denominators, as many seeds and one more, and the step's own numbers
  * (ZkStepState). */
-uint64_t zp_scalars_bytes(const ZpPlan *p) { return zb_round_up(64 + 24 * (zg_losses(p->graph) - 1), 64); }
+uint64_t zp_scalars_bytes(const ZpPlan *p) {
+  uint64_t n = zg_losses(p->graph), count = 8 * n + 8 * ((n + 2) / 2) + zk_step_state_bytes(p->asked.ngroups);
+  uint64_t sums = 8 * (2 * n + 3);
+  return zb_round_up(count > sums ? count : sums, 64);
+}
 
 void zp_program(ZpPlan *p) {
   ZB_ASSERT(p->asked.nmicro > 0 && p->asked.nmicro < 1 << 24 && p->programs.nbuckets < 1 << 16 &&

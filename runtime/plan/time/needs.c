@@ -67,7 +67,7 @@ bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, Zl
   Needs x = {.c = c};
   look(p, &s);
   for (uint32_t i = 0; i < p->asked.noptimizers; i++)
-    if (p->asked.optimizers[i].kind == ZP_MUON && !p->asked.forward_only) s.f32 = s.products = true;
+    if (p->asked.optimizers[i].kind == ZK_BY_MUON && !p->asked.forward_only) s.f32 = s.products = true;
   if (s.bf16) need_device(&x, &c->flops_bf16);
   if (s.f32) need_device(&x, &c->flops_f32);
   if (s.products) need_device(&x, &c->products);

@@ -16,7 +16,7 @@ endif
 # The cases of tests/unit/kernels/cuda on a GPU, and those that only a GPU can run, with the very module that zrun loads.
 # (It finds what it needs of zrun's libraries here, but for what a step calls, which no case does.)
 tests_scenarios_gpu_test_kernels_SOURCES = $(gpu_cases) tests/scenarios/gpu/backend.h tests/scenarios/gpu/backend.c \
-  tests/scenarios/gpu/attend.c tests/scenarios/gpu/left_out.c tests/scenarios/gpu/libraries.c
+  tests/scenarios/gpu/attend.c tests/scenarios/gpu/libraries.c
 tests_scenarios_gpu_test_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_scenarios_gpu_test_kernels_CFLAGS = $(unit_cflags)
 tests_scenarios_gpu_test_kernels_LDFLAGS = $(AM_LDFLAGS) -Wl,--enable-new-dtags -Wl,-rpath,'$$ORIGIN/$(module_from_here)' \

@@ -281,20 +281,10 @@ static ZkEnv alone(const ZkEnv *env) {
 static ZkEnv at_now(const ZkEnv *env) {
   return (ZkEnv){.seed = env->seed, .step = env->step_state ? env->step_state->step : env->step};
 }
-static ZkAdamW *adamw_now(const ZkEnv *env, const ZkAdamW *p, ZkAdamW *out) {
+/* The scalars of its group as they are in memory now. */
+static ZkOptimizer *optimizer_now(const ZkEnv *env, const ZkOptimizer *p, ZkOptimizer *out) {
   *out = *p;
-  out->lr = env->step_state->of[p->which].lr * p->times;
-  out->step = (int64_t)env->step_state->step;
-  return out;
-}
-static ZkLion *lion_now(const ZkEnv *env, const ZkLion *p, ZkLion *out) {
-  *out = *p;
-  out->lr = env->step_state->of[p->which].lr * p->times;
-  return out;
-}
-static ZkSgd *sgd_now(const ZkEnv *env, const ZkSgd *p, ZkSgd *out) {
-  *out = *p;
-  out->lr = env->step_state->of[p->which].lr * p->times;
+  out->s = zk_scalars_of(env->step_state, p->group);
   return out;
 }
 
@@ -313,12 +303,19 @@ static ZkSgd *sgd_now(const ZkEnv *env, const ZkSgd *p, ZkSgd *out) {
   }
 
 WORK(run, ZkCall call;, run(&env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
-WORK(adamw, ZkAdamW p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; float *v;
-     uint16_t * w16;
-     , adamw(&env, adamw_now(&a->env, &a->p, &(ZkAdamW){0}), &a->clip, a->n, a->g, a->w, a->m, a->v, a->w16),
-     (const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
-      float *m, float *v, uint16_t *w16),
-     *p, *clip, n, g, w, m, v, w16)
+WORK(optimize, ZkOptimizer p; ZxScalars clip; int64_t n; const float *g; float *w; uint16_t * w16;
+     , optimize(&env, optimizer_now(&a->env, &a->p, &(ZkOptimizer){0}), &a->clip, a->n, a->g, a->w, a->w16),
+     (const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
+      uint16_t *w16),
+     *p, *clip, n, g, w, w16)
+WORK(matrix, ZkMatrix m; ZkMatrixWay way; float *blocks; float *x;
+     , matrix(&env, &a->m, a->way, a->blocks, a->x),
+     (const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x), *m, way, blocks, x)
+WORK(orthogonalize, int64_t rows; int64_t cols; int steps; ZkCoefficients which; float *x; float *scratch;
+     , orthogonalize(&env, a->rows, a->cols, a->steps, a->which, a->x, a->scratch),
+     (const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which, float *x,
+      float *scratch),
+     rows, cols, steps, which, x, scratch)
 WORK(average, ZxScalars clip; int64_t n; float decay; const float *w; float *to;
      , average(&env, &a->clip, a->n, a->decay, a->w, a->to),
      (const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w, float *to), *clip, n,
@@ -328,16 +325,6 @@ WORK(update, ZkUpdate p; ZxScalars clip; int64_t n; const float *g; float *w; ui
      (const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
       uint16_t *w16),
      *p, *clip, n, g, w, w16)
-WORK(lion, ZkLion p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t * w16;
-     , lion(&env, lion_now(&a->env, &a->p, &(ZkLion){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
-     (const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
-      uint16_t *w16),
-     *p, *clip, n, g, w, m, w16)
-WORK(sgd, ZkSgd p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t * w16;
-     , sgd(&env, sgd_now(&a->env, &a->p, &(ZkSgd){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
-     (const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
-      uint16_t *w16),
-     *p, *clip, n, g, w, m, w16)
 WORK(sumsq, int64_t n; const float *x; double *sum;
      , sumsq(&env, a->n, a->x, a->sum), (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)
 WORK(axpy, int64_t n; float s; const float *x; float *y;
@@ -402,9 +389,9 @@ static const ZxDeviceTable threads = {
     .describe = describe,
     .measure_flops = peak,
     .run = run,
-    .adamw = adamw,
-    .sgd = sgd,
-    .lion = lion,
+    .optimize = optimize,
+    .matrix = matrix,
+    .orthogonalize = orthogonalize,
     .update = update,
     .average = average,
     .sumsq = sumsq,

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "tests/unit/kernels/conform.h"
+#include "tests/unit/kernels/update.h"
 
 enum { B = ZK_DYN8_BLOCK, BYTES = B + 4 };           /* of a block: its codes, and their scale */
 static const ZkElem formats[] = {ZK_UDYN8, ZK_DYN8}; /* without sign, with it */
@@ -100,9 +101,9 @@ Test(adamw8, step) {
     ZkFlat mc = {ZK_DYN8, codes[0]}, vc = {ZK_UDYN8, codes[1]};
     zk_cpu_encode(&env, n, m, mc), zk_cpu_encode(&env, n, v, vc);
     zk_cpu_decode(&env, mc, 0, n, m), zk_cpu_decode(&env, vc, 0, n, v);
-    ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.5f, .step = 7};
-    cr_assert(zk_cpu_adamw(&env, &p, n, g, w, m, v, half));
-    cr_assert(zk_cpu_adamw8(&env, &p, n, g, w2, mc, vc, k & 2 ? w16 : NULL));
+    By p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.5f, .step = 7};
+    cr_assert(by_adamw(&env, &p, n, g, w, m, v, half));
+    cr_assert(by_adamw8(&env, &p, n, g, w2, mc, vc, k & 2 ? w16 : NULL));
     cr_assert(!memcmp(w, w2, (size_t)n * sizeof *w));
     cr_assert(!(k & 2) || !memcmp(w16, half, (size_t)n * sizeof *half));
     for (int s = 0; s < 2; s++) { /* states as they are after it, in codes */
@@ -112,7 +113,7 @@ Test(adamw8, step) {
     cr_assert(w2[n] == 7 && w16[n] == 77 && codes[0][bytes] == 3 && codes[1][bytes] == 3);
     if (n) {
       g[n - 1] = NAN;
-      cr_assert(!zk_cpu_adamw8(&env, &p, n, g, w2, mc, vc, NULL));
+      cr_assert(!by_adamw8(&env, &p, n, g, w2, mc, vc, NULL));
     }
     for (int i = 0; i < 5; i++) free(x[i]);
     for (int i = 0; i < 2; i++) free(codes[i]);

@@ -120,8 +120,8 @@ static void exact(const ZkEnv *env, const Exact *e) {
   ZkView v = {.data = c.data, .elem = (uint8_t)e->elem};
   for (int64_t i = 0; i < e->m * ldc - e->pad; i++)
     zk_set(&v, i, i % ldc >= e->n ? -77 : e->add ? whole(3, i / ldc, i % ldc) : NAN);
-  ZkBgemm g = zk_bgemm_plain(e->m, e->n, e->k, (ZkMatrix){a.data, e->ta ? e->m : e->k, e->ta},
-                             (ZkMatrix){b.data, e->tb ? e->k : e->n, e->tb}, (ZkMatrix){c.data, ldc, false},
+  ZkBgemm g = zk_bgemm_plain(e->m, e->n, e->k, (ZkPlain){a.data, e->ta ? e->m : e->k, e->ta},
+                             (ZkPlain){b.data, e->tb ? e->k : e->n, e->tb}, (ZkPlain){c.data, ldc, false},
                              e->elem, e->add);
   Memory scratch = memory_new(zb_round_up(zk_bgemm_scratch(&g, zk_threads(env)), 64));
   memset(scratch.data, 0xff, scratch.bytes);
@@ -180,8 +180,8 @@ Test(bgemm, rounds) {
 
 static void product(int threads, const uint16_t *a, const uint16_t *b, float *c) {
   ZkEnv env = {.pool = zk_pool_new(threads)};
-  ZkBgemm g = zk_bgemm_plain(300, 500, 3000, (ZkMatrix){(void *)a, 300, true},
-                             (ZkMatrix){(void *)b, 500, false}, (ZkMatrix){c, 500, false}, ZK_F32, false);
+  ZkBgemm g = zk_bgemm_plain(300, 500, 3000, (ZkPlain){(void *)a, 300, true},
+                             (ZkPlain){(void *)b, 500, false}, (ZkPlain){c, 500, false}, ZK_F32, false);
   void *scratch = aligned_alloc(64, zk_bgemm_scratch(&g, threads));
   zk_bgemm(&env, &g, scratch);
   free(scratch);

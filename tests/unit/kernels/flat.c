@@ -135,9 +135,9 @@ static void check_adamw(ZkEnv *env, int64_t n, bool half) {
     v[i] = v[i] * v[i];
     dw[i] = (double)w[i], dm[i] = (double)m[i], dv[i] = (double)v[i];
   }
-  ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
+  By p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
   for (int step = 0; step < 3; step++, p.step++) {
-    zk_cpu_adamw(env, &p, n, g, w, m, v, half ? w16 : NULL);
+    by_adamw(env, &p, n, g, w, m, v, half ? w16 : NULL);
     double c1 = 1 - pow((double)p.b1, (double)p.step), c2 = 1 - pow((double)p.b2, (double)p.step);
     for (int64_t i = 0; i < n; i++) {
       double gi = (double)p.scale * (double)g[i];
@@ -165,8 +165,8 @@ Test(flat, adamw) {
 /* The first step of a fresh state moves every element by lr, whatever the size of its gradient. */
 Test(flat, adamw_first_step) {
   float g[] = {1e-12f, 3, -50, 0}, w[] = {1, 1, 1, 1}, m[4] = {0}, v[4] = {0};
-  ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 0, .decay = 0, .scale = 1, .step = 1};
-  zk_cpu_adamw(&(ZkEnv){.pool = pool[0]}, &p, 3, g, w, m, v, NULL);
+  By p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 0, .decay = 0, .scale = 1, .step = 1};
+  by_adamw(&(ZkEnv){.pool = pool[0]}, &p, 3, g, w, m, v, NULL);
   cr_assert(fabsf(w[0] - 0.99f) < 1e-6f && fabsf(w[1] - 0.99f) < 1e-6f && fabsf(w[2] - 1.01f) < 1e-6f &&
             w[3] == 1);
 }
@@ -177,8 +177,8 @@ Test(flat, sgd) {
         float *g = normals(n, 10, 1), *w = normals(n, 11, 1), *old = normals(n, 11, 1),
               *m = normals(n, 12, 1), *was = normals(n, 12, 1);
         uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
-        ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
-        zk_cpu_sgd(&(ZkEnv){.pool = pool[p]}, &s, n, g, w, momentum ? m : NULL, w16);
+        By s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
+        by_sgd(&(ZkEnv){.pool = pool[p]}, &s, n, g, w, momentum ? m : NULL, w16);
         for (int64_t i = 0; i < n; i++) {
           double d = (double)s.scale * (double)g[i];
           if (momentum) d += (double)s.momentum * (double)was[i];
@@ -198,9 +198,9 @@ Test(flat, lion) {
       float *g = normals(n, 10, 1), *w = normals(n, 11, 1), *old = normals(n, 11, 1), *m = normals(n, 12, 1),
             *was = normals(n, 12, 1);
       uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
-      ZkLion l = {.lr = 0.1f, .b1 = 0.9f, .b2 = 0.75f, .decay = 0.01f, .scale = 0.5f};
+      By l = {.lr = 0.1f, .b1 = 0.9f, .b2 = 0.75f, .decay = 0.01f, .scale = 0.5f};
       if (n) g[n / 2] = m[n / 2] = was[n / 2] = 0; /* has no sign */
-      zk_cpu_lion(&(ZkEnv){.pool = pool[p]}, &l, n, g, w, m, w16);
+      by_lion(&(ZkEnv){.pool = pool[p]}, &l, n, g, w, m, w16);
       for (int64_t i = 0; i < n; i++) {
         double d = (double)l.scale * (double)g[i], c = (double)l.b1 * (double)was[i] + (1 - (double)l.b1) * d;
         double sign = (c > 0) - (c < 0), keep = 1 - (double)l.lr * (double)l.decay;
@@ -255,16 +255,15 @@ Test(flat, lost) {
       for (int i = 0; i < 6; i++) {
         float *g = normals(N, 10, 1), *w = normals(N, 11, 1), *x = normals(N, 11, 1), *m = normals(N, 12, 0),
               *v = normals(N, 12, 0);
-        ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
+        By a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
         ZkEnv env = {.pool = pool[p]};
         g[at] = bad[i];
-        bool adamw = zk_cpu_adamw(&env, &a, N, g, w, m, v, NULL),
-             plain = zk_cpu_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, N, g, x, NULL, NULL);
+        bool adamw = by_adamw(&env, &a, N, g, w, m, v, NULL),
+             plain = by_sgd(&env, &(By){.lr = 30, .scale = 1}, N, g, x, NULL, NULL);
         cr_assert(adamw == (i == 0) && plain == (i == 0 || i == 4), "%g at %d: adamw %d, sgd %d",
                   (double)bad[i], (int)at, adamw, plain);
         memset(m, 0, N * sizeof *m);
-        cr_assert(zk_cpu_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, N, g, v, m, NULL) == false || i == 0 ||
-                  i == 4);
+        cr_assert(by_sgd(&env, &(By){.lr = 30, .scale = 1}, N, g, v, m, NULL) == false || i == 0 || i == 4);
         free(g), free(w), free(x), free(m), free(v);
       }
 }

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "tests/unit/kernels/conform.h"
+#include "tests/unit/kernels/update.h"
 
 static ZkPool *pool[2];
 static void start(void) {
@@ -30,8 +31,9 @@ Test(muon, momentum) {
   for (int k = 0; k < 5 * 2 * 2; k++) {
     int64_t n = length[k / 4];
     float *g = normals(n, 1), *m = normals(n, 2), *was = normals(n, 2), *u = normals(n, 3);
-    ZkMuon p = {.momentum = 0.75f, .scale = 0.5f, .nesterov = k & 1};
-    zk_cpu_muon_momentum(&(ZkEnv){.pool = pool[k / 2 % 2]}, &p, n, g, m, u);
+    By p = {.momentum = 0.75f, .scale = 0.5f, .nesterov = (float)(k & 1)};
+    cr_assert(
+        cpu_by(&(ZkEnv){.pool = pool[k / 2 % 2]}, ZK_BY_MUON, &p, n, g, u, IN_F32(m), (ZkFlat){0}, NULL));
     for (int64_t i = 0; i < n; i++) {
       double gi = 0.5 * (double)g[i], mi = 0.75 * (double)was[i] + gi, ui = k & 1 ? gi + 0.75 * mi : mi;
       EACH_ASSERT(fabs((double)m[i] - mi) < 1e-6 && fabs((double)u[i] - ui) < 1e-6, "at %lld", (long long)i);
@@ -44,11 +46,14 @@ Test(muon, momentum) {
 Test(muon, update) {
   for (int k = 0; k < 5 * 2 * 2; k++) {
     int64_t n = length[k / 4];
-    float *u = normals(n, 1), *m = normals(n, 2), *w = normals(n, 3), *was = normals(n, 3);
+    float *u = normals(n, 1), *w = normals(n, 3), *was = normals(n, 3);
     uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
     ZkEnv env = {.pool = pool[k / 2 % 2]};
-    ZkMuon p = {.lr = 0.5f, .decay = 0.25f, .shape = 2};
-    cr_assert(zk_cpu_muon(&env, &p, n, u, m, w, k & 1 ? w16 : NULL));
+    float scalars[ZK_MOST_SCALARS];
+    ZkOptimizer p = call_by(ZK_BY_PLAIN, &(By){.lr = 0.5f, .decay = 0.25f, .scale = 1}, (ZkFlat){0},
+                            (ZkFlat){0}, scalars);
+    p.times = 2; /* the scale by the shape */
+    cr_assert(zk_cpu_optimize(&env, &p, n, u, w, k & 1 ? w16 : NULL));
     for (int64_t i = 0; i < n; i++) {
       double want = (1 - 0.125) * (double)was[i] - (double)u[i];
       EACH_ASSERT(fabs((double)w[i] - want) < 1e-6, "at %lld", (long long)i);
@@ -56,13 +61,11 @@ Test(muon, update) {
                   "bf16 copy at %lld", (long long)i);
     }
     cr_assert(w[n] == MARK);
-    if (n) { /* a momentum, or an update, that is not finite */
-      m[n / 2] = INFINITY;
-      cr_assert(!zk_cpu_muon(&env, &p, n, u, m, w, NULL));
-      m[n / 2] = 0, u[n - 1] = NAN;
-      cr_assert(!zk_cpu_muon(&env, &p, n, u, m, w, NULL));
+    if (n) {
+      u[n - 1] = NAN;
+      cr_assert(!zk_cpu_optimize(&env, &p, n, u, w, NULL));
     }
-    free(u), free(m), free(w), free(was), free(w16);
+    free(u), free(w), free(was), free(w16);
   }
 }
 
@@ -106,7 +109,7 @@ Test(muon, orthogonalize) {
     for (int64_t i = 0; i < r * c; i++) want[i] = (double)x[i];
     scratch[room] = MARK;
     orthogonal(r, c, 5, want);
-    zk_cpu_orthogonalize(&(ZkEnv){.pool = pool[k % 2]}, r, c, 5, x, scratch);
+    zk_cpu_orthogonalize(&(ZkEnv){.pool = pool[k % 2]}, r, c, 5, ZK_JORDAN, x, scratch);
     for (int64_t i = 0; i < r * c; i++)
       EACH_ASSERT(fabs((double)x[i] - want[i]) < 2e-4, "%lld x %lld at %lld: %g instead of %g", (long long)r,
                   (long long)c, (long long)i, (double)x[i], want[i]);
@@ -123,6 +126,6 @@ Test(muon, orthogonalize) {
 /* Of zeros it makes zeros, not NaN. */
 Test(muon, orthogonalize_nothing) {
   float x[6] = {0}, scratch[64];
-  zk_cpu_orthogonalize(&(ZkEnv){.pool = pool[0]}, 2, 3, 5, x, scratch);
+  zk_cpu_orthogonalize(&(ZkEnv){.pool = pool[0]}, 2, 3, 5, ZK_JORDAN, x, scratch);
   for (int i = 0; i < 6; i++) cr_assert(x[i] == 0);
 }

@@ -92,7 +92,7 @@ Test(recipe, inherited_and_overridden) {
   Case c = load(text);
   const ZlRecipe *r = recipe(&c, "train");
   cr_expect_str_eq(r->optimizer.name.s, "adamw");
-  cr_expect(r->optimizer.decay == 0.1 && r->optimizer.except.n == 2 && r->clip == 1.0);
+  cr_expect(r->optimizer.decay.num == 0.1 && r->optimizer.except.n == 2 && r->clip == 1.0);
   cr_expect_str_eq(r->precision.compute, "bf16");
   cr_expect_null(r->precision.reduce);
 
@@ -111,7 +111,7 @@ Test(recipe, inherited_and_overridden) {
   cr_expect_str_eq(r->precision.compute, "f32");
   cr_expect_str_eq(r->precision.params, "f32");
   cr_expect(r->limit.memory == 76000000000u && r->limit.host == 1649267441664u);
-  cr_expect(r->optimizer.decay == 0 && r->optimizer.except.n == 0);
+  cr_expect(r->optimizer.decay.num == 0 && r->optimizer.except.n == 0);
 
   cr_expect(recipe(&c, "plain")->nshards == 0);
   done(&c);
@@ -386,7 +386,22 @@ Test(recipe, settings_have_edges) {
                {"sgd(lr = 1, anneal = linear, warmup = 8, until = 8)", false},
                {"sgd(lr = 1, anneal = linear, warmup = 8, until = 9)", true},
                {"sgd(lr = 1) decay 0", true},
-               {"sgd(lr = 1) decay 1", false}};
+               {"sgd(lr = 1) decay -1", false},
+               {"sgd(lr = 1) decay 1", true}, /* at a rate of 0.02, say */
+               {"sgd(lr = 2 * (3 - 1) / 4)", true},
+               {"sgd(lr = 1 / 0)", false},
+               {"sgd(lr = sqrt(embed / 768))", true},
+               {"sgd(lr = tan(1))", false},
+               {"sgd(lr = embed)", false},
+               {"sgd(lr = 1, momentum = 0.5 to 0.9 over 10 to 0 over 5)", true},
+               {"sgd(lr = 1, momentum = 0.5 to 1 over 10)", false},
+               {"sgd(lr = 1, momentum = 0.5 to 0.9 over 0.5)", false},
+               {"sgd(lr = 1 to 0 over 10)", false},
+               {"sgd(lr = 1, nesterov = on, rule = mean, cautious = off, every = 2)", true},
+               {"sgd(lr = 1, every = 0)", false},
+               {"muon(lr = 1, coefficients = polar) for matrices except head decay 0.1 to 0 over 9, rate (1 "
+                "/ 2) for w",
+                true}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ZbText t = {0};
     zb_text_add(&t, "recipe r { optimizer %s }", cases[i].settings);

@@ -78,7 +78,7 @@ static void paths(const ZlSources *s, const char *what, ZlPaths p, ZbText *out) 
 
 static void put_shares(const ZlSources *s, const ZlOptimizer *o, ZbText *out) {
   for (uint32_t i = 0; i < o->nshares; i++) {
-    zb_text_add(out, "\n    %s %.9g", o->shares[i].decay ? "decay" : "rate", o->shares[i].num);
+    zb_text_add(out, "\n    %s %.9g", o->shares[i].decay ? "decay" : "rate", o->shares[i].amount.num);
     paths(s, "for", o->shares[i].of, out);
   }
 }
@@ -105,7 +105,7 @@ static void put_words(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
   zb_text_add(out, "  optimizer");
   name(s, r->optimizer.name, out);
   kws(s, r->optimizer.kws, r->optimizer.n, out);
-  zb_text_add(out, "\n    decay %.9g", r->optimizer.decay);
+  zb_text_add(out, "\n    decay %.9g", r->optimizer.decay.num);
   paths(s, "except", r->optimizer.except, out);
   put_shares(s, &r->optimizer, out);
   line(s, r->optimizer.span, out);
@@ -115,7 +115,7 @@ static void put_words(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
     name(s, o->name, out);
     kws(s, o->kws, o->n, out);
     paths(s, "for", o->of, out);
-    zb_text_add(out, "\n    decay %.9g", o->decay);
+    zb_text_add(out, "\n    decay %.9g", o->decay.num);
     paths(s, "except", o->except, out);
     put_shares(s, o, out);
     line(s, o->span, out);

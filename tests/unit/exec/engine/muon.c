@@ -145,11 +145,12 @@ static const char *const owners[] = {"", "mesh d = 2 split batch over d micro 2 
  * room behind it lie at aligned places. */
 static int64_t rows_of, cols_of;
 static _Atomic int made;
-static void look_at_matrix(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *room) {
+static void look_at_matrix(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
+                           float *x, float *room) {
   cr_expect(rows == rows_of && cols == cols_of && steps == 5);
   cr_expect((uintptr_t)x % 64 == 0 && (uintptr_t)room % 64 == 0 && room - x >= rows * cols);
   made++;
-  zx_device_cpu.orthogonalize(env, rows, cols, steps, x, room);
+  zx_device_cpu.orthogonalize(env, rows, cols, steps, which, x, room);
 }
 Test(muon, matrices) {
   static const struct {

@@ -199,11 +199,11 @@ Test(optimizers, by_formula) {
 static ZxDeviceTable counting;
 static int calls;
 static int64_t elements;
-static void count_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
-                      float *w, float *m, uint16_t *w16) {
+static void count(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g,
+                  float *w, uint16_t *w16) {
   calls++;
   elements += n;
-  zx_device_cpu.sgd(env, p, clip, n, g, w, m, w16);
+  zx_device_cpu.optimize(env, p, clip, n, g, w, w16);
 }
 static void expect_calls(const Model *m, const char *more, int want) {
   Job j = job_of(m, "bind batch = 4", zb_printf(m->c.a, "optimizer sgd(lr = 0.1) %s", more), &counting,
@@ -224,7 +224,7 @@ Test(optimizers, neighbours) {
                       "  loss sum[a](x * p * q * r * s) per samples() }\n",
                       NULL);
   counting = zx_device_cpu;
-  counting.sgd = count_sgd;
+  counting.optimize = count;
   expect_calls(&m, "", 1);
   expect_calls(&m, "decay 0.1 except plain", 3);
   expect_calls(&m, "rate 2 for p, q", 2);
@@ -316,26 +316,33 @@ Test(optimizers, rounded_copies) {
   model_close(&o);
 }
 
-/* What devices read of a step from memory: its number, and of each optimizer the rate, for AdamW as it is
- * used, with what its second moment is multiplied by. */
+/* What devices read of a step from memory: its number, and the scalars of each group, in the order of
+ * lang/updates.def. Group 0 is what comes first in the model, w. */
 static void expect_step_state(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
   for (int step = 1; step <= 5; step++) {
     const ZkStepState *now = p->e->step_state;
     job_steps(p, step, step);
-    double adamw = 0.02 * fmin(1, step / 3.0), sgd = 0.5 * fmin(1, step / 2.0);
+    const float *w = zk_scalars_of(now, 0), *v = zk_scalars_of(now, 1);
+    double adamw = 0.02 * fmin(1, step / 3.0), sgd = 0.5 * fmin(1, step / 2.0),
+           decay = 0.5 + 0.25 * (step - 1) / 5;
     cr_expect_eq(now->step, (uint64_t)step);
-    cr_expect_float_eq(now->of[0].lr, adamw, 1e-8);
-    cr_expect_float_eq(now->of[0].rate, adamw / (1 - pow(0.9, step)), 1e-6);
-    cr_expect_float_eq(now->of[0].vscale, 1 / sqrt(1 - pow(0.95, step)), 1e-5);
-    cr_expect_float_eq(now->of[1].lr, sgd, 1e-7);
+    cr_expect_float_eq(w[ZK_KEEP], 1 - adamw * decay, 1e-6);
+    cr_expect_float_eq(w[ZK_ACTS], step % 2 == 0, 0);
+    int acting = (step + 1) / 2;
+    double b1 = step < 4 ? 0.8 + 0.1 * (step - 1) / 3 : 0.9;
+    cr_expect_float_eq(w[ZK_OWN_SCALARS], b1, 1e-6);
+    cr_expect_float_eq(w[ZK_OWN_SCALARS + 3], adamw / (1 - pow(b1, acting)), 1e-6);
+    cr_expect_float_eq(w[ZK_OWN_SCALARS + 4], 1 / sqrt(1 - pow(0.95, acting)), 1e-5);
+    cr_expect_float_eq(v[ZK_KEEP], 1, 0);
+    cr_expect_float_eq(v[ZK_OWN_SCALARS], sgd, 1e-7);
   }
 }
 Test(optimizers, what_a_step_reads) {
   Model m = job_model(NULL, line, NULL);
   Job j = job_of(&m, "bind batch = 4 micro 2 ",
-                 "optimizer adamw(lr = 0.02, b1 = 0.9, b2 = 0.95, warmup = 3) optimizer sgd(lr = 0.5, warmup "
-                 "= 2) for v",
+                 "optimizer adamw(lr = 0.02, b1 = 0.8 to 0.9 over 3, b2 = 0.95, warmup = 3, every = 2) "
+                 "decay 0.5 to 0.75 over 5 optimizer sgd(lr = 0.5, warmup = 2) for v",
                  &zx_device_cpu, (ZpOptions){0});
   job_play(&j, expect_step_state);
   job_close(&j);

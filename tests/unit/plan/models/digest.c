@@ -57,7 +57,6 @@ Test(digest, every_field_counts) {
   ZpPlan *p = q.p;
   ZbText before = digests(p);
   cr_assert(same(again.p, &before), "the same plan, made again, is another");
-
   CHANGE("mesh", p->layout.mesh.dim[1].size);
   CHANGE("mesh", p->layout.mesh.dim[1].axes[0]);
   CHANGE("mesh", p->layout.mesh.dim[1].directive);
@@ -82,15 +81,15 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->asked.clip);
   CHANGE("sizes", p->asked.average);
   CHANGE("sizes", p->asked.optimizers[0].kind);
-  CHANGE("sizes", p->asked.optimizers[0].b1);
-  CHANGE("sizes", p->asked.optimizers[0].b2);
-  CHANGE("sizes", p->asked.optimizers[0].eps);
-  CHANGE("sizes", p->asked.optimizers[0].momentum);
-  CHANGE("sizes", p->asked.optimizers[0].nesterov);
+  CHANGE("sizes", p->asked.optimizers[0].set[0].num);
+  CHANGE("sizes", p->asked.optimizers[0].set[2].num);
+  CHANGE("sizes", p->asked.optimizers[0].cautious);
+  CHANGE("sizes", p->asked.optimizers[0].every);
+  CHANGE("sizes", p->asked.optimizers[0].coefficients);
   CHANGE("sizes", p->asked.optimizers[0].rms);
   CHANGE("sizes", p->asked.optimizers[0].iterations);
   CHANGE("sizes", p->asked.optimizers[0].state_elem[0]);
-  CHANGE("sizes", p->asked.groups[0].decay);
+  CHANGE("sizes", p->asked.groups[0].decay.num);
   CHANGE("sizes", p->asked.groups[0].rate);
   CHANGE("sizes", p->asked.optimizers[0].states);
   CHANGE("sizes", p->asked.optimizers[0].rate.lr);

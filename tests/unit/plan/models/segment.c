@@ -103,7 +103,7 @@ Test(segment, decay_but_of_tags) {
       const ZpBucket *b = bucket_with(q.p, param[k]);
       for (uint32_t j = 0; j < b->nslices; j++)
         if (!strcmp(m.g->params[b->slices[j].param].path, param[k]))
-          cr_expect_eq(q.p->asked.groups[b->slices[j].group].decay > 0, cases[i].decays[k],
+          cr_expect_eq(q.p->asked.groups[b->slices[j].group].decay.num > 0, cases[i].decays[k],
                        "%s with `except %s`", param[k], cases[i].except);
     }
     plan_close(&q);

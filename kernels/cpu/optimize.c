@@ -1,0 +1,126 @@
+/* Updates of parameters on flat buffers, by the formulas of lang/updates.def: one pass each, at the speed of memory.
+ * The loops also sum 0 * x of all that they write: 0, or NaN if something is not finite. What they wait for is memory,
+ * so that is free. */
+#include <math.h>
+
+#include "kernels/cpu/math.h"
+#include "kernels/optimize.h"
+
+enum { FLAT, MATRICES, HIDDEN }; /* `how` of a row */
+enum { BLOCK = ZK_DYN8_BLOCK, PIECE = 4096, GRAIN = 32768 };
+
+/* x: the states, f32; s: the group's scalars. */
+typedef float Run(int64_t n, const float *gradient, float *weight, float *const *x, const float *s,
+                  float scale, float times);
+
+#define ALL(...) __VA_ARGS__
+#define SQRT __builtin_sqrtf
+#define S(name, value)                                                                                       \
+  const float name = *own++;                                                                                 \
+  (void)name;
+/* What there is of a state beyond the last is the weight, and never used. */
+#define RUN(NAME, CAUTIOUS, MAKES, N, A, B, C, SCALARS, ...)                                                 \
+  ZK_SIMD static float NAME(int64_t n, const float *gradient, float *weight, float *const *x,                \
+                            const float *s, float scale, float times) {                                      \
+    const float keep = s[ZK_KEEP], *own = s + ZK_OWN_SCALARS;                                                \
+    float *a_ = N > 0 ? x[0] : weight, *b_ = N > 1 ? x[1] : weight, *c_ = N > 2 ? x[2] : weight, zero = 0;   \
+    (void)keep, (void)own;                                                                                   \
+    ALL SCALARS _Pragma("omp simd reduction(+ : zero)") for (int64_t i = 0; i < n; i++) {                    \
+      float g = gradient[i] * scale, w = MAKES ? 0 : weight[i], step;                                        \
+      float A = N > 0 ? a_[i] : 0, B = N > 1 ? b_[i] : 0, C = N > 2 ? c_[i] : 0;                             \
+      __VA_ARGS__;                                                                                           \
+      (void)g, (void)A, (void)B, (void)C;                                                                    \
+      float kept = CAUTIOUS && !(step * w >= 0) ? 1.0f : keep;                                               \
+      float made = MAKES ? step : kept * w - times * step;                                                   \
+      if (N > 0) a_[i] = A, zero += 0 * A;                                                                   \
+      if (N > 1) b_[i] = B, zero += 0 * B;                                                                   \
+      if (N > 2) c_[i] = C, zero += 0 * C;                                                                   \
+      weight[i] = made;                                                                                      \
+      zero += 0 * made;                                                                                      \
+    }                                                                                                        \
+    return zero;                                                                                             \
+  }
+#define UPDATE(NAME, word, how, flops, n, a, b, c, files, codes, settings, scalars, ...)                     \
+  RUN(run_##NAME, 0, how == MATRICES, n, a, b, c, scalars, __VA_ARGS__)                                      \
+  RUN(cautious_##NAME, 1, how == MATRICES, n, a, b, c, scalars, __VA_ARGS__)
+#include "lang/updates.def"
+
+static Run *const runs[ZK_OPTIMIZERS][2] = {
+#define UPDATE(NAME, ...) {run_##NAME, cautious_##NAME},
+#include "lang/updates.def"
+};
+
+/* ---- pieces ---- */
+typedef struct {
+  const ZkOptimizer *p;
+  Run *run;
+  int nstates;
+  const float *g;
+  float *w;
+  uint16_t *w16;
+  bool lost; /* something is not finite */
+} Step;
+
+/* Says whether the step updates anything. */
+static bool acts(const Step *s) { return s->p->s[ZK_ACTS] != 0; }
+
+static void look(Step *s, float zero) {
+  if (!(zero == 0)) __atomic_store_n(&s->lost, true, __ATOMIC_RELAXED);
+}
+
+/* Elements i .. i + n, whose states are at x. */
+static void update_piece(Step *s, int64_t i, int64_t n, float *const *x) {
+  float *sum = s->p->sum ? s->p->sum + i : NULL;
+  if (sum) {
+    zk_run_axpy(sum, s->p->scale, s->g + i, n);
+    look(s, 0 * zk_run_sum(sum, n));
+  }
+  if (!acts(s)) {
+    if (zk_optimizer_info[s->p->kind].matrices) memset(s->w + i, 0, (size_t)n * sizeof *s->w);
+    return;
+  }
+  look(s, s->run(n, sum ? sum : s->g + i, s->w + i, x, s->p->s, sum ? 1 : s->p->scale, s->p->times));
+  if (sum) memset(sum, 0, (size_t)n * sizeof *sum);
+  if (s->w16) zk_run_to_bf16(s->w16 + i, s->w + i, n);
+}
+
+/* Short pieces: w is still in cache when it is rounded. */
+static void run_plain(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  Step *s = arg;
+  float *x[ZK_MOST_STATES];
+  for (int64_t i = from, n; i < to; i += n) {
+    n = zk_min(PIECE, to - i);
+    for (int k = 0; k < s->nstates; k++) x[k] = (float *)s->p->state[k].at + i;
+    update_piece(s, i, n, x);
+  }
+}
+
+/* Blocks of codes: a block is decoded, updated in f32, and encoded again. */
+static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  Step *s = arg;
+  float values[ZK_MOST_STATES][BLOCK], *x[ZK_MOST_STATES];
+  for (int64_t i = from * BLOCK; i < to * BLOCK; i += BLOCK) {
+    for (int k = 0; k < s->nstates; k++) {
+      x[k] = values[k];
+      zk_decode_block(zk_flat_from(s->p->state[k], (uint64_t)i), values[k]);
+    }
+    update_piece(s, i, BLOCK, x);
+    for (int k = 0; k < s->nstates && acts(s); k++)
+      zk_encode_block(values[k], zk_flat_from(s->p->state[k], (uint64_t)i));
+  }
+}
+
+bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, float *w,
+                     uint16_t *w16) {
+  Step s = {p, runs[p->kind][p->cautious], zk_optimizer_info[p->kind].nstates, g, w, w16, false};
+  bool codes = s.nstates && p->state[0].elem != ZK_F32;
+  for (int k = 0; k < s.nstates; k++) {
+    ZkElem e = p->state[k].elem;
+    ZB_ASSERT(codes ? zk_elem_info[e].block == BLOCK && n % BLOCK == 0 : e == ZK_F32);
+  }
+  if (codes) zk_for(env, n / BLOCK, 32, run_blocks, &s);
+  else zk_for(env, n, GRAIN, run_plain, &s);
+  return !s.lost;
+}

@@ -1,0 +1,20 @@
+/* What updates parameters on a GPU: as kernels/optimize.h has it. */
+#ifndef ZUG_KERNELS_CUDA_OPTIMIZE_H
+#define ZUG_KERNELS_CUDA_OPTIMIZE_H
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/optimize.h"
+
+/* As zk_cpu_optimize, in one pass. Unless `squares` is NULL, g is also scaled by
+ * min(1, most / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it.
+ * Unless `lost` is NULL, *lost, on the device too, becomes 1 if something of what is written is not finite.
+ * Nothing at all is done where one of n numbers, on the device, is not finite, where one of those that losses are
+ * divided by is negative, or where all of these are 0; but what a kind that makes momenta writes is 0 then. */
+void zk_cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const double *squares, float most, int64_t n,
+                      const float *g, float *w, uint16_t *w16, double *lost, ZkIfSound sums);
+/* As zk_cpu_matrix, and zk_cpu_orthogonalize; behind the latter's scratch begins that of its products. */
+void zk_cuda_matrix(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
+void zk_cuda_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
+                           float *x, float *scratch);
+
+#endif

@@ -1,0 +1,90 @@
+/* optimize: what updates parameters at the end of a step. Outside of kernels.h, so that a new optimizer concerns nobody
+ * else.
+ *
+ * lang/updates.def  the optimizers, a row each          matrix.h              where matrices lie
+ * updates.c         what is known of them, and the scalars that they take of a step
+ * cpu/optimize.c    updates of flat buffers             cpu/orthogonalize.c   of matrices
+ * cuda/optimize.cu, cuda/orthogonalize.cu               the same on GPUs */
+#ifndef ZUG_KERNELS_OPTIMIZE_H
+#define ZUG_KERNELS_OPTIMIZE_H
+
+#include "kernels/kernels.h"
+#include "kernels/matrix.h"
+
+/* ---- rows ---------------------------------------------------------------------------------------------- */
+#define ZK_MOST_STATES 3    /* of an optimizer's row */
+#define ZK_MOST_SETTINGS 12 /* that its scalars are made of */
+#define ZK_MOST_SCALARS 8   /* of a group of parameters in a step: */
+enum {
+  ZK_KEEP,       /* what a parameter is multiplied by: 1 - lr * decay; */
+  ZK_ACTS,       /* 1: the step updates; 0: gradients are summed, for one that does; */
+  ZK_OWN_SCALARS /* and those of the row */
+};
+typedef enum {
+#define UPDATE(NAME, ...) ZK_BY_##NAME,
+#include "lang/updates.def"
+  ZK_OPTIMIZERS
+} ZkOptimizerKind;
+typedef struct {
+  const char *word;
+  bool matrices; /* the formula makes a momentum, to be orthogonalised */
+  uint8_t nstates, nsettings;
+  double flops; /* of an element */
+  const char *state[ZK_MOST_STATES], *setting[ZK_MOST_SETTINGS];
+  ZkElem code[ZK_MOST_STATES]; /* with `bits = 8` */
+} ZkOptimizerInfo;
+extern const ZkOptimizerInfo zk_optimizer_info[ZK_OPTIMIZERS];
+/* The scalars of a group in a step: from the settings of its optimizer, its rate and decay, and the number of the
+ * step that acts, from 1 on. */
+void zk_optimizer_scalars(ZkOptimizerKind kind, const double *setting, double lr, double decay, int64_t step,
+                          bool acts, float *out);
+
+/* ---- what a step has of them --------------------------------------------------------------------------- */
+static inline float *zk_scalars_of(const ZkStepState *s, uint32_t group) {
+  return (float *)(uintptr_t)(s + 1) + (size_t)group * ZK_MOST_SCALARS;
+}
+static inline uint64_t zk_step_state_bytes(uint32_t groups) {
+  return sizeof(ZkStepState) + (uint64_t)groups * ZK_MOST_SCALARS * sizeof(float);
+}
+
+/* ---- updates ------------------------------------------------------------------------------------------- */
+/* An update of n elements by the formula of `kind`: g is scaled by `scale` first; then
+ *
+ *     w = keep * w - times * step
+ *
+ * and the new w is also rounded into w16 (bf16) unless that is NULL. Cautious: w is multiplied by `keep` only where
+ * step does not point away from 0, step * w >= 0 (Liang et al. 2024, of the decay alone). With `sum` the gradients of
+ * steps that do not act are added up there, and used in the one that does. Of a kind that makes momenta w becomes
+ * `step` itself, or 0 in a step that does not act. States are f32 or in a format with blocks (codes.c), then n is whole
+ * blocks. Returns whether all that is written is finite. */
+typedef struct {
+  ZkOptimizerKind kind;
+  float scale, times;
+  bool cautious;
+  ZkFlat state[ZK_MOST_STATES];
+  float *sum;     /* NULL: every step acts */
+  uint32_t group; /* whose scalars these are: a device with a ZkStepState takes them from there, */
+  const float *s; /* else from here */
+} ZkOptimizer;
+bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, float *w,
+                     uint16_t *w16);
+/* ---- matrices ------------------------------------------------------------------------------------------ */
+/* Takes a matrix out of its blocks into x, puts it back, or clears it there. */
+typedef enum { ZK_MATRIX_TAKE, ZK_MATRIX_PUT, ZK_MATRIX_CLEAR } ZkMatrixWay;
+void zk_cpu_matrix(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
+/* The products by which a matrix is orthogonalised, without pointers: x x', its square, and that times x. */
+enum { ZK_ORTHOGONAL_PRODUCTS = 3 };
+ZkCall zk_orthogonal_product(int which, int64_t rows, int64_t cols);
+/* Muon (Jordan et al. 2024): x[rows, cols] to what is near the U V' of its singular value decomposition, from x by its
+ * Frobenius norm on, by `steps` of a x + b x x'x + c x x'x x'x. rows <= cols. Coefficients: those of Jordan, 3.4445,
+ * -4.7750, 2.0315 in each step, which leave singular values between about 0.7 and 1.2; or of Polar Express (Amsel et
+ * al. 2025), whose last steps are nearly exact. scratch: cols*rows and twice rows*rows floats, each of these rounded up to
+ * 64 bytes. */
+typedef enum { ZK_JORDAN, ZK_POLAR } ZkCoefficients;
+const float *zk_coefficients(ZkCoefficients which, int step); /* of step 0, 1, ...: a, b, c */
+/* What x, of this norm, is divided by at first: factor * norm + eps. */
+void zk_orthogonal_divisor(ZkCoefficients which, double *factor, double *eps);
+void zk_cpu_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
+                          float *x, float *scratch);
+
+#endif

@@ -1,0 +1,73 @@
+# Every optimizer against the code of its paper or of PyTorch: matrices with one optimizer each, all in one recipe, 20 steps, on one
+# rank and on four (data x tensor, ZeRO-3). tests/data/racers/racers.py worked the same out in f64, and in f32, by which its own
+# rounding is known. Tolerance: twice that, of the layouts too; but 2e-7, one rounding of a parameter near 1 a step, where that
+# is less.
+# Then the same with states of 8 bits, which lose a part in 100 of a step; and a run that is ended and resumed: the same bits.
+. "$ZUG_SRC/tests/scenarios/lib.sh"
+need_mpi
+expect=$ZUG_SRC/tests/data/racers/racers.expect
+
+n=$(wc -l <"$expect")
+{
+  echo 'model Racers {'
+  echo '  axis batch, a = 4, b = 6'
+  echo '  input x: real[batch, a]'
+  echo '  t = spread[b](3 * place[a]()) + 5 * place[b]() * place[b]()'
+  sum=
+  for k in $(seq 0 $((n - 1))); do
+    echo "  param w$k[a, b] = 0"
+    echo "  e$k = dot[a](x, w$k) - dot[a](x, sin(t + $k))"
+    sum="$sum${sum:+ + }e$k * e$k"
+  done
+  echo "  loss sum[b]($sum) per samples()"
+  echo '}'
+} >racers.zug
+cat >recipes.zug <<'END2'
+recipe one {
+  bind batch = 8
+  optimizer adamw(lr = 0.01) decay 0.1
+  optimizer adamw(lr = 0.02 / sqrt(a), b1 = 0.8, eps = 1e-10, every = 3) for w1
+  optimizer sgd(lr = 0.01, momentum = 0.5 to 0.9 over 10) for w2
+  optimizer sgd(lr = 0.01, momentum = 0.9, nesterov = on) for w3
+  optimizer sgd(lr = 0.05, momentum = 0.9, nesterov = on, rule = mean) for w4 decay 1.2 to 0 over 15
+  optimizer lion(lr = 0.003) for w5 decay 0.1
+  optimizer adagrad(lr = 0.1) for w6
+  optimizer muon(lr = 0.02) for w7 decay 1.2
+  optimizer muon(lr = 0.02, momentum = 0.85 to 0.95 over 8, coefficients = polar, rule = mean, cautious = on) for w8 decay 1.2
+}
+recipe four from one { mesh data = 2, tensor = 2   split batch over data   split b over tensor   shard params, grads, states over data }
+recipe codes from one { optimizer all(bits = 8) }
+END2
+# The samples, as racers.py has them.
+perl -e 'for $k (0 .. 4 * 160 - 1) { my ($s, $i) = (int($k / 4), $k % 4); print pack("f<", (($k ** 2 * 7919 + 13 * $i) % 1009) / 504.5 - 1) }' >x.raw
+ok zdata records x.raw --field x:f32:4 -o x.bin
+ok zc racers.zug -o racers.zsg
+
+# agree FILE FACTOR: the weights of FILE differ from those expected by at most so many times what f32 does there.
+agree() {
+  python3 - "$1" "$2" "$expect" <<'END3' || fail "$1 differs from the code of the papers"
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+head, bad = json.loads(data[8:8 + size]), False
+for number, line in enumerate(open(sys.argv[3])):
+    name, off, *want = line.split()
+    at = head["w%d" % number]["data_offsets"]
+    have = struct.unpack("<24f", data[8 + size + at[0]:8 + size + at[1]])
+    worst = max(abs(x - float(y)) for x, y in zip(have, want))
+    most = float(sys.argv[2]) * max(float(off), 1e-7)
+    print(name, worst, most)
+    bad |= not worst <= most
+sys.exit(bad)
+END3
+}
+ok zrun train racers.zsg --recipe recipes.zug:one --data x.bin --order sequential --steps 20 --save one.safetensors --log one
+agree one.safetensors 2
+ok $(on 4) zrun train racers.zsg --recipe recipes.zug:four --data x.bin --order sequential --steps 20 --save four.safetensors
+agree four.safetensors 2
+for steps in 7 20; do
+  ok $(on 4) zrun train racers.zsg --recipe recipes.zug:four --data x.bin --order sequential --steps $steps --ckpt kept --resume --save again.safetensors
+done
+cmp four.safetensors again.safetensors || fail "a run that was resumed has other weights"
+ok zrun train racers.zsg --recipe recipes.zug:codes --data x.bin --order sequential --steps 20 --save codes.safetensors
+agree codes.safetensors 3e5
