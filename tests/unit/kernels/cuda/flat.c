@@ -74,6 +74,28 @@ static uint16_t rounded(float x) {
   return h;
 }
 
+/* As the tests call them; of SGD without a momentum m is NULL. */
+static void cuda_by(const ZkEnv *e, ZkOptimizerKind kind, const By *p, const double *squares, float most,
+                    int64_t n, const float *g, float *w, float *m, float *v, uint16_t *w16, double *lost,
+                    ZkIfSound sums) {
+  static float s[ZK_MOST_SCALARS];
+  ZkOptimizer x = call_by(kind, p, IN_F32(m), IN_F32(v), s);
+  zk_cuda_optimize(e, &x, squares, most, n, g, w, w16, lost, sums);
+}
+static void cuda_adamw(const ZkEnv *e, const By *p, const double *squares, float most, int64_t n,
+                       const float *g, float *w, float *m, float *v, uint16_t *w16, double *lost,
+                       ZkIfSound sums) {
+  cuda_by(e, ZK_BY_ADAMW, p, squares, most, n, g, w, m, v, w16, lost, sums);
+}
+static void cuda_sgd(const ZkEnv *e, const By *p, const double *squares, float most, int64_t n,
+                     const float *g, float *w, float *m, uint16_t *w16, double *lost, ZkIfSound sums) {
+  cuda_by(e, sgd_of(m), p, squares, most, n, g, w, m, NULL, w16, lost, sums);
+}
+static void cuda_lion(const ZkEnv *e, const By *p, const double *squares, float most, int64_t n,
+                      const float *g, float *w, float *m, uint16_t *w16, double *lost, ZkIfSound sums) {
+  cuda_by(e, ZK_BY_LION, p, squares, most, n, g, w, m, NULL, w16, lost, sums);
+}
+
 Test(flat, bf16) {
   EACH_LENGTH(n) {
     Mem x = normals(n, shift, 1, 1), back = normals(n, shift, 2, 1), y = halves(n, shift);
@@ -188,21 +210,6 @@ Test(flat, axpy_and_zero) {
 static bool close_to(float got, double want, double step) {
   return fabs((double)got - want) <= 1.2e-7 * fabs(want) + 2e-6 * step;
 }
-
-/* As the tests call them; of SGD without a momentum m is NULL. */
-static void cuda_by(ZkOptimizerKind kind, const By *p, const double *squares, float most, int64_t n,
-                    const float *g, float *w, float *m, float *v, uint16_t *w16, double *lost,
-                    ZkIfSound sums) {
-  static float s[ZK_MOST_SCALARS];
-  ZkOptimizer x = call_by(kind, p, IN_F32(m), IN_F32(v), s);
-  zk_cuda_optimize(&env, &x, squares, most, n, g, w, w16, lost, sums);
-}
-#define cuda_adamw(env, p, squares, most, n, g, w, m, v, w16, lost, sums)                                    \
-  cuda_by(ZK_BY_ADAMW, p, squares, most, n, g, w, m, v, w16, lost, sums)
-#define cuda_sgd(env, p, squares, most, n, g, w, m, w16, lost, sums)                                         \
-  cuda_by(sgd_of(m), p, squares, most, n, g, w, m, NULL, w16, lost, sums)
-#define cuda_lion(env, p, squares, most, n, g, w, m, w16, lost, sums)                                        \
-  cuda_by(ZK_BY_LION, p, squares, most, n, g, w, m, NULL, w16, lost, sums)
 
 static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
   Mem g = normals(n, shift, 6, 0.5), w = normals(n, shift, 7, 1), m = normals(n, shift, 8, 0.1),
@@ -443,7 +450,7 @@ Test(flat, sgd) {
       By s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
       double *square = number(64), *lost = number(0); /* a norm of 8, clipped to 2 */
       DO(cuda_sgd(&env, &s, momentum ? square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h, lost,
-                  momentum, ALWAYS));
+                  ALWAYS));
       cr_assert(*lost == 0);
       for (int64_t i = 0; i < n; i++) {
         double d = (momentum ? 1 / (8 + 1e-6) : 0.5) * (double)g0.x[i];
