@@ -206,6 +206,8 @@ struct cJSON *zb_json_parse(const char *text, size_t n, size_t sparse, ZbErr *er
 bool zb_json_object_of(const char *text, size_t n, const char *path, struct cJSON **out, ZbErr *err);
 /* Reads one from the file `name` of a folder, at most 16 MiB. *out NULL: it is not there. */
 bool zb_json_file(ZbArena *a, const char *folder, const char *name, struct cJSON **out, ZbErr *err);
+/* Returns a member of an object; NULL: it has none of that name, or is something else. */
+const struct cJSON *zb_json_member(const struct cJSON *o, const char *name);
 /* `sparse` of files of weights, of their lists and of configs, each value of which has a name or stands beside
  * one; of tokenizers, where three may stand in ["a",-1],; and of all others, which are short. */
 enum { ZB_JSON_NAMED = 6, ZB_JSON_TOKENS = 3, ZB_JSON_ANY = 2 };

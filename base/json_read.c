@@ -130,3 +130,7 @@ bool zb_json_file(ZbArena *a, const char *folder, const char *name, cJSON **out,
   const char *text = zb_read_file(a, path, MOST, &n, err);
   return text && zb_json_object_of(text, n, path, out, err);
 }
+
+const cJSON *zb_json_member(const cJSON *o, const char *name) {
+  return cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, name) : NULL;
+}

@@ -53,7 +53,8 @@ VNNI static void unpack4(const uint8_t *from, int64_t bytes, uint8_t *to) {
 const uint8_t *zk_packed_tiles_of(const ZkPacked *w, int64_t panel, uint8_t *room) {
   const uint8_t *codes = zk_packed_codes(w, panel);
   int64_t bytes = zk_panel_bytes(w->elem, w->k);
-  if (zk_elem_info[w->elem].bits == 8) memcpy(room, codes, (size_t)bytes); /* loads of tiles foresee nothing */
+  if (zk_elem_info[w->elem].bits == 8)
+    memcpy(room, codes, (size_t)bytes); /* loads of tiles foresee nothing */
   else unpack4(codes, bytes, room);
   return room;
 }

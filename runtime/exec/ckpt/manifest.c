@@ -212,12 +212,8 @@ static bool altered(const Reader *r, const char *what) {
   return zb_fail(r->err, help, "%s: %s; is it altered, or another program's?", zb_show(r->name), what);
 }
 
-static const cJSON *member(const cJSON *o, const char *key) {
-  return cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
-}
-
 static bool get_number(const Reader *r, const cJSON *o, const char *key, int64_t *out) {
-  const cJSON *x = member(o, key);
+  const cJSON *x = zb_json_member(o, key);
   if (!cJSON_IsNumber(x) || !(x->valuedouble >= 0 && x->valuedouble <= 0x1p53))
     return altered(r, zb_printf(r->a, "its `%s` is not a number", key));
   *out = (int64_t)x->valuedouble;
@@ -225,7 +221,7 @@ static bool get_number(const Reader *r, const cJSON *o, const char *key, int64_t
 }
 
 static bool get_text(const Reader *r, const cJSON *o, const char *key, const char **out) {
-  const cJSON *x = member(o, key);
+  const cJSON *x = zb_json_member(o, key);
   if (!cJSON_IsString(x)) return altered(r, zb_printf(r->a, "its `%s` is not text", key));
   *out = zb_strdup(r->a, x->valuestring);
   return true;
@@ -239,7 +235,7 @@ static bool get_digest(const cJSON *x, uint64_t *out) {
 }
 
 static bool get_facts(const Reader *r, const cJSON *root, ZxManifest *m) {
-  const cJSON *facts = member(root, "facts");
+  const cJSON *facts = zb_json_member(root, "facts");
   if (facts && !cJSON_IsObject(facts)) return altered(r, "its `facts` is not an object");
   for (const cJSON *k = facts ? facts->child : NULL; k; k = k->next) {
     if (!cJSON_IsObject(k)) return altered(r, "one kind of its facts is not an object");
@@ -255,7 +251,7 @@ static bool get_facts(const Reader *r, const cJSON *root, ZxManifest *m) {
 
 /* Reads the best evaluation; a run that evaluates nothing has none. */
 static bool get_best(const Reader *r, const cJSON *root, ZxBest *out) {
-  const cJSON *x = member(root, "evaluation"), *loss = member(x, "best_loss");
+  const cJSON *x = zb_json_member(root, "evaluation"), *loss = zb_json_member(x, "best_loss");
   if (!x) return true;
   if (!cJSON_IsNumber(loss) || !isfinite(loss->valuedouble))
     return altered(r, "its `best_loss` is not a number");
@@ -275,7 +271,7 @@ typedef struct {
 } Digests;
 /* Reads which of the states a parameter has: those that it lists, in their order; without a list all. */
 static bool get_own_states(const cJSON *x, const char *const *state, uint32_t nstates, uint32_t *has) {
-  const cJSON *list = member(x, "states"), *k = list ? list->child : NULL;
+  const cJSON *list = zb_json_member(x, "states"), *k = list ? list->child : NULL;
   *has = list ? 0 : (1u << nstates) - 1;
   for (uint32_t s = 0; k && s < nstates; s++)
     if (cJSON_IsString(k) && !strcmp(k->valuestring, state[s])) *has |= 1u << s, k = k->next;
@@ -287,7 +283,7 @@ static bool get_param(const Reader *r, const cJSON *x, uint32_t has, ZxTensorInf
   uint64_t n = 4;
   if (!get_text(r, x, "path", &t->path)) return false;
   if (!plain(t->path)) return altered(r, "a parameter's path has other than letters in it");
-  const cJSON *shape = member(x, "shape"), *sums = member(x, "checksums");
+  const cJSON *shape = zb_json_member(x, "shape"), *sums = zb_json_member(x, "checksums");
   for (const cJSON *k = shape ? shape->child : NULL; k; k = k->next) {
     if (t->nshape == 8 || !cJSON_IsNumber(k) || !(k->valuedouble >= 1 && k->valuedouble <= 0x1p53) ||
         !zb_mul_u64(n, (uint64_t)k->valuedouble, &n) || n > INT64_MAX / 8)
@@ -304,7 +300,7 @@ static bool get_param(const Reader *r, const cJSON *x, uint32_t has, ZxTensorInf
 static bool get_contents(const Reader *r, const cJSON *root, ZxContents *c) {
   const char *state[ZX_MAX_STATES] = {0};
   uint32_t nstates = 0, n = 0, i = 0;
-  const cJSON *params = member(root, "parameters"), *states = member(root, "states");
+  const cJSON *params = zb_json_member(root, "parameters"), *states = zb_json_member(root, "states");
   for (const cJSON *k = states ? states->child : NULL; k; k = k->next) {
     if (nstates == ZX_MAX_STATES || !cJSON_IsString(k) || !plain(k->valuestring))
       return altered(r, "its list of optimizer states is none");

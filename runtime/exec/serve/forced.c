@@ -3,12 +3,8 @@
 
 #include <string.h>
 
-static const cJSON *member(const cJSON *o, const char *name) {
-  return cJSON_GetObjectItemCaseSensitive(o, name);
-}
-
 static const char *name_of(const cJSON *tool) {
-  return member(member(tool, "function"), "name")->valuestring;
+  return zb_json_member(zb_json_member(tool, "function"), "name")->valuestring;
 }
 
 /* Lets references to a schema's own places be found where the schema stands now. */
@@ -26,7 +22,7 @@ static void move_references(cJSON *schema, const char *to) {
 
 /* Returns the schema of a call, which stands at a place of the whole. */
 static cJSON *call_schema(const cJSON *tool, const char *arguments, const char *place) {
-  const cJSON *given = member(member(tool, "function"), "parameters");
+  const cJSON *given = zb_json_member(zb_json_member(tool, "function"), "parameters");
   cJSON *schema = cJSON_CreateObject(), *all = cJSON_AddObjectToObject(schema, "properties"),
         *name = cJSON_AddObjectToObject(all, "name"),
         *own = cJSON_IsObject(given) ? cJSON_Duplicate(given, true) : cJSON_CreateObject(),
@@ -35,7 +31,8 @@ static cJSON *call_schema(const cJSON *tool, const char *arguments, const char *
   zb_text_add(&at, "%s/properties/%s", place, arguments);
   move_references(own, at.s);
   zb_text_free(&at);
-  if (!member(own, "type") && !member(own, "$ref")) cJSON_AddStringToObject(own, "type", "object");
+  if (!zb_json_member(own, "type") && !zb_json_member(own, "$ref"))
+    cJSON_AddStringToObject(own, "type", "object");
   cJSON_AddStringToObject(schema, "type", "object");
   cJSON_AddStringToObject(name, "const", name_of(tool));
   cJSON_AddItemToObject(all, arguments, own);

@@ -18,6 +18,12 @@ bool zx_refuse(ZxRefusal *r, int status, const char *param, const char *help, co
   return false;
 }
 
+ZbText zx_refusal_text(const ZxRefusal *r) {
+  ZbText t = {0};
+  zb_text_add(&t, "%s%s%s", r->err.text, *r->err.help ? "; " : "", r->err.help);
+  return t;
+}
+
 bool zx_refuse_field(ZxRefusal *r, const char *param) {
   r->status = 400;
   snprintf(r->param, sizeof r->param, "%s", param ? param : "");

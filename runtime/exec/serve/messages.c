@@ -4,12 +4,8 @@
 #include <string.h>
 
 /* ---- messages ------------------------------------------------------------------------------------------------------ */
-static const cJSON *member(const cJSON *o, const char *name) {
-  return cJSON_GetObjectItemCaseSensitive(o, name);
-}
-
 static const char *text_in(const cJSON *o, const char *name) {
-  const cJSON *v = member(o, name);
+  const cJSON *v = zb_json_member(o, name);
   return cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
@@ -48,7 +44,7 @@ static bool add_parts(cJSON *parts, const cJSON *blocks) {
 /* Adds the result of a tool as a message of its own. */
 static bool add_result(cJSON *out, const cJSON *b, int at, ZxRefusal *r) {
   const char *id = text_in(b, "tool_use_id");
-  const cJSON *content = member(b, "content");
+  const cJSON *content = zb_json_member(b, "content");
   cJSON *m = say(out, "tool");
   cJSON *parts = cJSON_AddArrayToObject(m, "content");
   if (!id) return wrong(r, at, "has a tool_result without its `tool_use_id`");
@@ -59,7 +55,7 @@ static bool add_result(cJSON *out, const cJSON *b, int at, ZxRefusal *r) {
 
 static bool add_call(cJSON *calls, const cJSON *b, int at, ZxRefusal *r) {
   const char *id = text_in(b, "id"), *name = text_in(b, "name");
-  const cJSON *input = member(b, "input");
+  const cJSON *input = zb_json_member(b, "input");
   if (!id || !name || !cJSON_IsObject(input))
     return wrong(r, at, "has a tool_use without `id`, `name` or `input`");
   cJSON *call = cJSON_CreateObject();
@@ -96,7 +92,7 @@ static bool add_blocks(cJSON *out, const char *role, const cJSON *blocks, int at
 
 static bool add_message(cJSON *out, const cJSON *m, int at, ZxRefusal *r) {
   const char *role = text_in(m, "role");
-  const cJSON *content = member(m, "content");
+  const cJSON *content = zb_json_member(m, "content");
   if (!role || (strcmp(role, "user") && strcmp(role, "assistant")))
     return wrong(r, at, "has another `role` than user or assistant");
   if (cJSON_IsArray(content)) return add_blocks(out, role, content, at, r);
@@ -127,7 +123,7 @@ cJSON *zx_messages_tools(const cJSON *tools, ZxRefusal *r) {
   const cJSON *t;
   cJSON_ArrayForEach(t, tools) {
     const char *name = text_in(t, "name"), *type = text_in(t, "type"), *what = text_in(t, "description");
-    const cJSON *schema = member(t, "input_schema");
+    const cJSON *schema = zb_json_member(t, "input_schema");
     if (!name || !cJSON_IsObject(schema) || (type && strcmp(type, "custom"))) {
       zx_refuse(r, 400, "tools", "give each a `name` and an `input_schema`",
                 "`tools` has one that is not a client's own");
@@ -148,8 +144,7 @@ cJSON *zx_messages_tools(const cJSON *tools, ZxRefusal *r) {
 /* ---- replies --------------------------------------------------------------------------------------------------------- */
 static void error(ZbText *out, const ZxRefusal *r) {
   ZbJson j = {.text = out};
-  ZbText t = {0};
-  zb_text_add(&t, "%s%s%s", r->err.text, *r->err.help ? "; " : "", r->err.help);
+  ZbText t = zx_refusal_text(r);
   zb_json_object(&j, NULL);
   zb_json_string(&j, "type", "error");
   zb_json_object(&j, "error");

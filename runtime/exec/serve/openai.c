@@ -13,8 +13,7 @@ static const char *type_of(int status) {
 }
 
 static void put_error(ZbJson *j, const ZxRefusal *r) {
-  ZbText t = {0};
-  zb_text_add(&t, "%s%s%s", r->err.text, *r->err.help ? "; " : "", r->err.help);
+  ZbText t = zx_refusal_text(r);
   zb_json_object(j, "error");
   zb_json_string(j, "message", t.s);
   zb_json_string(j, "type", type_of(r->status));

@@ -26,6 +26,8 @@ typedef struct {
 /* Sets it, with a message. Returns false. */
 bool zx_refuse(ZxRefusal *r, int status, const char *param, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* Writes its message and remedy as one text, to be freed. */
+ZbText zx_refusal_text(const ZxRefusal *r);
 /* Takes the message that is in r->err. Returns false. */
 bool zx_refuse_field(ZxRefusal *r, const char *param);
 

@@ -3,10 +3,6 @@
 
 #include <cjson/cJSON.h>
 
-static const cJSON *member(const cJSON *o, const char *key) {
-  return cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
-}
-
 static bool fail(ZtRun *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static bool fail(ZtRun *r, const char *fmt, ...) {
   char text[512];
@@ -21,7 +17,7 @@ static bool fail(ZtRun *r, const char *fmt, ...) {
 
 /* A part is {"type": "text", "text": ..}. */
 static bool check_part(ZtRun *r, const cJSON *part, int message, int k) {
-  const cJSON *type = member(part, "type"), *text = member(part, "text");
+  const cJSON *type = zb_json_member(part, "type"), *text = zb_json_member(part, "text");
   if (!cJSON_IsString(type))
     return fail(r, "`messages[%d].content[%d]` is not an object with a `type`", message, k);
   if (strcmp(type->valuestring, "text"))
@@ -45,7 +41,7 @@ static ZtValue parts(ZtRun *r, const cJSON *content, uint8_t mark) {
   ZtMade m = {0};
   for (const cJSON *part = content->child; part && !r->failed; part = part->next) {
     if (part != content->child) zt_put(r, &m, "\n", 1, NULL, mark);
-    ZtValue v = zt_from_json(r, member(part, "text"), mark);
+    ZtValue v = zt_from_json(r, zb_json_member(part, "text"), mark);
     if (v.kind == ZT_STRING) zt_put_string(r, &m, v.s);
   }
   return zt_made(r, &m);
@@ -113,7 +109,7 @@ static void name_reasoning(ZtRun *r, ZtDict *message) {
 /* Members that are null are absent, as transformers has it, but for those of which the template asks if
  * they are none. */
 static ZtValue message(ZtRun *r, const cJSON *x, int at) {
-  const cJSON *role = member(x, "role"), *content = member(x, "content");
+  const cJSON *role = zb_json_member(x, "role"), *content = zb_json_member(x, "content");
   if (!cJSON_IsObject(x)) fail(r, "`messages[%d]` is not an object", at);
   else if (!cJSON_IsString(role)) fail(r, "`messages[%d].role` is not a string", at);
   else check_content(r, content, at);

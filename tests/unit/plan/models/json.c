@@ -119,7 +119,8 @@ Test(json, show) {
     const cJSON *x = item(o, "buckets", (int)i);
     cr_expect_str_eq(word(x, "name"), p->programs.buckets[i].name);
     cr_expect_eq(number(x, "elements"), p->programs.buckets[i].elems);
-    cr_expect_str_eq(cJSON_GetObjectItem(x, "stored")->valuestring, zk_elem_info[p->programs.buckets[i].elem].text);
+    cr_expect_str_eq(cJSON_GetObjectItem(x, "stored")->valuestring,
+                     zk_elem_info[p->programs.buckets[i].elem].text);
     cr_expect_eq(number(x, "gradient_bytes"), 4 * p->programs.buckets[i].elems);
     cr_expect_eq(number(x, "zero"), 2);
     cr_expect_eq(length(x, "cut_over"), __builtin_popcount(p->programs.buckets[i].shard));
