@@ -232,6 +232,12 @@ static void add_value(const ZbOption *o, const void *options, ZbText *t) {
   switch (o->kind) {
   case ZB_FLAG: zb_text_add(t, "%s", *(const bool *)field ? "yes" : "no"); break;
   case ZB_TEXT: zb_text_add(t, "%s", text ? text : "none"); break;
+  case ZB_TEXTS: {
+    const ZbTexts *list = field;
+    for (uint32_t i = 0; i < list->n; i++) zb_text_add(t, "%s%s", i ? " " : "", list->s[i]);
+    if (!list->n) zb_text_add(t, "none");
+    break;
+  }
   case ZB_WHOLE:
   case ZB_SIZE: zb_text_add(t, "%" PRId64, n); break;
   case ZB_REAL: zb_text_number(t, *(const double *)field); break;

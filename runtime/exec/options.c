@@ -166,7 +166,7 @@ static const ZbOption options[] = {
    .help = "continue from the latest checkpoint of --ckpt; without one, begin"},
   {"resume-from", 0, ZB_TEXT, FIELD(resume_from), "DIR", .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "continue from that checkpoint"},
-  {"resume-copy", 0, ZB_TEXTS, FIELD(resume_copy), "NEW=OLD", .commands = TRAIN,
+  {"resume-copy", 0, ZB_TEXTS, FIELD(resume_copy), "NEW=OLD", .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "a parameter that the checkpoint lacks begins as its parameter OLD, with its optimizer states; may be "
            "repeated"},
   {"resume-model", 0, ZB_WORD, FIELD(resume_model), "other|same", .usual = "other", .commands = TRAIN,

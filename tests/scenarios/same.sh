@@ -71,6 +71,8 @@ option '--log log where rank 0 has none' '--log log'
 option 'a file for --init yes where rank 0 has no' '--init none'
 option 'a file for --init yes where rank 0 has no; --init-partial yes where rank 0 has no' '--init none --init-partial'
 option 'a file for --init yes where rank 0 has no; --names hf where rank 0 has none' '--init none --names hf'
+option 'a file for --init yes where rank 0 has no; --new-tokens mean where rank 0 has none' '--init none --new-tokens mean'
+option 'a file for --init yes where rank 0 has no; a file for --adapter yes where rank 0 has no; --names hf where rank 0 has none' '--init none --names hf --adapter none'
 option '--time-limit 60 s where rank 0 has 0 s' '--time-limit 60s'
 option '--on-nan skip where rank 0 has not given' '--on-nan skip'
 option '--print-every 7 where rank 0 has 0' '--print-every 7'
@@ -91,6 +93,8 @@ option '--ckpt-file-size 5000 where rank 0 has 4000000000' '--ckpt-file-size 5K'
 option '--ckpt-fail end where rank 0 has go-on' '--ckpt-fail end'
 option '--resume yes where rank 0 has no' '--resume --ckpt c'
 option '--resume-from c where rank 0 has none' '--resume-from c'
+option '--resume-from c where rank 0 has none; --resume-copy a=b where rank 0 has none' '--resume-from c --resume-copy a=b'
+option '--resume-from c where rank 0 has none; --resume-model same where rank 0 has other' '--resume-from c --resume-model same'
 option 'a file for --eval yes where rank 0 has no' '--eval text.bin'
 for option in --eval-every --eval-batches; do
   tried="$tried $option "
@@ -114,7 +118,7 @@ apart '^zrun: error: rank 1 was given other options: a file for --data no where 
 apart '^zrun: error: rank 1 was given other options: --seed 2 where rank 0 has 1; --threads 3 where rank 0 has 1$' \
   "$one" "$one --seed 2 --threads 3"
 # --device: a machine may have but one. -I and the files of --recipe and --data may be elsewhere, see below.
-tried="$tried --version --help --device -I -o --recipe --data "
+tried="$tried --new-tokens --resume-copy --resume-model --version --help --device -I -o --recipe --data "
 # Those of `zrun generate` alone are for one rank.
 for option in $(for command in train eval calibrate; do zrun --complete $command x; done | grep "^-" | sort -u); do
   case "$tried" in *" $option "*) ;; *) fail "is $option the same on all ranks? it is not tried here" ;; esac
