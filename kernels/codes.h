@@ -9,15 +9,9 @@
 #ifndef ZUG_KERNELS_CODES_H
 #define ZUG_KERNELS_CODES_H
 
-#include <stdbool.h>
+#include "kernels/everywhere.h"
 
-#ifndef ZK_EVERYWHERE
-#ifdef __CUDACC__
-#define ZK_EVERYWHERE static inline __host__ __device__
-#else
-#define ZK_EVERYWHERE static inline
-#endif
-#endif
+#include <stdbool.h>
 
 /* Returns the value of part `part` of a decade, 0 to 6, of so many. */
 ZK_EVERYWHERE float zk_code_part(int decade, int part, int parts) {

@@ -4,6 +4,7 @@
 noinst_LIBRARIES += libkernels.a
 libkernels_a_SOURCES = kernels/kernels.h \
   kernels/codes.h \
+  kernels/everywhere.h \
   kernels/elem.def \
   kernels/elem.h \
   kernels/matrix.h \
@@ -47,6 +48,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/attend_rows.c \
   kernels/cpu/bgemm.h \
   kernels/cpu/bgemm.c \
+  kernels/cpu/amx.h \
   kernels/cpu/bgemm_amx.c \
   kernels/cpu/bgemm_avx512.c \
   kernels/cpu/bgemm_pack.c \

@@ -3,15 +3,9 @@
 #ifndef ZUG_KERNELS_MATRIX_H
 #define ZUG_KERNELS_MATRIX_H
 
-#include <stdint.h>
+#include "kernels/everywhere.h"
 
-#ifndef ZK_EVERYWHERE
-#ifdef __CUDACC__
-#define ZK_EVERYWHERE static inline __host__ __device__
-#else
-#define ZK_EVERYWHERE static inline
-#endif
-#endif
+#include <stdint.h>
 
 /* The parameter has naxes axes, slowest first; along one that numbers matrices there is one index, `fixed`. An axis of
  * `size` is several ranks' `local` ones, one after the other. The group's dims, slowest first: each has n ranks, and

@@ -10,37 +10,14 @@
 #define ROWS 32 /* of a strip */
 
 #ifdef ZK_BGEMM_X86
+#include "kernels/cpu/amx.h"
+
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What ldtilecfg reads. */
-typedef struct {
-  uint8_t palette, start_row, zero[14];
-  uint16_t bytes[16]; /* of a row of each tile */
-  uint8_t rows[16];
-} TileConfig;
-_Static_assert(sizeof(TileConfig) == 64, "the layout is the CPU's");
-
 enum { C00, C01, C10, C11, A0, A1, B0, B1, TILES }; /* tile registers */
 
-/* What stands before each instruction: nothing, but where a test of them all includes this file. */
-#ifndef BEFORE_AMX
-#define BEFORE_AMX ""
-#endif
-
-/* Numbers of tiles are in the instruction, hence macros. */
-#define TILE_ZERO(t) __asm__ volatile(BEFORE_AMX "tilezero %%tmm%c0" : : "i"(t))
-#define TILE_LOAD(t, from, stride)                                                                           \
-  __asm__ volatile(BEFORE_AMX "tileloadd (%1,%2,1), %%tmm%c0"                                                \
-                   :                                                                                         \
-                   : "i"(t), "r"(from), "r"((int64_t)(stride))                                               \
-                   : "memory")
-#define TILE_STORE(t, to, stride)                                                                            \
-  __asm__ volatile(BEFORE_AMX "tilestored %%tmm%c0, (%1,%2,1)"                                               \
-                   :                                                                                         \
-                   : "i"(t), "r"(to), "r"((int64_t)(stride))                                                 \
-                   : "memory")
 #define TILE_DOT(c, a, b)                                                                                    \
   __asm__ volatile(BEFORE_AMX "tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b))
 
@@ -53,7 +30,7 @@ static void configure(int64_t rows) {
   }
   t.rows[C00] = t.rows[C01] = t.rows[A0] = (uint8_t)zk_min(rows, TILE);
   if (rows > TILE) t.rows[C10] = t.rows[C11] = t.rows[A1] = (uint8_t)(rows - TILE);
-  __asm__ volatile(BEFORE_AMX "ldtilecfg %0" : : "m"(t));
+  TILE_CONFIGURE(t);
 }
 
 /* One strip by one panel; only the upper tiles if it has no more rows. */
@@ -99,7 +76,7 @@ static void block(const ZkBlock *x) {
       zk_bgemm_put(x, i, j, sums, rows);
     }
   }
-  __asm__ volatile(BEFORE_AMX "tilerelease"); /* an idle thread has no tiles to save */
+  TILE_RELEASE();
 }
 
 static uint64_t enabled_state(void) {

@@ -53,6 +53,7 @@ void zk_invariant_rows(const ZkEnv *env, const ZkBgemm *g, int chunks, int64_t f
 
 /* ---- few rows by weights that are read where they lie: invariant_rows.c -------------------------------- */
 #define ZK_FEW 8 /* most rows */
+#define ZK_EACH_FEW(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 
 /* sum[i, j] (+)= sum over p of x[i, p] w[p, j] in the order of p, for n columns that lie side by side in w,
  * whose rows are ldw apart. Element (i, p) of x at x[i * ldx + p]; if `pairs` these are pairs of bf16. sum

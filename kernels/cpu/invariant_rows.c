@@ -176,15 +176,14 @@ ZK_AVX512 ZK_INLINE void few_pairs(const ZkFewRows *x, const int rows) {
   order_sums(x, true);
 }
 
-#define EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define FEW(n)                                                                                               \
   ZK_AVX512 static void pairs##n(const ZkFewRows *x) { few_pairs(x, n); }
-EACH(FEW)
+ZK_EACH_FEW(FEW)
 #undef FEW
 
 void zk_few_rows_pairs(const ZkFewRows *x) {
 #define FEW(n) pairs##n,
-  static FewFn *const fns[ZK_FEW] = {EACH(FEW)};
+  static FewFn *const fns[ZK_FEW] = {ZK_EACH_FEW(FEW)};
 #undef FEW
   ZB_ASSERT(x->m >= 1 && x->m <= ZK_FEW);
   fns[x->m - 1](x);
@@ -229,12 +228,12 @@ ZK_AVX512 ZK_INLINE void along_pairs(ZkFewColumns *x, const int rows) {
 
 #define FEW(n)                                                                                               \
   ZK_AVX512 static void along_pairs##n(ZkFewColumns *x) { along_pairs(x, n); }
-EACH(FEW)
+ZK_EACH_FEW(FEW)
 #undef FEW
 
 void zk_few_columns_pairs(ZkFewColumns *x) {
 #define FEW(n) along_pairs##n,
-  static AlongFn *const fns[ZK_FEW] = {EACH(FEW)};
+  static AlongFn *const fns[ZK_FEW] = {ZK_EACH_FEW(FEW)};
 #undef FEW
   ZB_ASSERT(x->m >= 1 && x->m <= ZK_FEW && x->n >= 1 && x->n <= 16);
   fns[x->m - 1](x);

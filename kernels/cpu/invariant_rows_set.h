@@ -114,23 +114,21 @@ ZK_INLINE void NAME(along)(ZkFewColumns *x, const int rows, const bool half) {
 }
 #endif
 
-#define EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define FEW(n)                                                                                               \
   static void NAME(plain##n)(const ZkFewRows *x) { NAME(few)(x, n, false); }                                 \
   static void NAME(half##n)(const ZkFewRows *x) { NAME(few)(x, n, true); }
-EACH(FEW)
+ZK_EACH_FEW(FEW)
 #undef FEW
 #define FEW(n) {NAME(plain##n), NAME(half##n)},
-static FewFn *const NAME(fns)[ZK_FEW][2] = {EACH(FEW)};
+static FewFn *const NAME(fns)[ZK_FEW][2] = {ZK_EACH_FEW(FEW)};
 #undef FEW
 #ifdef TRANSPOSE
 #define FEW(n)                                                                                               \
   static void NAME(along##n)(ZkFewColumns * x) { NAME(along)(x, n, false); }                                 \
   static void NAME(along_half##n)(ZkFewColumns * x) { NAME(along)(x, n, true); }
-EACH(FEW)
+ZK_EACH_FEW(FEW)
 #undef FEW
 #define FEW(n) {NAME(along##n), NAME(along_half##n)},
-static AlongFn *const NAME(along_fns)[ZK_FEW][2] = {EACH(FEW)};
+static AlongFn *const NAME(along_fns)[ZK_FEW][2] = {ZK_EACH_FEW(FEW)};
 #undef FEW
 #endif
-#undef EACH

@@ -126,16 +126,15 @@ ZK_AVX512 ZK_INLINE void along(ZkFewColumns *x, const int rows) {
   _mm_setcsr(was);
 }
 
-#define EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define FEW(n)                                                                                               \
   ZK_AVX512 static void across##n(const ZkFewRows *x) { across(x, n); }                                      \
   ZK_AVX512 static void along##n(ZkFewColumns *x) { along(x, n); }
-EACH(FEW)
+ZK_EACH_FEW(FEW)
 #undef FEW
 
 void zk_few_rows_tiles(const ZkFewRows *x) {
 #define FEW(n) across##n,
-  static void (*const fns[ZK_FEW])(const ZkFewRows *) = {EACH(FEW)};
+  static void (*const fns[ZK_FEW])(const ZkFewRows *) = {ZK_EACH_FEW(FEW)};
 #undef FEW
   ZB_ASSERT(x->m >= 1 && x->m <= ZK_FEW);
   fns[x->m - 1](x);
@@ -143,7 +142,7 @@ void zk_few_rows_tiles(const ZkFewRows *x) {
 
 void zk_few_columns_tiles(ZkFewColumns *x) {
 #define FEW(n) along##n,
-  static void (*const fns[ZK_FEW])(ZkFewColumns *) = {EACH(FEW)};
+  static void (*const fns[ZK_FEW])(ZkFewColumns *) = {ZK_EACH_FEW(FEW)};
 #undef FEW
   ZB_ASSERT(x->m >= 1 && x->m <= ZK_FEW && x->n >= 1 && x->n <= 16);
   fns[x->m - 1](x);

@@ -7,28 +7,18 @@
 #include "kernels/cpu/packed.h"
 
 #ifdef ZK_BGEMM_X86
+#include "kernels/cpu/amx.h"
+
 #include <cpuid.h>
 #include <immintrin.h>
 
 #define VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
-/* What ldtilecfg reads. */
-typedef struct {
-  uint8_t palette, start_row, zero[14];
-  uint16_t bytes[16]; /* of a row of each tile */
-  uint8_t rows[16];
-} TileConfig;
-_Static_assert(sizeof(TileConfig) == 64, "the layout is the CPU's");
-
 enum { C0, C1, C2, C3, A0, A1, B }; /* tile registers: sums, rows, weights */
 
-#define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm%c0" : : "i"(t))
-#define TILE_LOAD(t, from, stride)                                                                           \
-  __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(t), "r"(from), "r"((int64_t)(stride)) : "memory")
-#define TILE_STORE(t, to, stride)                                                                            \
-  __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(t), "r"(to), "r"((int64_t)(stride)) : "memory")
 /* Signed bytes of a by unsigned ones of b. */
-#define TILE_DOT(c, a, b) __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b))
+#define TILE_DOT(c, a, b)                                                                                    \
+  __asm__ volatile(BEFORE_AMX "tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b))
 
 void zk_packed_tiles_begin(ZkElem e) {
   int64_t k = zk_min(zk_packed_group(e), 64);
@@ -36,10 +26,10 @@ void zk_packed_tiles_begin(ZkElem e) {
   for (int c = C0; c <= C3; c++) t.bytes[c] = 64, t.rows[c] = ZK_TILE_ROWS;
   for (int a = A0; a <= A1; a++) t.bytes[a] = (uint16_t)k, t.rows[a] = ZK_TILE_ROWS;
   t.bytes[B] = 64, t.rows[B] = (uint8_t)(k / 4);
-  __asm__ volatile("ldtilecfg %0" : : "m"(t));
+  TILE_CONFIGURE(t);
 }
 
-void zk_packed_tiles_end(void) { __asm__ volatile("tilerelease"); /* an idle thread has no tiles to save */ }
+void zk_packed_tiles_end(void) { TILE_RELEASE(); }
 
 VNNI static void unpack4(const uint8_t *from, int64_t bytes, uint8_t *to) {
   const __m512i low = _mm512_set1_epi8(15);
@@ -149,7 +139,7 @@ bool zk_packed_tiles_here(void) {
 #else
 bool zk_packed_tiles_here(void) { return false; }
 void zk_packed_tiles_begin(ZkElem e) { (void)e; }
-void zk_packed_tiles_end(void) {}
+void zk_packed_tiles_end(void) { TILE_RELEASE(); }
 const uint8_t *zk_packed_tiles_of(const ZkPacked *w, int64_t panel, uint8_t *room) {
   (void)w, (void)panel;
   return room;

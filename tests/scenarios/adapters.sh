@@ -4,6 +4,7 @@
 # Tolerances: log-probabilities as generate_hf.sh has them, 1e-5. Sums over a merged matrix of up to 20,000 elements of size 1: 2e-4, 1e-5 of what one
 # wrong scale or one wrong row makes. Losses of 20 steps of AdamW, which amplify what differs in the last bit: 1e-4.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
+. "$ZUG_SRC/tests/scenarios/lib_serve.sh"
 need_mpi
 . "$ZUG_SRC/tests/scenarios/generate_lib.sh"
 peft=$hf/peft
@@ -71,20 +72,9 @@ fi
 
 # ---- several at once ----
 command -v python3 >/dev/null || exit 77
-: >server.txt
-zrun serve "$hf/llama" --port 0 --precision f32 --adapter all="$peft/llama" --adapter "$peft/llama_stable/" 2>server.txt &
-pid=$!
-trap 'kill -9 $pid 2>/dev/null' EXIT
-for i in $(seq 200); do
-  port=$(sed -n 's,.* at http://[^ ]*:\([0-9]*\);.*,\1,p' server.txt)
-  [ -n "$port" ] && break
-  kill -0 $pid 2>/dev/null || break
-  sleep 0.05
-done
-if grep -q 'has no HTTP server' server.txt; then
+if ! serving zrun serve "$hf/llama" --precision f32 --adapter all="$peft/llama" --adapter "$peft/llama_stable/"; then
   echo "no libmicrohttpd here: nothing is served"
 else
-  [ -n "$port" ] || { cat server.txt; fail 'the server does not begin'; }
   ok timeout -k 5 60 python3 "$ZUG_SRC/tests/scenarios/tools/choose.py" "$port" "$hf/llama/greedy" "$peft/llama/greedy" "$peft/llama_stable/greedy"
   cat out.txt
   kill -TERM $pid

@@ -1,6 +1,7 @@
 # zrun serve: clients of OpenAI's API get the texts that `zrun generate` writes, whole and in streams; what is wrong with a request costs
 # nobody but its sender; clients that leave are forgotten; keys; a port that is taken; SIGTERM. A night asks for a minute, with 300 at once.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
+. "$ZUG_SRC/tests/scenarios/lib_serve.sh"
 need_mpi
 for tool in python3 curl; do command -v $tool >/dev/null || { echo "no $tool here"; exit 77; }; done
 
@@ -16,23 +17,11 @@ ok timeout -k 5 100 zrun train cat.zsg --recipe r.zug:learn --data text.bin --st
 echo '{% for m in messages %}{{ m.content }}{% endfor %}' | tr -d '\n' >template.jinja
 s="zrun serve cat.zsg --init w.safetensors --chat-template template.jinja"
 
-# begin RANKS OPTION...: starts a server on any port; $pid and $port are its. It ends with this script.
+# begin RANKS OPTION...: starts a server, on that many ranks
 begin() {
   ranks=$1
   shift
-  : >server.txt
-  $(on "$ranks") $s --port 0 "$@" 2>server.txt &
-  pid=$!
-  trap 'kill -9 $pid 2>/dev/null' EXIT
-  for i in $(seq 200); do
-    port=$(sed -n 's,.* at http://[^ ]*:\([0-9]*\);.*,\1,p' server.txt)
-    [ -n "$port" ] && return
-    kill -0 $pid 2>/dev/null || break
-    sleep 0.05
-  done
-  cat server.txt
-  grep -q 'has no HTTP server' server.txt && exit 77 # built without libmicrohttpd
-  fail "the server does not begin"
+  serving $(on "$ranks") $s "$@" || { cat server.txt; exit 77; }
 }
 end() { # CODE: it ends by SIGTERM, or what mpirun hands on of signals
   [ "$ranks" -eq 1 ] && kill -TERM $pid || kill -USR1 $pid

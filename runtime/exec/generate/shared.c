@@ -15,7 +15,6 @@ typedef struct {
 
 struct ZxShared {
   ZxShare how;
-  uint32_t vocabulary;
   ZxTokenSampler *sampler;
   ZxFound *found;    /* by part */
   char *own, *all;   /* what is told of some rows: by this part, by all */
@@ -25,7 +24,7 @@ struct ZxShared {
 
 ZxShared *zx_shared_new(ZbArena *a, const ZxShare *how, uint32_t vocabulary, uint32_t words) {
   ZxShared *s = ZB_NEW(a, ZxShared);
-  *s = (ZxShared){.how = *how, .vocabulary = vocabulary, .sampler = zx_sampler_new(a, vocabulary, words)};
+  *s = (ZxShared){.how = *how, .sampler = zx_sampler_new(a, vocabulary, words)};
   if (!how->parts) s->how = (ZxShare){.parts = 1, .each = vocabulary};
   s->found = ZB_NEWN(a, ZxFound, s->how.parts);
   for (uint32_t i = 0; i < s->how.parts; i++) {
