@@ -282,6 +282,19 @@ typedef struct {
   ZpDims reduces;            /* dims over which the accumulator is all-reduced at the step's end */
 } ZpBucket;
 /* clang-format on */
+
+/* Returns the slice at byte `offset` of a bucket's parameters, or of its gradients; NULL: none begins there. Slices lie
+ * in ascending order, as proof 1 of the ledger checks. */
+static inline const ZpSlice *zp_slice_in(const ZpBucket *k, bool grad, uint64_t offset) {
+  ZkElem elem = grad ? ZK_F32 : (ZkElem)k->elem;
+  uint32_t lo = 0, hi = k->nslices;
+  while (lo < hi) {
+    uint32_t mid = (lo + hi) / 2;
+    if (zk_bytes(elem, k->slices[mid].at) < offset) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo < k->nslices && zk_bytes(elem, k->slices[lo].at) == offset ? &k->slices[lo] : NULL;
+}
 /* Returns whether a micro-batch's gradient is staged, and its accumulator is a shard; else backward adds to a
  * full accumulator. */
 static inline bool zp_stages_grads(const ZpBucket *k) { return k->scatters == ZP_SCATTER_EACH_MICROBATCH; }

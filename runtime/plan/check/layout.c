@@ -85,14 +85,7 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
   if (v->at.index >= l->s->nbuckets) return NULL;
   const ZpBucket *k = &l->c->p->programs.buckets[l->s->buckets[v->at.index]];
-  ZkElem elem = v->at.space == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem;
-  uint32_t lo = 0, hi = k->nslices;
-  while (lo < hi) {
-    uint32_t mid = (lo + hi) / 2;
-    if (zk_bytes(elem, k->slices[mid].at) < v->at.offset) lo = mid + 1;
-    else hi = mid;
-  }
-  return lo < k->nslices && zk_bytes(elem, k->slices[lo].at) == v->at.offset ? &k->slices[lo] : NULL;
+  return zp_slice_in(k, v->at.space == ZP_AT_GRAD, v->at.offset);
 }
 
 static bool slice_fits(const Local *l, const ZpValue *v) {

@@ -254,17 +254,29 @@ static bool cached(const Proof *x) {
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------- */
+/* Lists, by parameter, the graph's nodes that add to its gradient. */
+static void list_gradients(Eval *e, uint32_t nparams) {
+  e->first_grad = zb_alloc(e->a, (nparams + 1) * sizeof *e->first_grad);
+  e->next_grad = zb_alloc(e->a, (e->g->nnodes + 1) * sizeof *e->next_grad);
+  for (uint32_t i = 0; i < nparams; i++) e->first_grad[i] = ZP_NONE;
+  for (uint32_t i = e->g->nnodes; i-- > e->g->nforward;) {
+    const ZgNode *n = &e->g->nodes[i];
+    if (n->op != ZG_OP_PARAM_GRAD) continue;
+    e->next_grad[i] = e->first_grad[n->opt[0]];
+    e->first_grad[n->opt[0]] = i;
+  }
+}
+
 /* Returns the sum of all that the graph adds to a parameter's gradient; NULL: it adds nothing. */
 static const ZkResidue *graph_gradient(const Eval *e, uint32_t param) {
   const ZgType *t = &e->w->p->graph->params[param].type;
   int64_t elements = zp_whole_elements(e->w, t);
   ZkResidue *sum = NULL;
-  for (uint32_t i = e->g->nforward; i < e->g->nnodes; i++) {
-    const ZgNode *n = &e->g->nodes[i];
-    if (n->op != ZG_OP_PARAM_GRAD || n->opt[0] != param || !e->whole[n->in[0]]) continue;
+  for (uint32_t i = e->first_grad[param]; i != ZP_NONE; i = e->next_grad[i]) {
+    const void *added = e->whole[e->g->nodes[i].in[0]];
+    if (!added) continue;
     if (!sum) sum = ZB_NEWN(e->a, ZkResidue, elements + 1);
-    for (int64_t k = 0; k < elements; k++)
-      sum[k] = zk_residue_add(sum[k], ((const ZkResidue *)e->whole[n->in[0]])[k]);
+    for (int64_t k = 0; k < elements; k++) sum[k] = zk_residue_add(sum[k], ((const ZkResidue *)added)[k]);
   }
   return sum;
 }
@@ -347,6 +359,7 @@ static const ZgNode *differing_sink(const Proof *x, const Small *w) {
   Eval own = *x->e, given = *x->e;
   own.w = given.w = w;
   given.g = &p->given->segments[x->e->index];
+  list_gradients(&given, p->given->nparams);
   if (w != x->e->w) { /* else it has been evaluated */
     own.whole = ZB_NEWN(x->e->a, void *, own.g->nvalues + 1);
     zp_eval_graph(&own, p->asked.forward_only ? own.g->nforward : own.g->nnodes);
@@ -409,6 +422,7 @@ static bool segment(const Small *w, uint32_t index, uint64_t seed, bool all, boo
   e.part = ZB_NEWN(a, uint64_t, (size_t)s->nvalues * (size_t)e.ranks + 1);
   e.grad = ZB_NEWN(a, void *, (size_t)p->graph->nparams *(size_t)e.ranks + 1);
   e.base = ZB_NEWN(a, void *, p->graph->nparams + 1);
+  list_gradients(&e, p->graph->nparams);
   Proof x = {&e, ZP_COUNT, err, again};
   bool back = !p->asked.forward_only;
   zp_eval_graph(&e, all && back ? e.g->nnodes : e.g->nforward);

@@ -69,6 +69,9 @@ typedef struct {
   uint64_t *part;
   void **grad; /* by parameter and rank: its gradient so far; at first `base` */
   void **base; /* by parameter */
+  /* The graph's nodes that add to a parameter's gradient: by parameter the first of them, by node the next; ZP_NONE:
+   * no more. */
+  uint32_t *first_grad, *next_grad;
   uint64_t seed;
 } Eval;
 

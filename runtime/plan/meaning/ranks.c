@@ -64,10 +64,9 @@ static void *cut(Eval *e, const void *whole, const ZgType *t, const ZpValue *v, 
 
 uint32_t zp_slice_of(const Eval *e, const ZpLoc *at, const ZpSlice **slice) {
   const ZpBucket *k = &e->w->p->programs.buckets[e->s->buckets[at->index]];
-  ZkElem elem = at->space == ZP_AT_GRAD ? ZK_F32 : (ZkElem)k->elem;
-  for (uint32_t i = 0; i < k->nslices; i++)
-    if (zk_bytes(elem, k->slices[i].at) == at->offset) return *slice = &k->slices[i], k->slices[i].param;
-  ZB_BUG("nothing lies at byte %llu of bucket %s", (unsigned long long)at->offset, k->name);
+  *slice = zp_slice_in(k, at->space == ZP_AT_GRAD, at->offset);
+  if (!*slice) ZB_BUG("nothing lies at byte %llu of bucket %s", (unsigned long long)at->offset, k->name);
+  return (*slice)->param;
 }
 
 /* Returns whether a value comes from outside: ranks that have the same part have the same elements. */
