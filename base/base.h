@@ -108,6 +108,17 @@ static inline uint16_t zb_f32_to_bf16(float f) {
   uint32_t r = u + 0x7fff + ((u >> 16) & 1);
   return (uint16_t)((f != f ? u | 0x400000 : r) >> 16);
 }
+static inline float zb_f16_to_f32(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff, bits = (rest << 13) + ((127 - 15) << 23);
+  float x = (float)rest * 0x1p-24f; /* if it is below the normal ones */
+  if (rest < 0x400) memcpy(&bits, &x, 4);
+  if (rest >= 0x7c00) bits = 0x7f800000 | (rest & 0x3ff) << 13;
+  bits |= sign;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+/* Rounds to nearest even, from 65520 on to infinity; a NaN stays one. */
+uint16_t zb_f32_to_f16(float f);
 /* For printing: of a NaN there is only one, without a sign. */
 double zb_plain_nan(double x);
 /* "500k" or "500K", "4G", "2T", "1000000": bytes, in powers of 1000, at least one. False if it is none. */

@@ -66,3 +66,19 @@ void zb_text_ranges(ZbText *t, const int *x, int n) {
     i += run;
   }
 }
+
+uint16_t zb_f32_to_f16(float f) {
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+  bits &= 0x7fffffff;
+  if (bits > 0x7f800000) return sign | 0x7e00;
+  if (bits >= 0x477ff000) return sign | 0x7c00; /* rounds to more than 65504 */
+  if (bits < 0x38800000) {                      /* below the normal ones: multiples of 2^-24 */
+    float steps;
+    memcpy(&steps, &bits, sizeof steps);
+    return sign | (uint16_t)lrintf(steps * 0x1p24f);
+  }
+  bits += 0xfff + (bits >> 13 & 1);
+  return sign | (uint16_t)((bits >> 13) - ((127 - 15) << 10));
+}

@@ -22,41 +22,10 @@ const float zk_normal_quantile[16] = {
     1.0f,
 };
 
-/* ---- half-precision numbers ---------------------------------------------------------------------------- */
-float zk_f16_to_f32(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff, bits;
-  float x;
-  if (rest >= 0x7c00) bits = 0x7f800000 | (rest & 0x3ff) << 13;
-  else if (rest >= 0x0400) bits = (rest << 13) + ((127 - 15) << 23);
-  else {
-    x = (float)rest * 0x1p-24f;
-    memcpy(&bits, &x, sizeof bits);
-  }
-  bits |= sign;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
-uint16_t zk_f32_to_f16(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-  bits &= 0x7fffffff;
-  if (bits > 0x7f800000) return sign | 0x7e00;
-  if (bits >= 0x477ff000) return sign | 0x7c00; /* rounds to more than 65504 */
-  if (bits < 0x38800000) {                      /* below the normal ones: multiples of 2^-24 */
-    float steps;
-    memcpy(&steps, &bits, sizeof steps);
-    return sign | (uint16_t)lrintf(steps * 0x1p24f);
-  }
-  bits += 0xfff + (bits >> 13 & 1);
-  return sign | (uint16_t)((bits >> 13) - ((127 - 15) << 10));
-}
-
 /* Rounds up, where that is not more than all; what is one to some last bits stays. */
 static uint16_t f16_at_least(float x) {
-  uint16_t h = zk_f32_to_f16(x);
-  return zk_f16_to_f32(h) < x * (1 - 0x1p-20f) && h < 0x7bff ? (uint16_t)(h + 1) : h;
+  uint16_t h = zb_f32_to_f16(x);
+  return zb_f16_to_f32(h) < x * (1 - 0x1p-20f) && h < 0x7bff ? (uint16_t)(h + 1) : h;
 }
 
 /* ---- choosing scales ----------------------------------------------------------------------------------- */
@@ -142,9 +111,9 @@ static uint16_t scale_of(ZkElem e, const float *x, int64_t n) {
   if (zk_elem_info[e].codes == ZK_CODES_NORMAL) return f16_at_least(fabsf(far));
   bool eight = zk_elem_info[e].bits == 8;
   float own = own_scale(x, n, far, -zk_packed_zero(e), eight ? MOST_OWN : zk_packed_zero(e));
-  if (own != 0) return zk_f32_to_f16(own);
+  if (own != 0) return zb_f32_to_f16(own);
   if (eight) return f16_at_least(fabsf(far) / 127);
-  return zk_f32_to_f16(searched(x, n, far, -zk_packed_zero(e), zk_packed_zero(e) - 1));
+  return zb_f32_to_f16(searched(x, n, far, -zk_packed_zero(e), zk_packed_zero(e) - 1));
 }
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
@@ -162,7 +131,7 @@ static uint16_t scale_and_zero(const float *x, int64_t n, int most, uint8_t *zer
   if (!isfinite(farthest(x, n))) return 0x7e00;
   for (int64_t i = 0; i < n; i++) lo = x[i] < lo ? x[i] : lo, hi = x[i] > hi ? x[i] : hi;
   uint16_t scale = f16_at_least((hi - lo) / (float)most);
-  float s = zk_f16_to_f32(scale);
+  float s = zb_f16_to_f32(scale);
   *zero = (uint8_t)(s > 0 ? clamp((int32_t)lrintf(fminf(-lo / s, 256)), 0, most) : 0);
   return scale;
 }
@@ -175,7 +144,7 @@ void zk_packed_encode(const ZkPacked *p, int64_t column, int64_t group, const fl
   int32_t zero = zk_packed_zero(p->elem), least = info->bits == 8 ? 1 : 0, most = (1 << info->bits) - 1;
   bool point = info->zero == ZK_ZERO_POINT, normal = info->codes == ZK_CODES_NORMAL;
   uint16_t scale = point ? scale_and_zero(x, n, most, &own) : scale_of(p->elem, x, n);
-  float s = zk_f16_to_f32(scale), inverse = s != 0 && isfinite(s) ? 1 / s : 0;
+  float s = zb_f16_to_f32(scale), inverse = s != 0 && isfinite(s) ? 1 / s : 0;
   if (point) zero = own;
   if (normal) nearest_quantiles(x, n, inverse, code);
   else round_all(x, n, inverse, code);
@@ -207,7 +176,7 @@ void zk_packed_finish(const ZkPacked *p) {
 /* ---- back ---------------------------------------------------------------------------------------------- */
 static float value_of(const ZkPacked *p, int64_t column, int64_t k) {
   int64_t at = k / zk_packed_group(p->elem) * ZK_COLUMNS + column % ZK_COLUMNS, panel = column / ZK_COLUMNS;
-  float scale = zk_f16_to_f32(zk_packed_scales(p, panel)[at]);
+  float scale = zb_f16_to_f32(zk_packed_scales(p, panel)[at]);
   int code = zk_packed_code(p, column, k), zero = zk_packed_zero(p->elem);
   if (zk_elem_info[p->elem].codes == ZK_CODES_NORMAL) return zk_normal_quantile[code] * scale;
   if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zero = zk_packed_zeros(p, panel)[at];
@@ -217,7 +186,7 @@ static float value_of(const ZkPacked *p, int64_t column, int64_t k) {
 /* Fills the values of a group's codes. */
 static void table_of(const ZkPacked *p, int64_t column, int64_t group, float *value) {
   int64_t at = group * ZK_COLUMNS + column % ZK_COLUMNS, panel = column / ZK_COLUMNS;
-  float scale = zk_f16_to_f32(zk_packed_scales(p, panel)[at]);
+  float scale = zb_f16_to_f32(zk_packed_scales(p, panel)[at]);
   int zero = zk_packed_zero(p->elem), n = 1 << zk_elem_info[p->elem].bits;
   if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zero = zk_packed_zeros(p, panel)[at];
   bool normal = zk_elem_info[p->elem].codes == ZK_CODES_NORMAL;
@@ -230,7 +199,7 @@ static void decode8(const ZkPacked *p, int64_t column, int64_t k, int64_t n, flo
   int64_t group = zk_packed_group(p->elem);
   for (int64_t i = k; i < k + n;) {
     int64_t g = i / group, end = (g + 1) * group < k + n ? (g + 1) * group : k + n;
-    float scale = zk_f16_to_f32(scales[g * ZK_COLUMNS]);
+    float scale = zb_f16_to_f32(scales[g * ZK_COLUMNS]);
     for (; i < end; i++) x[i - k] = (float)(codes[i / 4 * 4 * ZK_COLUMNS + i % 4] - 128) * scale;
   }
 }

@@ -87,10 +87,6 @@ void zk_packed_decode_row(const ZkPacked *p, int64_t k, int64_t column, int64_t 
 /* Multiplies a row of w->k elements by the weights: y[w->columns], in so many chunks of groups. */
 void zk_ref_packed_row(const ZkPacked *w, const float *x, int chunks, float *y);
 
-/* ---- half-precision numbers (IEEE 754 binary16) -------------------------------------------------------- */
-float zk_f16_to_f32(uint16_t h);
-uint16_t zk_f32_to_f16(float x); /* to the nearest, ties to even */
-
 /* ---- rows in 8 bits ------------------------------------------------------------------------------------ */
 /* Rounds `k` elements of a row to codes from -127 to 127, with a scale for each group, which is its largest
  * element's share of 127, and the sum of a group's codes. The scale of a group with something that is not

@@ -53,7 +53,7 @@ ZK_INLINE void rows_any(const Panel *p, const ZkRoundedRows *x, int64_t from, in
         }
       for (int c = 0; c < ZK_COLUMNS; c++) {
         int zero = p->zero ? p->zero[g * ZK_COLUMNS + c] : 1;
-        float scale = x->scale[i * x->groups + from + g] * zk_f16_to_f32(p->scale[g * ZK_COLUMNS + c]);
+        float scale = x->scale[i * x->groups + from + g] * zb_f16_to_f32(p->scale[g * ZK_COLUMNS + c]);
         sums[i][c] = fmaf((float)(s[c] - zero * x->sum[i * x->groups + from + g]), scale, sums[i][c]);
       }
     }

@@ -25,7 +25,7 @@ static float chunk(const Row *r, int64_t from, int64_t to) {
   int64_t n = zk_packed_group(w->elem);
   float all = 0;
   for (int64_t g = from; g < to; g++) {
-    float scale = zk_f16_to_f32(scales[g * ZK_COLUMNS + r->column % ZK_COLUMNS]);
+    float scale = zb_f16_to_f32(scales[g * ZK_COLUMNS + r->column % ZK_COLUMNS]);
     int32_t sum = 0;
     for (int64_t k = g * n; k < (g + 1) * n; k++)
       sum += (zk_packed_code(w, r->column, k) - zero_of(r, g)) * r->code[k];

@@ -314,7 +314,7 @@ static bool get_contents(const Reader *r, const cJSON *root, ZxContents *c) {
     if (!get_own_states(k, state, nstates, &has[i]))
       return altered(r, "a parameter's list of states is none");
     else if (!get_param(r, k, has[i], &info[i], &digest[i])) return false;
-  int64_t most;
+  int64_t most = 0;
   if (!get_number(r, root, "file_limit", &most) ||
       !zx_contents_make(r->a, info, n, state, nstates, has, (uint64_t)most, c, r->err))
     return false;

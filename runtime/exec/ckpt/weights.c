@@ -34,27 +34,6 @@ struct ZxWeights {
 };
 
 /* ---- numbers ---- */
-float zx_f16_to_f32(uint16_t h) {
-  uint32_t size = h & 0x7fff, bits = (size << 13) + (112u << 23), sign = (uint32_t)(h & 0x8000) << 16;
-  float f = (float)(h & 1023) * 0x1p-24f; /* a subnormal one */
-  if (size < 0x400) memcpy(&bits, &f, sizeof bits);
-  if (size >= 0x7c00) bits = size > 0x7c00 ? 0x7fc00000 : 0x7f800000;
-  bits |= sign;
-  memcpy(&f, &bits, sizeof f);
-  return f;
-}
-
-static uint16_t to_f16(float f) {
-  uint16_t sign = signbit(f) ? 0x8000 : 0;
-  int exponent;
-  float x = fabsf(f);
-  if (isnan(f)) return sign | 0x7e00;
-  if (x >= 65520) return sign | 0x7c00; /* would round to 65536 */
-  if (x < 0x1p-14f) return sign | (uint16_t)rintf(ldexpf(x, 24));
-  x = frexpf(x, &exponent); /* in [0.5, 1) */
-  return sign | (uint16_t)(((exponent + 13) << 10) + (int)rintf(ldexpf(x, 11)));
-}
-
 const ZkElem zx_file_elems[ZX_FILE_ELEMS] = {ZK_F32, ZK_BF16, ZK_F16};
 
 bool zx_is_file_elem(ZkElem e) {
@@ -68,7 +47,7 @@ int64_t zx_as(ZkElem as, const float *x, uint64_t n, void *out) {
   int64_t bad = -1;
   if (as == ZK_F32) memcpy(out, x, zk_bytes(as, n));
   for (uint64_t i = 0; i < n && as != ZK_F32; i++) {
-    half[i] = as == ZK_BF16 ? zb_f32_to_bf16(x[i]) : to_f16(x[i]);
+    half[i] = as == ZK_BF16 ? zb_f32_to_bf16(x[i]) : zb_f32_to_f16(x[i]);
     uint16_t infinite = as == ZK_BF16 ? 0x7f80 : 0x7c00;
     if (bad < 0 && (half[i] & 0x7fff) == infinite && isfinite(x[i])) bad = (int64_t)i;
   }
@@ -391,7 +370,7 @@ bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, flo
     uint64_t m = n - done < PIECE ? n - done : PIECE;
     if (!zb_read_at(w->fd, w->name, piece, 2 * m, t->begin + 2 * (at + done), err)) return false;
     for (uint64_t k = 0; k < m; k++)
-      out[done + k] = t->elem == ZK_BF16 ? zb_bf16_to_f32(piece[k]) : zx_f16_to_f32(piece[k]);
+      out[done + k] = t->elem == ZK_BF16 ? zb_bf16_to_f32(piece[k]) : zb_f16_to_f32(piece[k]);
     done += m;
   }
   return true;

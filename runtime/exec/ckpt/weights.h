@@ -34,7 +34,6 @@ bool zx_weights_head_of(ZbText *t, const ZxFileTensor *tensors, size_t n, uint64
 /* Writes n values in a format of files, rounded to nearest, ties to even. Returns the index of the first that
  * is finite and too large for the format, or -1. */
 int64_t zx_as(ZkElem as, const float *x, uint64_t n, void *out);
-float zx_f16_to_f32(uint16_t h);
 /* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote
  * have closed it. */
 ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err);

@@ -8,7 +8,7 @@
 static float half(const uint8_t *at) {
   uint16_t h;
   memcpy(&h, at, 2);
-  return zx_f16_to_f32(h);
+  return zb_f16_to_f32(h);
 }
 
 /* ---- numbers as they are ---- */

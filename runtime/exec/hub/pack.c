@@ -83,7 +83,7 @@ static float scale_of(ZkElem packed, const float *x) {
   ZkPacked one = {packed, 1, zk_packed_group(packed), room};
   ZB_ASSERT(zk_bytes(packed, zk_packed_elems(packed, 1, one.k)) <= ROOM);
   zk_packed_encode(&one, 0, 0, x);
-  return zk_f16_to_f32(*zk_packed_scales(&one, 0));
+  return zb_f16_to_f32(*zk_packed_scales(&one, 0));
 }
 
 bool zx_pack_round(ZkElem packed, ZkElem as, const float *x, uint64_t n, uint32_t *words, void *scales) {

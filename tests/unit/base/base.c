@@ -264,6 +264,21 @@ Test(numbers, bf16_is_the_nearest) {
   }
 }
 
+/* All numbers of 16 bits, there and back; and what lies between two of them. */
+Test(numbers, f16_is_the_nearest) {
+  for (uint32_t h = 0; h < 0x10000; h++) {
+    float x = zb_f16_to_f32((uint16_t)h);
+    bool nan = (h & 0x7c00) == 0x7c00 && h & 0x3ff;
+    cr_assert(nan ? isnan(x) : zb_f32_to_f16(x) == h, "%x", h);
+    if ((h & 0x7fff) >= 0x7bff) continue;
+    float next = zb_f16_to_f32((uint16_t)(h + 1)), middle = (x + next) / 2;
+    cr_assert(zb_f32_to_f16(middle) == h + (h & 1), "ties to even at %x", h);
+    cr_assert(zb_f32_to_f16(nextafterf(middle, next)) == h + 1, "%x", h);
+  }
+  cr_expect_eq(zb_f32_to_f16(65520), 0x7c00);
+  cr_expect_eq(zb_f32_to_f16(-1e-9f), 0x8000);
+}
+
 Test(random, f32_of_bits) {
   cr_expect(zb_random_unit_f32(0) == 0x1p-24f && zb_random_unit_f32(UINT64_MAX) == 1 - 0x1p-24f);
   cr_expect(zb_random_unit_f32(1ull << 63) == 0.5f + 0x1p-24f);

@@ -68,21 +68,6 @@ Test(packed, bytes) {
   free(v.data);
 }
 
-/* All halves, there and back; and rounding, of what lies between two. */
-Test(packed, halves) {
-  for (uint32_t h = 0; h < 0x10000; h++) {
-    float x = zk_f16_to_f32((uint16_t)h);
-    bool nan = (h & 0x7c00) == 0x7c00 && h & 0x3ff;
-    EACH_ASSERT(nan ? isnan(x) : zk_f32_to_f16(x) == h, "%x", h);
-    if ((h & 0x7fff) >= 0x7bff) continue;
-    float next = zk_f16_to_f32((uint16_t)(h + 1)), middle = (x + next) / 2;
-    EACH_ASSERT(zk_f32_to_f16(middle) == h + (h & 1), "ties to even at %x", h);
-    EACH_ASSERT(zk_f32_to_f16(nextafterf(middle, next)) == h + 1, "%x", h);
-  }
-  cr_expect_eq(zk_f32_to_f16(65520), 0x7c00);
-  cr_expect_eq(zk_f32_to_f16(-1e-9f), 0x8000);
-}
-
 /* ---- how exact they are -------------------------------------------------------------------------------- */
 static double error_of(ZkElem e, float (*draw)(uint64_t)) {
   enum { COLUMNS = 64, K = 1024 };
@@ -136,7 +121,7 @@ Test(packed, codes_of_others) {
             code = eight     ? of * 15 / 8
                    : of == 8 ? 7
                              : of;
-        x[c * K + k] = (float)code * zk_f16_to_f32((uint16_t)(0x1800 + 37 * c + k / 128 * (c % 3)));
+        x[c * K + k] = (float)code * zb_f16_to_f32((uint16_t)(0x1800 + 37 * c + k / 128 * (c % 3)));
       }
     ZkView v = packed(formats[f], COLUMNS, K, x);
     ZkPacked p = zk_packed_of(&v);
