@@ -50,7 +50,7 @@ static bool local(ZpBuild *b) {
   if (!zp_bind(b)) return false;
   zp_cut_sequences(b);
   if (!zp_shard(b)) return false;
-  zp_buckets(b);
+  if (!zp_buckets(b)) return false;
   zp_lower(b);
   return true;
 }

@@ -316,7 +316,7 @@ static void check_divides(ZpBuild *b) {
 static void bind_shards(ZpBuild *b) {
   ZpPlan *p = b->p;
   p->asked.zero.ahead = (uint32_t)p->asked.recipe->prefetch;
-  if (p->stream) return; /* each step would gather what it reads */
+  if (p->stream && !p->asked.eval_of) return; /* each step would gather what it reads */
   for (uint32_t i = 0; i < p->asked.recipe->nshards; i++) {
     const ZlShard *s = &p->asked.recipe->shards[i];
     uint32_t index = find_mesh(b, s->dim.s);
@@ -386,9 +386,10 @@ static void bind_recompute(ZpBuild *b) {
   }
 }
 
-/* A dim that nothing uses would make ranks do the same work twice. */
+/* A dim that nothing uses would make ranks do the same work twice. In another plan's arena it is that one's. */
 static void check_used(ZpBuild *b) {
   ZpPlan *p = b->p;
+  if (p->asked.eval_of) return;
   for (int d = 0; d < p->layout.mesh.ndims; d++) {
     const ZpDim *dim = &p->layout.mesh.dim[d];
     if (dim->size == 1 || dim->naxes || d == p->layout.mesh.pipe || zp_replicates(b, dim->directive))

@@ -5,7 +5,8 @@
  * a window of 4096 a sequence has at most (4096 + 512) / 32 + 1 = 145 pages at once where a step has 512 tokens.
  *
  * Ranks that split samples alone are replicas, each an engine of its own with its share of the sequences: no value of
- * a step has that axis, so all of it is whole along such a dim, and nothing is exchanged over it. */
+ * a step has that axis, so all of it is whole along such a dim, and nothing is exchanged over it. Beside a plan that
+ * trains they are none: parameters may be cut over such a dim, so all ranks make the same steps. */
 #include "runtime/plan/bind/bind.h"
 #include "runtime/plan/text.h"
 
@@ -80,6 +81,7 @@ bool zp_replicates(const ZpBuild *b, uint32_t mesh) {
 
 static int64_t replicas_of(const ZpBuild *b) {
   int64_t n = 1;
+  if (b->p->asked.eval_of) return n;
   for (uint32_t i = 0; i < b->p->asked.recipe->nmesh; i++)
     if (zp_replicates(b, i)) n *= b->p->asked.recipe->mesh[i].size;
   return n;

@@ -29,7 +29,8 @@ static bool same_stage(const ZpStage *x, const ZpStage *y) {
 static bool same_parameters(const Check *c) {
   const ZpPlan *p = c->p, *q = p->asked.eval_of;
   bool same = p->asked.forward_only && (!q->asked.forward_only || (q->admits && p->admits)) &&
-              p->model == q->model && p->layout.mesh.nranks == q->layout.mesh.nranks &&
+              (p->stream ? p->given == q->given : p->model == q->model) &&
+              p->layout.mesh.nranks == q->layout.mesh.nranks &&
               p->programs.nbuckets == q->programs.nbuckets && p->programs.nstages == q->programs.nstages;
   for (uint32_t b = 0; same && b < p->programs.nbuckets; b++)
     same = same_bucket(&p->programs.buckets[b], &q->programs.buckets[b]);
@@ -69,7 +70,8 @@ static bool places_fit(const Check *c, uint32_t s) {
                        zp_say_buf(c, s, b));
       shared = true;
     }
-    if (is_kept(&g->bufs[b]) && g->bufs[b].bytes && !shared)
+    bool own = c->p->stream && g->bufs[b].kind == ZP_B_SCALARS; /* of steps without losses */
+    if (is_kept(&g->bufs[b]) && g->bufs[b].bytes && !shared && !own)
       return zb_fail(c->err, NULL, "stage %u: %s is not where the other plan of the arena has it", s,
                      zp_say_buf(c, s, b));
   }

@@ -151,7 +151,7 @@ static void count_params(ZpPlan *p) {
     }
 }
 
-void zp_buckets(ZpBuild *b) {
+static void make_buckets(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
   const Users *users = find_users(p);
@@ -182,12 +182,60 @@ void zp_buckets(ZpBuild *b) {
     k->elems = zb_round_up(k->elems, align_of(p, k) * (uint64_t)zp_group_size(&p->layout.mesh, k->shard));
     k->name = bucket_name(p, k);
     list_calls(p, k);
+  }
+}
+
+static void list_users(ZpPlan *p) {
+  for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
+    const ZpBucket *k = &p->programs.buckets[i];
     for (uint32_t u = 0; u < k->nusers; u++) {
       ZpSegment *s = &p->programs.segments[k->users[u]];
       ZB_PUSH(p->arena, s->buckets, s->nbuckets, i);
     }
   }
+}
+
+static bool lies_alike(const ZpPlan *p, const ZpSlice *x, const ZpSlice *y) {
+  bool same = x->naxes == y->naxes && x->takes == y->takes;
+  for (int i = 0; same && i < x->naxes; i++) same = x->axis[i] == y->axis[i] && x->size[i] == y->size[i];
+  for (int d = 0; same && d < p->layout.mesh.ndims; d++)
+    same = x->state[d].kind == y->state[d].kind && x->state[d].axis == y->state[d].axis;
+  return same;
+}
+
+/* Takes the buckets of the plan that trains, in whose arena steps of generation are made: all of them lie there, also
+ * those that steps do not read. False with a report where a step needs a parameter laid out otherwise: one with an
+ * axis along time that ranks split. */
+static bool take_buckets(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZpPrograms *theirs = &p->asked.eval_of->programs;
+  for (uint32_t i = 0; i < theirs->nbuckets; i++) {
+    ZpBucket k = theirs->buckets[i];
+    k.slices = ZB_NEWN(p->arena, ZpSlice, k.nslices + 1);
+    k.calls = NULL, k.ncalls = 0, k.matrices = 0;
+    for (uint32_t j = 0; j < k.nslices; j++) {
+      const ZpSlice *s = &theirs->buckets[i].slices[j];
+      k.slices[j] = slice_of(p, s->param, s->at);
+      if (lies_alike(p, &k.slices[j], s)) continue;
+      ZlDiag *e = zl_report(b->d, ZL_Z0815, p->asked.recipe->span,
+                            "parameter %s is split along positions, of which a step of generation has few",
+                            p->graph->params[s->param].path);
+      zl_help(e, "generate with a checkpoint instead, with a recipe that does not split it");
+      return false;
+    }
+    ZB_PUSH(p->arena, p->programs.buckets, p->programs.nbuckets, k);
+  }
+  return true;
+}
+
+bool zp_buckets(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  bool taken = p->stream && p->asked.eval_of;
+  if (taken && !take_buckets(b)) return false;
+  if (!taken) make_buckets(b);
+  list_users(p);
   count_params(p);
+  return true;
 }
 
 /* Slices are in the order of their parameters, and so of their places: both are found by halving. */

@@ -43,8 +43,9 @@ void zp_cut_sequences(ZpBuild *b);
 double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n);
 /* Local programs of all segments: values, nodes; nothing placed. False with reports. */
 bool zp_shard(ZpBuild *b);
-/* Templates of parameters; every slice gets its place. */
-void zp_buckets(ZpBuild *b);
+/* Templates of parameters; every slice gets its place. False with a report: in the arena of the plan that trains they
+ * do not lie as steps of generation need them. */
+bool zp_buckets(ZpBuild *b);
 /* Fuses the nodes of all segments, places their values, makes their calls. */
 void zp_lower(ZpBuild *b);
 /* Shards and lowers one segment once more, as a variant says, into *to and arena `a`; the plan and its

@@ -34,6 +34,12 @@ static bool outlives_step(const ZpBuf *b) {
   return zp_is_stored(b->kind) || b->kind == ZP_B_SCALARS || b->kind == ZP_B_CACHE;
 }
 
+/* In another plan's arena: says whether a buffer is one of that plan's. Steps of generation have scalars of their own,
+ * since they have no losses. */
+static bool is_theirs(const ZpPlan *p, const ZpBuf *b) {
+  return p->asked.eval_of && (zp_is_stored(b->kind) || (b->kind == ZP_B_SCALARS && !p->stream));
+}
+
 static const ZpBuf *same_of(const ZpProgram *g, const ZpBuf *x) {
   for (uint32_t i = 0; i < g->nbufs; i++)
     if (g->bufs[i].kind == x->kind && g->bufs[i].pool == x->pool && g->bufs[i].index == x->index)
@@ -42,18 +48,20 @@ static const ZpBuf *same_of(const ZpProgram *g, const ZpBuf *x) {
 }
 
 /* In another plan's arena: what outlives a step is there already, this one's parameters and scalars among it.
- * The rest is free between its steps. */
-static void take_beside(ZpStage *st, const ZpStage *theirs) {
+ * The rest is free between its steps, but for a snapshot, which is written meanwhile. */
+static void take_beside(const ZpPlan *p, ZpStage *st, const ZpStage *theirs) {
   ZpLedger *l = &st->ledger;
   uint64_t *end = &l->total[ZP_DEVICE];
   for (uint32_t i = 0; i < theirs->prog.nbufs; i++) {
     const ZpBuf *x = &theirs->prog.bufs[i];
     if (outlives_step(x) && x->offset + x->bytes > *end) *end = x->offset + x->bytes;
+    if (p->stream && x->kind == ZP_B_SNAPSHOT)
+      l->total[ZP_HOST] = l->bytes[ZP_L_SNAPSHOT] = zb_round_up(x->offset + x->bytes, 64);
   }
   l->bytes[ZP_L_TRAINING] = *end;
   for (uint32_t i = 0; i < st->prog.nbufs; i++) {
     ZpBuf *b = &st->prog.bufs[i];
-    if (!outlives_step(b)) continue;
+    if (!is_theirs(p, b)) continue;
     b->memory = ZP_DEVICE;
     b->offset = same_of(&theirs->prog, b)->offset;
     l->bytes[line_of[b->kind]] += b->bytes;
@@ -116,11 +124,11 @@ bool zp_ledger(ZpBuild *b) {
   bool fit = true;
   for (uint32_t s = 0; s < p->programs.nstages; s++) {
     ZpStage *st = &p->programs.stages[s];
-    if (p->asked.eval_of) take_beside(st, &p->asked.eval_of->programs.stages[s]);
+    if (p->asked.eval_of) take_beside(p, st, &p->asked.eval_of->programs.stages[s]);
     for (int first = 1; first >= 0; first--) /* what outlives a step, then what comes and goes */
       for (uint32_t i = 0; i < st->prog.nbufs; i++) {
         ZpBuf *b = &st->prog.bufs[i];
-        if (outlives_step(b) == first && !(p->asked.eval_of && first)) take_buf(p, st, b);
+        if (outlives_step(b) == first && !is_theirs(p, b)) take_buf(p, st, b);
       }
     fit &= fits(b, st);
   }

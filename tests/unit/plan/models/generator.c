@@ -20,7 +20,7 @@ static ZpPlan *plan_with(Plan *q, const ZgGraph *g, Pass pass, Fault *fault) {
   if (pass == BIND) fault(p);
   cr_assert(zp_shard(&b));
   if (pass == SHARD) fault(p);
-  zp_buckets(&b);
+  cr_assert(zp_buckets(&b));
   if (pass == BUCKETS) fault(p);
   zp_lower(&b);
   cr_assert(zp_stages(&b));
