@@ -66,7 +66,7 @@ static bool open_plan(ZxAdmission *x, Plan *p, uint32_t length, ZbErr *err) {
   ZlDiags *d = zl_diags_new(a, x->sources);
   const ZpPlan *plan = zp_plan_admission(a, x->steps, length, d, &x->po, x->steps->admission);
   p->length = length;
-  if (plan) p->e = zx_engine_beside_as(x->longest, plan, a, &x->eo, err);
+  if (plan) p->e = zx_engine_beside(x->longest, plan, a, &x->eo, err);
   else zb_fail(err, "", "there is no plan for a source of %u tokens", length);
   if (!p->e) drop(p);
   return p->a;

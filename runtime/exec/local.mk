@@ -97,6 +97,7 @@ libexec_a_SOURCES = \
   runtime/exec/run/model.c \
   runtime/exec/run/new_tokens.c \
   runtime/exec/run/run.h \
+  runtime/exec/run/sample.c \
   runtime/exec/run/serve.c \
   runtime/exec/run/start.c \
   runtime/exec/run/train.c \

@@ -177,6 +177,9 @@ static const ZbOption options[] = {
    .help = "evaluate on this held-out data after the last step, without changing anything"},
   {"eval-every", 0, ZB_WHOLE, FIELD(eval_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "evaluate after every N steps, too"},
+  {"sample-every", 0, ZB_WHOLE, FIELD(sample_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
+   .help = "let the model write after every N steps, to each --prompt, without changing anything: to the standard "
+           "output, and into --log"},
   {"print-every", 0, ZB_WHOLE, FIELD(print_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "print a line every N steps (default 1; on a terminal, one line that is kept up to date)"},
   {"quiet", 0, ZB_FLAG, FIELD(quiet), .commands = TRAIN | WRITES, .same = ZB_SAME_VALUE,
@@ -204,6 +207,9 @@ static const ZbOption options[] = {
   {"predict", 0, ZB_TEXT, FIELD(predict), "FILE", .commands = EVAL, .same = ZB_SAME_VALUE,
    .help = "write the model's outputs, a tensor each under its name, to a safetensors file"},
 
+  {"prompt", 0, ZB_TEXTS, FIELD(prompt), "TEXT", .commands = TRAIN, .same = ZB_SAME_VALUE,
+   .help = "what the model goes on with after every --sample-every steps; may be repeated. It writes as `zrun generate` does "
+           "with the same options and this --seed"},
   {"prompt", 0, ZB_TEXTS, FIELD(prompt), "TEXT", .commands = GENERATE, .shown = GENERATE,
    .help = "go on with this text; may be repeated. What is written goes to the standard output as it comes"},
   {"prompt-file", 0, ZB_TEXTS, FIELD(prompt_file), "FILE", .commands = GENERATE,
@@ -211,27 +217,27 @@ static const ZbOption options[] = {
   {"prompts", 0, ZB_TEXT, FIELD(prompts), "FILE.jsonl", .commands = GENERATE,
    .help = "go on with each of many prompts, a line {\"prompt\": TEXT}, {\"messages\": [...]} or {\"tokens\": [ID, ...]} each, "
            "with fields named as the options below (`max_tokens`); results go to -o"},
-  {"chat", 0, ZB_FLAG, FIELD(chat), .commands = GENERATE,
+  {"chat", 0, ZB_FLAG, FIELD(chat), .commands = GENERATE | TRAIN,
    .help = "prompts are messages of a user, and the model answers, by its chat template. Without a prompt it is a conversation: "
            "each line of the standard input is a message. Ctrl-C ends an answer, Ctrl-D the conversation"},
-  {"system", 0, ZB_TEXT, FIELD(system), "TEXT", .commands = GENERATE, .help = "begin a --chat with this message of the system"},
+  {"system", 0, ZB_TEXT, FIELD(system), "TEXT", .commands = GENERATE | TRAIN, .help = "begin a --chat with this message of the system"},
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.jsonl", .commands = GENERATE,
    .help = "where to write the results of --prompts, a line each and in their order. One that is there already is gone on with "
            "behind its last whole line"},
-  {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = WRITES,
-   .help = "a tokenizer.json, or a folder with one (default: that of DIR; of a graph: a token is a byte)"},
-  {"chat-template", 0, ZB_TEXT, FIELD(chat_template), "FILE", .commands = WRITES,
+  {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = WRITES | TRAIN,
+   .help = "a tokenizer.json, or a folder with one (default: that of DIR, or of --init; of a graph: a token is a byte)"},
+  {"chat-template", 0, ZB_TEXT, FIELD(chat_template), "FILE", .commands = WRITES | TRAIN,
    .help = "what makes texts of conversations, in Jinja (default: chat_template.jinja or tokenizer_config.json beside the "
            "tokenizer)"},
-  {"max-tokens", 0, ZB_WHOLE, FIELD(query.max_tokens), "K", .most = INT32_MAX, .commands = GENERATE,
+  {"max-tokens", 0, ZB_WHOLE, FIELD(query.max_tokens), "K", .most = INT32_MAX, .commands = GENERATE | TRAIN,
    .help = "write at most K tokens (default: 256, or as many as fit)"},
   {"min-tokens", 0, ZB_WHOLE, FIELD(query.min_tokens), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE,
    .help = "let nothing end the text before K tokens"},
-  {"temperature", 0, ZB_REAL, FIELD(query.temperature), "T", .usual = "0", .most = 1e6, .commands = GENERATE,
+  {"temperature", 0, ZB_REAL, FIELD(query.temperature), "T", .usual = "0", .most = 1e6, .commands = GENERATE | TRAIN,
    .help = "0: always the most likely token; 1: draw tokens as the model has them; more: more evenly"},
-  {"top-k", 0, ZB_WHOLE, FIELD(query.top_k), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE,
+  {"top-k", 0, ZB_WHOLE, FIELD(query.top_k), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE | TRAIN,
    .help = "draw from the K most likely tokens (0: all)"},
-  {"top-p", 0, ZB_REAL, FIELD(query.top_p), "P", .usual = "1", .most = 1, .commands = GENERATE,
+  {"top-p", 0, ZB_REAL, FIELD(query.top_p), "P", .usual = "1", .most = 1, .commands = GENERATE | TRAIN,
    .help = "draw from the most likely tokens that have probability P together"},
   {"min-p", 0, ZB_REAL, FIELD(query.min_p), "P", .usual = "0", .most = 1, .commands = GENERATE,
    .help = "draw from tokens that have at least P times the probability of the most likely one"},
@@ -261,8 +267,8 @@ static const ZbOption options[] = {
    .help = "write N texts for each prompt"},
   {"sequences", 0, ZB_WHOLE, FIELD(sequences), "N", .least = 1, .most = 1 << 16, .commands = WRITES,
    .help = "write at most N texts at once (default: 8, fewer where there are fewer or memory is short)"},
-  {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX, .commands = WRITES,
-   .help = "positions of a text, prompt and answer (default: as many as the prompts need, and the model has)"},
+  {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX, .commands = WRITES | TRAIN,
+   .help = "positions of a text, prompt and answer (default: as many as the prompts need, and the model has, or the recipe binds)"},
   {"draft-tokens", 0, ZB_WHOLE, FIELD(drafts), "N", .usual = "16", .most = ZX_DRAFTS, .commands = WRITES,
    .help = "guess up to N tokens by what the text has said before, and check them in one step, where that "
            "is faster; the same is written"},
@@ -366,6 +372,13 @@ static bool find_device(ZxOptions *o, ZbErr *err) {
   return zb_fail(err, "give auto, cpu or cuda", "--device cannot be '%s'", zb_show(o->device_name));
 }
 
+/* Says if it is said to what or how a model writes. */
+static bool says_how_to_write(const ZxOptions *o) {
+  const ZxQuery *q = &o->query;
+  return o->prompt.n || o->tokenizer || o->chat || o->system || o->chat_template || o->length || q->max_tokens != ZX_UNSAID ||
+         q->temperature > 0 || q->top_k || q->top_p < 1;
+}
+
 /* Checks what options need of each other. */
 static bool check_options(const ZxOptions *o, ZbErr *err) {
   bool plays = !o->dry_run && (o->command == ZX_TRAIN || o->command == ZX_EVAL),
@@ -382,6 +395,9 @@ static bool check_options(const ZxOptions *o, ZbErr *err) {
       {o->init_partial && !o->init, "--init FILE, which --init-partial completes"},
       {plays && o->adapter.n && !o->names, "--init DIR --names MAP, the weights that --adapter is of"},
       {o->names && !o->init, "--init FILE, the weights with these --names"},
+      {trains && o->sample_every && !o->prompt.n, "--prompt TEXT, which --sample-every goes on with"},
+      {trains && !o->sample_every && says_how_to_write(o),
+       "--sample-every N, the steps after which the model writes"},
       {trains && !o->eval && (o->eval_every || o->eval_batches), "--eval FILE"},
       {o->trace_to && !o->trace, "--trace FILE"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -460,8 +476,10 @@ bool zx_parse_options(ZbArena *a, int argc, char *const *argv, ZxOptions *o, ZbE
   o->evaluates = o->command == ZX_EVAL;
   o->graph = args.operand[0];
   if (!o->threads) o->threads = usual_threads(o);
+  if (o->command == ZX_TRAIN) o->query.seed = (int64_t)o->seed;
   return find_device(o, err) && check_options(o, err) &&
          (o->command != ZX_GENERATE || check_query(a, o, err)) &&
+         (!o->sample_every || (check_chat(o, true, err) && zx_query_check(&o->query, err))) &&
          (o->command != ZX_SERVE || check_server(o, err));
 }
 

@@ -59,6 +59,7 @@ typedef struct {
   bool open;                        /* anybody may */
   double request_limit, grace;      /* seconds; 0: none */
   int64_t eval_every, eval_batches; /* 0: only after the last step; all batches */
+  int64_t sample_every;             /* train: the model writes to `prompt` after so many steps; 0: never */
 } ZxOptions;
 
 extern const ZbProgram zx_program;

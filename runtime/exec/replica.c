@@ -25,7 +25,8 @@ static ZpDims words_dims(const ZpPlan *p) {
 ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p, ZbArena *a) {
   const ZpMesh *m = &p->layout.mesh;
   int rank = c->t->rank(c);
-  ZpDims whole = (1u << m->ndims) - 1, apart = replica_dims(m), same = whole & ~apart, words = words_dims(p);
+  ZpDims whole = (1u << m->ndims) - 1, apart = p->asked.eval_of ? 0 : replica_dims(m), same = whole & ~apart,
+         words = words_dims(p);
   uint32_t last = p->programs.vstages[p->programs.nvstages - 1].stage;
   ZxReplica r = {.c = c, .staged = p->programs.nstages > 1, .root = -1};
   r.size = (int)zp_group_size(m, same), r.rank = (int)zp_group_index(m, rank, same);
@@ -39,6 +40,7 @@ ZxReplica zx_replica_of(ZxComm *c, const ZpPlan *p, ZbArena *a) {
     of_last[i] = !r.staged || zp_coord(m, world[i], m->pipe) == last;
     if (of_last[i]) r.root = i;
   }
+  r.staged |= p->asked.eval_of && r.size > 1; /* ranks that hold copies take what one of them chose */
   for (int i = 0; i < r.count; i++) leaders[i] = (int)zp_group_member(m, 0, apart, i);
   r.world = world, r.leaders = leaders, r.of_last = of_last;
   r.words = c->t->split(c, (int)zp_group_color(m, rank, words));

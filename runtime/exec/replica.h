@@ -1,6 +1,7 @@
 /* replica: the ranks that play the same steps of generation. Dense replicas, ranks that differ in samples alone, are
- * independent of each other. Of one, all ranks have the same scheduler, are given the same requests and so come to the
- * same steps; ranks of the last stage have logits, each those of its words, and say to the others what was chosen. */
+ * independent of each other; beside a plan that trains all ranks are one. Of one, all ranks have the same scheduler, are
+ * given the same requests and so come to the same steps; ranks of the last stage have logits, each those of its words,
+ * and say to the others what was chosen. */
 #ifndef ZUG_EXEC_REPLICA_H
 #define ZUG_EXEC_REPLICA_H
 
@@ -16,7 +17,7 @@ typedef struct {
   int root;            /* the first of the last stage, which tells the others what was chosen */
   int part, parts;     /* of the words */
   bool last;           /* this rank is of the last stage */
-  bool staged;         /* there are others */
+  bool staged;         /* there are others, which are told what the last one's root chose */
   int index, count;    /* which replica this is, of how many */
   const int *leaders;  /* by replica: the rank in the world of its first */
 } ZxReplica;

@@ -41,6 +41,10 @@ static bool dry_run(ZxRun *r) {
     zb_text_add(&t, "\nevaluation, in the same arena:\n");
     zp_show(r->eval_plan, &t);
   }
+  if (r->sample_plan) {
+    zb_text_add(&t, "\nsamples, in the same arena:\n");
+    zp_show(r->sample_plan, &t);
+  }
   bool ok = zx_run_agree(r, show_fallbacks(r, &t, &err), &err);
   if (r->rank == 0 && t.s) fputs(t.s, stdout);
   zb_text_free(&t);
@@ -86,8 +90,8 @@ static int run(ZxRun *r, int argc, char **argv) {
   if (r->o.command == ZX_CALIBRATE)
     return zx_calibrate(r->c, r->o.device, r->o.threads, r->o.out, zx_run_note_threads);
   bool serves = r->o.command == ZX_SERVE, generates = serves || r->o.command == ZX_GENERATE;
-  if (!(generates ? zx_run_read_model : zx_run_read)(r) || !zx_run_plan(r) || !zx_run_fits(r))
-    return r->failed;
+  if (!(generates ? zx_run_read_model(r) : zx_run_read(r) && zx_run_read_samples(r))) return r->failed;
+  if (!zx_run_plan(r) || !zx_run_fits(r)) return r->failed;
   r->failed = ZX_EXIT_FAILED;
   zx_watch_phase("making ready");
   zx_run_place(r);
@@ -173,6 +177,7 @@ int main(int argc, char **argv) {
   zx_predict_abandon(r.predict);
   zx_alike_close(r.alike);
   zx_engine_free(r.eval_engine);
+  zx_watching_free(r.watching);
   zx_admission_free(r.admission);
   zx_engine_free(r.engine);
   if (r.opened) r.o.device->close(&r.env);

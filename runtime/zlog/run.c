@@ -42,7 +42,8 @@ static bool take_line(Reading *r, ZvRun *run, const ZvLines *l, const cJSON *o, 
   ZvPoint p;
   double tokens, steps;
   bool eval = cJSON_HasObjectItem(o, "eval_batches");
-  if (!cJSON_HasObjectItem(o, "step")) return true; /* an evaluation without training */
+  bool wrote = cJSON_HasObjectItem(o, "sample");             /* a text, of which there is nothing to draw */
+  if (wrote || !cJSON_HasObjectItem(o, "step")) return true; /* or an evaluation without training */
   if (!zv_number(l, o, "steps", &steps, err) || !take_time(r, l, o, eval ? "eval_ms" : "step_ms", err))
     return false;
   if (steps > 0 && steps < 0x1p53) run->steps = (int64_t)steps;

@@ -45,7 +45,23 @@ static bool put_parts(const ZvLines *l, const cJSON *o, const char *loss, ZbText
   return true;
 }
 
+/* "sample 12/100  prompt 1  the cat sat\n": prompt and text in one line. */
+static bool sample_text(const ZvLines *l, const cJSON *o, ZbText *t, ZbErr *err) {
+  double steps, prompt;
+  if (!zv_number(l, o, "steps", &steps, err) || !zv_number(l, o, "sample", &prompt, err)) return false;
+  zb_text_add(t, "sample %*" PRId64, isnan(steps) ? 0 : snprintf(NULL, 0, "%.0f", steps), l->step);
+  put(t, "/%.0f", steps);
+  put(t, "  prompt %.0f  ", prompt);
+  const char *const key[] = {"prompt", "text", "error"};
+  for (int i = 0; i < 3; i++) {
+    const char *s = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key[i]));
+    if (s) zb_text_show(t, s, strlen(s));
+  }
+  return true;
+}
+
 static bool line_text(const ZvLines *l, const cJSON *o, ZbText *t, ZbErr *err) {
+  if (cJSON_HasObjectItem(o, "sample")) return sample_text(l, o, t, err);
   bool eval = cJSON_HasObjectItem(o, "eval_batches");
   const char *const key[] = {"steps",        eval ? "eval_loss" : "loss",  "grad_norm",      "lr",
                              "tokens_per_s", eval ? "eval_ms" : "step_ms", "eval_perplexity"};

@@ -60,6 +60,7 @@ scenario_tests += \
   tests/scenarios/recipes_good.sh \
   tests/scenarios/reference.sh \
   tests/scenarios/rooms.sh \
+  tests/scenarios/sample.sh \
   tests/scenarios/same.sh \
   tests/scenarios/save.sh \
   tests/scenarios/serve.sh \

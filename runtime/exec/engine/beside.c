@@ -1,19 +1,20 @@
 /* An engine in the arena of another: of a plan that is beside the other's. It has a program, calls and data
  * of its own; parameters, the scalars, communicators, events and pinned memory are the other's. So evaluating
- * while training costs no memory but what the plan says, and sets nothing up a second time.
+ * or generating while training costs no memory but what the plan says, and sets nothing up a second time.
  *
  * All of that is free between two steps of the other. Parameters that are updated by shards (ZeRO-1, 2) are
- * whole only within a step, which begins with that; so does an evaluation. What it uses is no more than the
+ * whole only within a step, which begins with that; so do evaluations and samples. What it uses is no more than the
  * other has made room for: forward is a part of a step. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
 
-/* Groups of ranks: forward meets along no dims along which a step does not. */
+/* Groups of ranks. Steps of generation may meet along dims along which a training step does not. */
 static void share_groups(ZxEngine *x, const ZxEngine *e) {
   memcpy(x->group, e->group, sizeof x->group);
   memcpy(x->node_group, e->node_group, sizeof x->node_group);
   memcpy(x->ring_group, e->ring_group, sizeof x->ring_group);
+  zx_make_groups(x);
 }
 
 static void share_memory(ZxEngine *x, const ZxEngine *e) {
@@ -28,8 +29,7 @@ static void share_memory(ZxEngine *x, const ZxEngine *e) {
   x->node_event = e->node_event;
 }
 
-ZxEngine *zx_engine_beside_as(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o,
-                              ZbErr *err) {
+ZxEngine *zx_engine_beside(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o, ZbErr *err) {
   ZB_ASSERT(p->asked.eval_of == e->p);
   ZxEngineOptions own = e->o;
   own.data = o->data;
@@ -39,7 +39,7 @@ ZxEngine *zx_engine_beside_as(ZxEngine *e, const ZpPlan *p, ZbArena *a, const Zx
   ZxEngine *x = zx_engine_of(a, p, e->world, &own);
   x->beside = e;
   zx_open_inputs(x);
-  if (!zx_agree(e->world, zx_prepare_calls(x, err) && zx_open_rows(x, err))) {
+  if (!zx_agree(e->world, zx_prepare_calls(x, err) && zx_open_rows(x, err) && zx_open_outputs(x, err))) {
     zx_engine_free(x);
     return NULL;
   }
@@ -50,13 +50,9 @@ ZxEngine *zx_engine_beside_as(ZxEngine *e, const ZpPlan *p, ZbArena *a, const Zx
   x->in_order = e->in_order;
   share_groups(x, e);
   for (uint32_t i = 0; i < ZX_CLASSES; i++) x->capture[i] = ZX_CAPTURE_NEVER;
-  x->no_capture_reason = "it is an evaluation";
+  x->no_capture_reason = "it is played between steps of another plan";
+  zx_open_sizes(x);
   return x;
-}
-
-ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
-  ZB_ASSERT(e->o.also);
-  return zx_engine_beside_as(e, e->o.also, e->a, o, err);
 }
 
 bool zx_engine_publish(ZxEngine *x, ZbErr *err) {

@@ -43,10 +43,8 @@ static void groups_of(ZxEngine *e, const ZpList *l) {
     else if (zp_sends(&l->nodes[i])) make_group(e, e->node_group, l->nodes[i].dims);
 }
 
-/* All groups that any rank's program uses, in one order on all ranks. */
-static void make_groups(ZxEngine *e) {
+void zx_make_groups(ZxEngine *e) {
   const ZpPlan *p = e->p;
-  for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = e->ring_group[i] = -1;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
     for (int k = 0; k < ZP_PHASES; k++) groups_of(e, &p->programs.segments[i].list[k]);
   for (uint32_t s = 0; s < p->programs.nstages; s++)
@@ -57,6 +55,10 @@ static void make_groups(ZxEngine *e) {
     }
   for (uint32_t i = 0; i < p->programs.nbuckets; i++)
     make_group(e, e->group, p->programs.buckets[i].shard); /* zx_publish_initial */
+}
+
+static void make_tied_groups(ZxEngine *e) {
+  const ZpPlan *p = e->p;
   e->tied = ZB_NEWN(e->a, ZxGroup, p->programs.ntied + 1);
   for (uint32_t i = 0; i < p->programs.ntied; i++) {
     bool in = false;
@@ -120,13 +122,13 @@ static bool put_seed(ZxEngine *e, ZbErr *err) {
 static void close_engine(ZxEngine *e) {
   zb_out_discard(e->save);
   zx_close_rows(e);
+  if (e->output_room) e->dev->unpin(e->env, e->output_room);
   if (e->beside) return;
   zx_watch_where(NULL, NULL);
   e->env->step_state = NULL;
   zx_close_capture(e);
   if (e->c && e->c != e->world) e->c->t->free(e->c);
   if (e->host) e->dev->unpin(e->env, e->host);
-  if (e->output_room) e->dev->unpin(e->env, e->output_room);
   if (e->arena) e->dev->free(e->env, e->arena, e->arena_bytes);
 }
 
@@ -187,7 +189,9 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
     return NULL;
   }
   zx_open_comm(e);
-  make_groups(e);
+  for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = e->ring_group[i] = -1;
+  zx_make_groups(e);
+  make_tied_groups(e);
   zx_connect(e);
   zx_open_sizes(e);
   zx_open_capture(e);
@@ -213,7 +217,7 @@ int64_t zx_engine_samples(const ZxEngine *e, int64_t step) {
 uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total[ZP_DEVICE]; }
 
 uint64_t zx_engine_untouched(const ZxEngine *e) {
-  const uint64_t *total = e->st->ledger.total;
   if (!e->dev->host) return 0;
-  return e->arena_bytes + total[ZP_HOST] + (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM;
+  return e->arena_bytes + e->st->ledger.total[ZP_HOST] +
+         (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM;
 }

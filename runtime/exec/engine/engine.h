@@ -22,8 +22,8 @@ typedef struct {
   const ZlCluster *cluster; /* with `times`: to predict calls by; NULL: none that says enough */
   /* Steps of which it keeps what was done when (zx_engine_spans); trace_to 0: none. */
   int64_t trace_from, trace_to;
-  /* The arena is as large as an engine of this plan needs it, too (zx_engine_beside); NULL: there is none. */
-  const ZpPlan *also;
+  /* The memories are as large as engines of these plans need them, too (zx_engine_beside); NULL: there is none. */
+  const ZpPlan *also[2];
 } ZxEngineOptions;
 /* Arranges data for the plan's samples, and says whether they have what its inputs take; NULL: there are none. Only such
  * are given to an engine. */
@@ -31,12 +31,10 @@ bool zx_inputs_fit(const ZpPlan *p, ZxMix *data, ZbErr *err);
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the
  * plan's. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
-/* An engine of the plan `also`, in the arena of `e` and with its communicators: the two play in turns, and
- * what one computes with is what the other has stored. Of `o` it takes the data and their order. `e` stays
- * until this one is freed. Collective, as above. */
-ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err);
-/* The same of another plan that is beside the engine's own and needs no more than its arena; it lives in `a`. */
-ZxEngine *zx_engine_beside_as(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o, ZbErr *err);
+/* An engine of a plan that is beside the engine's own, one of `also` or one that needs no more memory, in the arena of
+ * `e` and with its communicators: the two play in turns, and what one computes with is what the other has stored. Of
+ * `o` it takes the data and their order. It lives in `a`, and `e` stays until it is freed. Collective, as above. */
+ZxEngine *zx_engine_beside(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o, ZbErr *err);
 /* Makes whole what the other engine's last step has left in parts; of an engine that is beside none, nothing.
  * Collective. */
 bool zx_engine_publish(ZxEngine *e, ZbErr *err);

@@ -236,10 +236,13 @@ void zx_step_again(ZxEngine *e);
 /* ---- engine.c ---- */
 /* An engine of the plan for this rank, with its calls; and what it keeps of the arena and of a program. */
 ZxEngine *zx_engine_of(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o);
+/* Adds the groups that any rank's program uses and this engine has not, in one order on all ranks. Collective. */
+void zx_make_groups(ZxEngine *e);
 void zx_engine_room(ZxEngine *e);
 
 /* ---- setup.c ---- */
 bool zx_open_memory(ZxEngine *e, ZbErr *err); /* the arena, and a block to reach it through */
+bool zx_open_outputs(ZxEngine *e, ZbErr *err); /* room on the host for the largest output */
 bool zx_open_events(ZxEngine *e, ZbErr *err);
 void zx_open_comm(ZxEngine *e);           /* collective */
 void zx_connect(ZxEngine *e);             /* collective */

@@ -53,8 +53,7 @@ static void note_memory(ZxEngine *e, int when) {
   if (e->dev->memory) e->dev->memory(e->env, &e->device_memory_use.total, &e->device_memory_use.at[when]);
 }
 
-/* Room on the host for the largest. */
-static bool open_outputs(ZxEngine *e, ZbErr *err) {
+bool zx_open_outputs(ZxEngine *e, ZbErr *err) {
   uint64_t most = 1;
   if (!e->p->asked.outputs || e->dev->host) return true;
   for (uint32_t i = 0; i < e->st->ninsts; i++) {
@@ -67,22 +66,27 @@ static bool open_outputs(ZxEngine *e, ZbErr *err) {
   return (e->output_room = e->dev->pinned(e->env, most, err)) != NULL;
 }
 
-bool zx_open_memory(ZxEngine *e, ZbErr *err) {
-  const uint64_t *total = e->st->ledger.total;
-  ZB_ASSERT(e->p->asked.pins == !e->dev->host);
-  e->arena_bytes = total[ZP_DEVICE];
-  if (e->o.also) {
-    const uint64_t *also = e->o.also->programs.stages[e->stage].ledger.total;
-    if (also[ZP_DEVICE] > e->arena_bytes) e->arena_bytes = also[ZP_DEVICE];
-    ZB_ASSERT(also[ZP_HOST] <= total[ZP_HOST]);
+/* Returns what the plan needs of a memory, and those beside it. */
+static uint64_t most_bytes(const ZxEngine *e, ZpMemory m) {
+  uint64_t most = e->st->ledger.total[m];
+  for (size_t i = 0; i < sizeof e->o.also / sizeof *e->o.also; i++) {
+    uint64_t also = e->o.also[i] ? e->o.also[i]->programs.stages[e->stage].ledger.total[m] : 0;
+    if (also > most) most = also;
   }
+  return most;
+}
+
+bool zx_open_memory(ZxEngine *e, ZbErr *err) {
+  ZB_ASSERT(e->p->asked.pins == !e->dev->host);
+  e->arena_bytes = most_bytes(e, ZP_DEVICE);
   if (!(e->arena = e->dev->alloc(e->env, e->arena_bytes, err))) {
     explain_size(e, err);
     return false;
   }
   note_memory(e, 2);
-  if (total[ZP_HOST] && !(e->host = e->dev->pinned(e->env, total[ZP_HOST], err))) return false;
-  return open_outputs(e, err);
+  uint64_t host = most_bytes(e, ZP_HOST);
+  if (host && !(e->host = e->dev->pinned(e->env, host, err))) return false;
+  return zx_open_outputs(e, err);
 }
 
 /* ---- events: one for each instruction, and those of the engine and of a staged communicator ---- */

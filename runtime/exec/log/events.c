@@ -149,10 +149,22 @@ static bool end_event(ZxEvents *e, ZbErr *err) {
   return write_record(e, err);
 }
 
-/* Shown as it is: TensorBoard takes text for Markdown. */
+/* Returns how many of a character follow each other in a text, at most. */
+static size_t longest_run(const char *s, char of) {
+  size_t most = 0;
+  for (size_t n = 0; *s; s++) {
+    n = *s == of ? n + 1 : 0;
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+/* Shown as it is: TensorBoard takes text for Markdown, in which code lies between fences longer than any in it. */
 static bool put_text(ZxEvents *e, const struct ZxLogText *x, int64_t step, ZbErr *err) {
-  ZbText value = {0}, part = {0}, code = {0};
-  zb_text_add(&code, "~~~~\n%s\n~~~~\n", x->text);
+  ZbText value = {0}, part = {0}, code = {0}, fence = {0};
+  for (size_t i = longest_run(x->text, '~') + 4; i; i--) zb_text_put(&fence, "~", 1);
+  zb_text_add(&code, "%s\n%s\n%s\n", fence.s, x->text, fence.s);
+  zb_text_free(&fence);
   put_string(&value, 1, x->name);
   put_int(&part, 1, 7);                       /* DT_STRING, */
   put_bytes(&part, 2, "\x12\x02\x08\x01", 4); /* of shape [1] */
@@ -239,6 +251,19 @@ bool zx_events_eval(ZxEvents *e, const ZxEvalMetrics *m, ZbErr *err) {
   put_scalars(e, zx_eval_scalars, m);
   put_parts(e, "loss/eval", m->part, m->nparts);
   return end_event(e, err) && ok;
+}
+
+/* Prompt and text, by number of the prompt: the same place for all steps. */
+bool zx_events_sample(ZxEvents *e, const ZxSampleMetrics *m, ZbErr *err) {
+  bool ok = begin_file(e, err);
+  if (e->to.fd < 0) return false;
+  char name[24];
+  ZbText t = {0};
+  snprintf(name, sizeof name, "sample/%u", m->prompt);
+  zx_put_sample(&t, m);
+  ok &= put_text(e, &(struct ZxLogText){name, t.s ? t.s : ""}, m->step, err);
+  zb_text_free(&t);
+  return ok;
 }
 
 void zx_events_close(ZxEvents *e) {

@@ -1,4 +1,5 @@
-/* Lines for people, one a step and one an evaluation; on a terminal one line that says how far the run is.
+/* Lines for people, one a step and one an evaluation, several a sample; on a terminal one line that says how far
+ * the run is.
  *
  * That one is on the screen while nothing else is printed: from the end of one step to that of the next. The
  * cursor waits at its beginning, so that what another rank has to say meanwhile comes in its place. */
@@ -67,6 +68,45 @@ bool zx_lines_eval(ZxLines *l, const ZxEvalMetrics *m, ZbErr *err) {
   zb_text_add(t, "  %.*f ms", m->ms < 10 ? 2 : m->ms < 100 ? 1 : 0, m->ms);
   if (m->steps && m->best_step >= 0) zb_text_add(t, "  best %.4f after step %" PRId64, m->best, m->best_step);
   zb_text_add(t, "\n");
+  return say_text(t, err);
+}
+
+/* Adds s[0..n) with nothing in it that a terminal obeys, but lines and tabs. */
+static void put_lines(ZbText *t, const char *s, size_t n) {
+  while (n) {
+    size_t plain = 0;
+    while (plain < n && s[plain] != '\n' && s[plain] != '\t') plain++;
+    zb_text_show(t, s, plain);
+    if (plain < n) zb_text_put(t, s + plain++, 1);
+    s += plain, n -= plain;
+  }
+}
+
+void zx_put_sample(ZbText *t, const ZxSampleMetrics *m) {
+  put_lines(t, m->asked, strlen(m->asked));
+  if (m->chat) zb_text_put(t, "\n", 1);
+  if (m->broken) zb_text_add(t, "\n(%s)", m->broken);
+  else put_lines(t, m->text, m->ntext);
+}
+
+/* "sample  12/100  prompt 1  60 tokens", prompt and text below, each of their lines behind a bar. */
+bool zx_lines_sample(ZxLines *l, const ZxSampleMetrics *m, ZbErr *err) {
+  ZbText *t = &l->text, text = {0};
+  int width = snprintf(NULL, 0, "%" PRId64, m->steps);
+  if (l->quiet) return true;
+  t->len = 0;
+  zb_text_add(t, "sample %*" PRId64 "/%" PRId64 "  prompt %u", width, m->step, m->steps, m->prompt);
+  if (!m->broken) zb_text_add(t, "  %" PRId64 " token%s", m->tokens, m->tokens == 1 ? "" : "s");
+  zb_text_put(t, "\n", 1);
+  zx_put_sample(&text, m);
+  zb_text_put(&text, "\n", 1);
+  for (const char *at = text.s, *end = text.s + text.len; at < end;) {
+    const char *next = memchr(at, '\n', (size_t)(end - at)) + 1;
+    zb_text_put(t, "  | ", 4);
+    zb_text_put(t, at, (size_t)(next - at));
+    at = next;
+  }
+  zb_text_free(&text);
   return say_text(t, err);
 }
 

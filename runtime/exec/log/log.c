@@ -47,6 +47,14 @@ bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err) {
   return zx_events_eval(l->events, m, ok ? err : &later) && ok;
 }
 
+bool zx_log_sample(ZxLog *l, const ZxSampleMetrics *m, ZbErr *err) {
+  if (!zx_lines_sample(&l->lines, m, err)) return false;
+  if (!l->metrics) return true;
+  ZbErr later;
+  bool ok = zx_metrics_sample(l->metrics, m, err);
+  return zx_events_sample(l->events, m, ok ? err : &later) && ok;
+}
+
 void zx_log_draw(ZxLog *l) {
   if (l) zx_lines_draw(&l->lines);
 }

@@ -1,4 +1,4 @@
-/* What a run says of its steps and evaluations: a line each for people, metrics.jsonl for programs, and event
+/* What a run says of its steps, evaluations and samples: a line each for people, metrics.jsonl for programs, and event
  * files for TensorBoard. Knows numbers only: no plan, no engine.
  *
  * log.c        hands each to all of
@@ -53,6 +53,18 @@ typedef struct {
   uint32_t nparts;
 } ZxEvalMetrics;
 
+/* A text that the model wrote after a step, to one of its prompts. */
+typedef struct {
+  int64_t step, steps;
+  uint32_t prompt; /* which, from 1, */
+  bool chat;       /* it is a message, and the text an answer; else the text goes on with it */
+  const char *asked, *text;
+  size_t ntext;       /* bytes of it */
+  int64_t tokens;     /* of the text */
+  const char *finish; /* "stop", "length" or "cancelled"; */
+  const char *broken; /* or why there is no text; NULL: there is one */
+} ZxSampleMetrics;
+
 typedef struct {
   const char *dir; /* NULL: no files */
   /* Of a run that goes on: the step that it does so from; 0: one that begins. */
@@ -77,6 +89,7 @@ typedef struct ZxLog ZxLog;
 ZxLog *zx_log_open(const ZxLogOptions *o, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err);
+bool zx_log_sample(ZxLog *l, const ZxSampleMetrics *m, ZbErr *err);
 /* On a terminal: the line that says how far the run is, there until it is erased. In between nothing is
  * printed to the standard output. NULL is allowed. */
 void zx_log_draw(ZxLog *l);

@@ -1,4 +1,4 @@
-/* metrics.jsonl: a line of JSON a step and an evaluation. */
+/* metrics.jsonl: a line of JSON a step, an evaluation and a sample. */
 #define _GNU_SOURCE /* renameat2 */
 #include "runtime/exec/log/sinks.h"
 
@@ -192,6 +192,21 @@ bool zx_metrics_eval(ZxMetricsFile *l, const ZxEvalMetrics *m, ZbErr *err) {
   if (m->steps && m->best_step >= 0) {
     put_number(&j, "", "eval_best_loss", m->best);
     zb_json_int(&j, "eval_best_step", m->best_step);
+  }
+  return end_line(l, &j, err);
+}
+
+bool zx_metrics_sample(ZxMetricsFile *l, const ZxSampleMetrics *m, ZbErr *err) {
+  ZbJson j = begin_line(l);
+  zb_json_int(&j, "step", m->step);
+  zb_json_int(&j, "steps", m->steps);
+  zb_json_int(&j, "sample", m->prompt);
+  zb_json_string(&j, "prompt", m->asked);
+  if (m->broken) zb_json_string(&j, "error", m->broken);
+  else {
+    zb_json_string_n(&j, "text", m->text, m->ntext);
+    zb_json_int(&j, "tokens", m->tokens);
+    zb_json_string(&j, "finish_reason", m->finish);
   }
   return end_line(l, &j, err);
 }

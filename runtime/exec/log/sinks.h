@@ -17,6 +17,9 @@ extern const ZxScalar zx_step_scalars[], zx_eval_scalars[];
 /* Of `m`, which `list` is of; false: it was not measured. */
 bool zx_scalar(const ZxScalar *s, const void *m, double *value);
 
+/* Adds prompt and text, for people: control characters and what is no UTF-8 as \x1b, but lines as they are. */
+void zx_put_sample(ZbText *t, const ZxSampleMetrics *m);
+
 /* ---- sinks --------------------------------------------------------------------------------------------- */
 /* A terminal on which a line can be kept up to date. */
 typedef struct {
@@ -42,6 +45,7 @@ typedef struct {
 void zx_lines_open(ZxLines *l, const ZxLogOptions *o);
 bool zx_lines_step(ZxLines *l, const ZxMetrics *m, ZbErr *err);
 bool zx_lines_eval(ZxLines *l, const ZxEvalMetrics *m, ZbErr *err);
+bool zx_lines_sample(ZxLines *l, const ZxSampleMetrics *m, ZbErr *err);
 void zx_lines_draw(ZxLines *l);
 void zx_lines_erase(ZxLines *l);
 bool zx_lines_end(ZxLines *l, ZbErr *err);
@@ -52,6 +56,7 @@ typedef struct ZxMetricsFile ZxMetricsFile;
 ZxMetricsFile *zx_metrics_open(const char *dir, int64_t before, ZbErr *err);
 bool zx_metrics_step(ZxMetricsFile *f, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 bool zx_metrics_eval(ZxMetricsFile *f, const ZxEvalMetrics *m, ZbErr *err);
+bool zx_metrics_sample(ZxMetricsFile *f, const ZxSampleMetrics *m, ZbErr *err);
 void zx_metrics_close(ZxMetricsFile *f);
 
 /* An event file there. */
@@ -59,6 +64,7 @@ typedef struct ZxEvents ZxEvents;
 ZxEvents *zx_events_open(const ZxLogOptions *o);
 bool zx_events_step(ZxEvents *e, const ZxMetrics *m, ZbErr *err);
 bool zx_events_eval(ZxEvents *e, const ZxEvalMetrics *m, ZbErr *err);
+bool zx_events_sample(ZxEvents *e, const ZxSampleMetrics *m, ZbErr *err);
 void zx_events_close(ZxEvents *e);
 
 #endif

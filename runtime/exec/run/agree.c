@@ -2,6 +2,7 @@
 #include "runtime/exec/exit.h"
 #include "runtime/exec/run/run.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static bool end(ZxRun *r, const ZbErr *err, int code) {
@@ -81,4 +82,16 @@ void zx_run_say_once(ZxRun *r, ZbText *lines) {
     if (r->rank == 0) fputs(line, stdout);
   }
   zb_text_free(lines);
+}
+
+/* A run can do without its log for a while. */
+void zx_run_logged(ZxRun *r, bool ok, int64_t step, const ZbErr *err) {
+  if (!ok && !err->passing)
+    zx_die_of(r->c, ZX_EXIT_FAILED, "step %" PRId64 ": %s%s%s", step, err->text, *err->help ? "; " : "",
+              err->help);
+  if (!ok && !r->log_waits)
+    printf("note: step %" PRId64 ": %s; the run goes on, and writes what is missing when there is room\n",
+           step, err->text);
+  if (ok && r->log_waits) printf("note: step %" PRId64 ": the log is complete again\n", step);
+  r->log_waits = !ok;
 }

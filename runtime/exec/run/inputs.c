@@ -144,16 +144,19 @@ bool zx_run_read(ZxRun *r) {
   return ok && zx_same_or_say(r->c, &f);
 }
 
-/* Its warnings have been heard. */
-static bool make_eval_plan(ZxRun *r, ZpOptions po) {
+/* Makes a plan in the arena of the one that trains: of evaluations, or of steps that generate. Its warnings have been
+ * heard. */
+static bool plan_beside(ZxRun *r, ZpOptions po, const ZpGenerating *generates, ZpPlan **out) {
   ZxFacts f = {.a = r->a};
   po.forward_only = true;
   po.beside = r->plan;
+  po.generates = generates;
   po.checkpoints = false;
   r->diags = zl_diags_new(r->a, r->sources);
-  r->eval_plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
-  if (!zx_run_agree_diags(r, r->eval_plan)) return false;
-  zx_plan_facts(&f, r->eval_plan);
+  *out = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
+  if (!*out && !r->rank) zx_say(0, "note: what follows is of %s", generates ? "--sample-every" : "--eval");
+  if (!zx_run_agree_diags(r, *out)) return false;
+  zx_plan_facts(&f, *out);
   return zx_same_or_say(r->c, &f);
 }
 
@@ -177,7 +180,8 @@ bool zx_run_plan(ZxRun *r) {
   if (!zx_run_agree_diags(r, r->plan)) return false;
   if (r->rank == 0) zx_run_print_diags(r); /* warnings */
   zx_plan_facts(&f, r->plan);
-  return zx_same_or_say(r->c, &f) && (!r->o.eval || make_eval_plan(r, po));
+  return zx_same_or_say(r->c, &f) && (!r->o.eval || plan_beside(r, po, NULL, &r->eval_plan)) &&
+         (!r->o.sample_every || plan_beside(r, po, &r->generating, &r->sample_plan));
 }
 
 bool zx_run_fits(ZxRun *r) {

@@ -44,6 +44,12 @@ static bool model_of_folder(ZxRun *r, ZxFolder *f, ZbErr *err) {
   return true;
 }
 
+/* Takes what belongs to the weights of --init: a tokenizer, and how texts end. */
+static bool folder_of_init(const ZxRun *r, ZxFolder *f, ZbErr *err) {
+  bool any = r->o.names && r->o.init && has_all(r->o.init);
+  return !any || zx_folder_read(f, r->a, r->o.init, err);
+}
+
 static bool model_of_graph(ZxRun *r, ZxFolder *f, ZbErr *err) {
   ZxMap names;
   r->graph = zg_read_file(r->a, r->o.graph, err);
@@ -51,8 +57,7 @@ static bool model_of_graph(ZxRun *r, ZxFolder *f, ZbErr *err) {
   if (ok && !r->o.init && !r->o.dry_run)
     ok = zb_fail(err, "give --init FILE, a checkpoint or a file of weights", "%s is a graph, without weights",
                  zb_show(r->o.graph));
-  if (ok && r->o.names && r->o.init && has_all(r->o.init)) ok = zx_folder_read(f, r->a, r->o.init, err);
-  return zx_run_accept(r, ok, err);
+  return zx_run_accept(r, ok && folder_of_init(r, f, err), err);
 }
 
 static bool find_weights(ZxRun *r, ZbErr *err) {
@@ -80,7 +85,7 @@ static bool open_words(ZxRun *r, const ZxFolder *f, const ZgStream *along, ZbErr
   const char *path = r->o.tokenizer, *own = f->path ? zb_printf(r->a, "%s/tokenizer.json", f->path) : NULL;
   if (!path && own && zx_is_gguf(f->path)) path = f->path;
   if (!path && own && access(own, F_OK) == 0) path = f->path;
-  if (!path && own && !r->o.quiet)
+  if (!path && own && !r->o.quiet && !r->rank)
     fprintf(stderr, "note: %s has no tokenizer.json: a token is a byte\n", zb_show(f->path));
   bool ok = words > 0 && words < ZX_NONE;
   if (!ok)
@@ -88,6 +93,13 @@ static bool open_words(ZxRun *r, const ZxFolder *f, const ZgStream *along, ZbErr
             r->graph->axes[along->words].name);
   else ok = zx_words_open(&r->prompts.words, r->a, path, f->path ? f : NULL, (uint32_t)words, err);
   return zx_run_accept(r, ok, err) && open_chats(r, path, err);
+}
+
+/* Says that it is about the texts of a run that trains. */
+static void about_samples(const ZxRun *r, ZbErr *err) {
+  ZbErr why = *err;
+  if (!r->o.sample_every || !*err->text) return;
+  zb_fail(err, *why.help ? why.help : "leave --sample-every out", "--sample-every: %s", why.text);
 }
 
 /* Finds time, and what belongs to a sequence as a whole: one text, an encoder's source, can. */
@@ -99,6 +111,7 @@ static bool find_time(ZxRun *r, ZpStream *s, ZbErr *err) {
       ok = zb_fail(err, "models of one text can, and those with another text, which the prompt is",
                    "model %s cannot generate: its input %s belongs to a sequence as a whole, beside %s",
                    g->model, g->inputs[i].name, g->inputs[s->along.tokens].name);
+  if (!ok) about_samples(r, err);
   return zx_run_accept(r, ok, err);
 }
 
@@ -303,7 +316,7 @@ static bool read_sizes(ZxRun *r, const ZpStream *s, const ZxFolder *f, Need *nee
   const ZgGraph *g = r->graph;
   const ZgStream *along = &s->along;
   int64_t own = positions_of(g, s, f), most = r->o.length, said = 0;
-  if (r->o.recipe && !zx_run_agree_diags(r, zx_run_read_recipe(r, err))) return false;
+  if (r->o.recipe && !r->recipe && !zx_run_agree_diags(r, zx_run_read_recipe(r, err))) return false;
   if (r->o.recipe && !zx_run_accept(r, r->recipe, err)) return false;
   if (r->recipe) said = bound(r->recipe, g->axes[along->time].name);
   if (!most) most = said ? said : own ? own : INT32_MAX;
@@ -440,4 +453,32 @@ bool zx_run_read_model(ZxRun *r) {
   return (has_all(r->o.graph) ? model_of_folder : model_of_graph)(r, &f, &err) && find_weights(r, &err) &&
          find_time(r, &s, &err) && open_words(r, &f, &s.along, &err) && read_sizes(r, &s, &f, &need, &err) &&
          read_source(r, &s, &f, &err) && read_prompts(r, &need, &err) && choose_sizes(r, &s, &f, &need);
+}
+
+/* A step of samples is small: a training step has all the more tokens, in whose memory it is made. */
+static void choose_sampling(ZxRun *r, const Need *need) {
+  int64_t n = need->choices < SEQUENCES ? (int64_t)need->choices : SEQUENCES,
+          length = (int64_t)zb_round_up(need->length, PAGE), step = STEP_TOKENS;
+  if (length > need->most) length = need->most;
+  if (step > n * length) step = n * length;
+  r->generating = (ZpGenerating){.step = step, .page = PAGE, .sequences = n, .length = length};
+}
+
+bool zx_run_read_samples(ZxRun *r) {
+  ZbErr err = {0};
+  ZxFolder f = {0};
+  ZpStream s;
+  Need need = {0};
+  if (!r->o.sample_every) return true;
+  if (!zx_run_accept(r, folder_of_init(r, &f, &err), &err) || !find_time(r, &s, &err)) return false;
+  if (s.admit) {
+    zb_fail(&err, "leave it out, and give a checkpoint to zrun generate",
+            "--sample-every: what model %s writes depends on more than the text before it", r->graph->model);
+    return zx_run_refuse(r, &err);
+  }
+  if (!open_words(r, &f, &s.along, &err) || !read_sizes(r, &s, &f, &need, &err) ||
+      !read_prompts(r, &need, &err))
+    return false;
+  choose_sampling(r, &need);
+  return true;
 }

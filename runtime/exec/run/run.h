@@ -6,9 +6,10 @@
  * model.c    the same of a run that generates: model, tokenizer, prompts, and the sizes of a step
  * layout.c   the layout of such a run, where none was given
  * new_tokens.c which words begin as others, of a model with more than its weights have
+ * answering.c what plays steps of the engine for answers
+ * sample.c   texts that a model writes between steps that train it
  * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
  * train.c    the steps, with evaluations, stops and what is written between them
- * answering.c what plays steps of the engine for answers
  * generate.c answers to prompts, in place of steps: where queries come from, and answers go to; lanes.c who answers
  *            which (lanes.h)
  * chat.c     answers to what somebody types
@@ -37,6 +38,9 @@
 #include "runtime/exec/stop.h"
 #include "runtime/exec/trace.h"
 #include "runtime/plan/time/time.h"
+
+/* What writes texts between the steps of a run that trains; sample.c. */
+typedef struct ZxWatching ZxWatching;
 
 /* Prompts of a run that generates: of options, or lines. */
 typedef struct {
@@ -72,6 +76,8 @@ typedef struct {
   ZxMix *data;
   ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
   ZxMix *eval_data;
+  ZpPlan *sample_plan; /* in that arena, too, with --sample-every */
+  ZxWatching *watching;
   ZkEnv env;
   bool opened; /* the device, in env */
   ZxEngine *engine;
@@ -125,6 +131,8 @@ void zx_run_print_diags(ZxRun *r);
 /* Collective, ends with a line feed each: lines that some ranks have, each said once, by rank 0, with the
  * lowest rank that has it where that is another. Frees them. */
 void zx_run_say_once(ZxRun *r, ZbText *lines);
+/* Says whether a part of the log could be written: a run goes on without it for a while, or ends. Rank 0's. */
+void zx_run_logged(ZxRun *r, bool ok, int64_t step, const ZbErr *err);
 void zx_run_say(ZbText *t); /* prints it, if there is any, and frees it */
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------ */
@@ -159,6 +167,9 @@ bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16
 /* Does what zx_run_read does, for a run that generates: reads or compiles the model, opens its tokenizer, reads and
  * checks all prompts, and chooses what is not given. */
 bool zx_run_read_model(ZxRun *r);
+/* Does the same for the texts of a run that trains, whose graph and recipe are there: tokenizer, prompts and sizes.
+ * Nothing, if it writes none. */
+bool zx_run_read_samples(ZxRun *r);
 /* Returns the next line of the prompts, *n bytes of it, and moves *at behind it; NULL: there is none. */
 const char *zx_run_line(const ZxPrompts *p, size_t *at, size_t *n);
 /* Collective: a text of rank 0's, to all; others have none yet. */
@@ -187,6 +198,13 @@ uint64_t zx_run_taken(const ZxRun *r, int64_t step);
 bool zx_run_train(ZxRun *r);
 /* Once, of a run that trains nothing. A loss that is not finite is the data's fault, or the weights'. */
 bool zx_run_evaluate(ZxRun *r);
+
+/* ---- sample.c ------------------------------------------------------------------------------------------ */
+/* Makes what writes texts between steps, in the arena of the engine; collective. Nothing, if none are wanted. */
+bool zx_run_open_samples(ZxRun *r);
+/* Lets the model write to all prompts, as it is after this step; rank 0 logs what came. Collective. */
+void zx_run_sample(ZxRun *r, int64_t step);
+void zx_watching_free(ZxWatching *s); /* NULL is allowed */
 
 /* ---- answering.c --------------------------------------------------------------------------------------- */
 /* Makes what plays steps of the engine for answers of a wave; of the first one collective. */

@@ -23,19 +23,31 @@ static void note_means(ZxRun *r) {
 
 uint64_t zx_run_taken(const ZxRun *r, int64_t step) { return (uint64_t)zx_engine_samples(r->engine, step); }
 
-/* What is evaluated; while training, what of the arena that takes, which is free between steps. */
-static void tell_eval(const ZxRun *r, ZbText *out) {
+static void tell_beside(const ZxRun *r, const ZpPlan *p, const char *what, ZbText *out) {
   char text[24], more[24];
-  if (!r->eval.engine) return;
-  zx_eval_tell(&r->eval, r->o.eval ? r->o.eval : r->o.data, out);
-  for (uint32_t s = 0; r->eval_plan && s < r->eval_plan->programs.nstages; s++) {
-    const ZpLedger *l = &r->eval_plan->programs.stages[s].ledger;
+  for (uint32_t s = 0; s < p->programs.nstages; s++) {
+    const ZpLedger *l = &p->programs.stages[s].ledger;
     uint64_t arena = r->plan->programs.stages[s].ledger.total[ZP_DEVICE], all = l->total[ZP_DEVICE];
-    zb_text_add(out, "stage %u: evaluation takes %s of the arena beside parameters", s,
+    zb_text_add(out, "stage %u: %s takes %s of the arena beside parameters", s, what,
                 zb_bytes(text, all - l->bytes[ZP_L_PARAMS] - l->bytes[ZP_L_TRAINING]));
     if (all > arena) zb_text_add(out, ", which is %s larger for it", zb_bytes(more, all - arena));
     zb_text_add(out, "\n");
   }
+}
+
+/* What is evaluated; while training, what of the arena that takes, which is free between steps. */
+static void tell_eval(const ZxRun *r, ZbText *out) {
+  if (!r->eval.engine) return;
+  zx_eval_tell(&r->eval, r->o.eval ? r->o.eval : r->o.data, out);
+  if (r->eval_plan) tell_beside(r, r->eval_plan, "evaluation", out);
+}
+
+static void tell_samples(const ZxRun *r, ZbText *out) {
+  uint32_t n = r->prompts.nqueries;
+  if (!r->watching) return;
+  zb_text_add(out, "samples: %u prompt%s after every %" PRId64 " step%s\n", n, n == 1 ? "" : "s",
+              r->o.sample_every, r->o.sample_every == 1 ? "" : "s");
+  tell_beside(r, r->sample_plan, "a sample", out);
 }
 
 static void tell_debug(const ZkDebug *d) {
@@ -78,6 +90,7 @@ static void introduce(ZxRun *r) {
            p->programs.stages[s].ninsts > 1 ? "s" : "");
   ZbText t = {0};
   tell_eval(r, &t);
+  tell_samples(r, &t);
   zx_engine_tell(r->engine, r->cluster, &t);
   if (r->memory.s) zb_text_put(&t, r->memory.s, r->memory.len);
   if (r->o.steps && !r->o.evaluates) zx_epochs_begin(&r->epochs, r->o.steps, zx_run_taken(r, r->o.steps), &t);
@@ -127,7 +140,7 @@ static bool open_eval(ZxRun *r) {
   ZxEngineOptions eo = {.data = r->eval_data, .order = ZX_ORDER_SEQUENTIAL};
   if (!r->o.eval && !r->o.evaluates) return true;
   if (r->o.eval) {
-    r->eval_engine = zx_engine_beside(r->engine, &eo, &err);
+    r->eval_engine = zx_engine_beside(r->engine, r->eval_plan, r->a, &eo, &err);
     if (!zx_run_agree(r, r->eval_engine, &err)) return false;
   }
   ZxEngine *e = r->eval_engine ? r->eval_engine : r->engine;
@@ -287,9 +300,9 @@ bool zx_run_start(ZxRun *r) {
                         .cluster = r->predicted ? r->cluster : NULL,
                         .trace_from = r->o.trace_from,
                         .trace_to = r->o.trace_to,
-                        .also = r->eval_plan};
+                        .also = {r->eval_plan, r->sample_plan}};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
-  if (!zx_run_agree(r, r->engine, &err) || !open_eval(r)) return false;
+  if (!zx_run_agree(r, r->engine, &err) || !open_eval(r) || !zx_run_open_samples(r)) return false;
   r->epochs = zx_epochs_new(r->a, r->data, zx_sample_values(r->plan), r->plan->asked.global_batch);
   if (!zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err))
     return false;

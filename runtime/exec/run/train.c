@@ -107,16 +107,6 @@ static _Noreturn void give_up(ZxRun *r, int code, int64_t step, const ZbErr *err
   zx_die_of(r->c, code, "step %" PRId64 ": %s%s%s", step, err->text, *err->help ? "; " : "", err->help);
 }
 
-/* A run can do without its log for a while. */
-static void logged(ZxRun *r, bool ok, int64_t step, const ZbErr *err) {
-  if (!ok && !err->passing) give_up(r, ZX_EXIT_FAILED, step, err);
-  if (!ok && !r->log_waits)
-    printf("note: step %" PRId64 ": %s; the run goes on, and writes what is missing when there is room\n",
-           step, err->text);
-  if (ok && r->log_waits) printf("note: step %" PRId64 ": the log is complete again\n", step);
-  r->log_waits = !ok;
-}
-
 /* While nothing is printed: a step, an evaluation. */
 static void draw(ZxRun *r) {
   if (r->log) zx_log_draw(r->log);
@@ -162,7 +152,7 @@ static bool one_step(ZxRun *r, int64_t step) {
   if (step > r->before + 1) r->times.known++, r->times.step += ms, r->times.waited += m.bubble * ms;
   if (step == r->before + 1 && !r->o.quiet)
     printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
-  logged(r, zx_log_step(r->log, &m, c, (int)classes(r), &err), step, &err);
+  zx_run_logged(r, zx_log_step(r->log, &m, c, (int)classes(r), &err), step, &err);
   ZbText note = {0};
   zx_epochs_note(&r->epochs, step, zx_run_taken(r, step - 1), zx_run_taken(r, step), &note);
   zx_run_say(&note);
@@ -206,7 +196,7 @@ static ZxEvalMetrics evaluate(ZxRun *r, int64_t step, int64_t steps) {
   bool ok = zx_eval_run(&r->eval, step, steps, &m, &err);
   zx_log_erase(r->log);
   if (!ok) zx_die(r->c, "evaluation: %s%s%s", err.text, *err.help ? "; " : "", err.help);
-  if (!r->rank) logged(r, zx_log_eval(r->log, &m, &err), step, &err);
+  if (!r->rank) zx_run_logged(r, zx_log_eval(r->log, &m, &err), step, &err);
   if (r->saves.c && m.best_step == step) zx_checkpoints_best(r->saves.c, &(ZxBest){r->o.eval, m.best, step});
   return m;
 }
@@ -224,6 +214,11 @@ bool zx_run_evaluate(ZxRun *r) {
     zb_fail(&err, "look at the targets", "nothing in %s is known: what is after `per` adds up to 0", data);
   else zb_fail(&err, "look at the weights, and at the data", "the loss of %s is not finite", data);
   return zx_run_refuse(r, &err);
+}
+
+static void sample(ZxRun *r, int64_t step) {
+  draw(r);
+  zx_run_sample(r, step);
 }
 
 /* After which steps. */
@@ -290,6 +285,8 @@ bool zx_run_train(ZxRun *r) {
     }
     if (step == r->o.trace_to && !write_trace(r, step)) return false;
     if (evaluates_after(r, step)) evaluate(r, step, r->o.steps);
+    if (r->watching && step % r->o.sample_every == 0) sample(r, step);
+    if (r->stopping && step < r->o.steps) return stop(r, step);
   }
   r->stopping = 0; /* there is nothing to come again for */
   end_steps(r);

@@ -74,7 +74,7 @@ Test(options, generate) {
   says("generate dir --prompt A --top-p 3", "--top-p cannot be '3'", "give a number from 0 to 1");
   says("generate dir --prompt A --min-tokens 9 --max-tokens 4", "`min_tokens` is 9, and `max_tokens` 4",
        "ask for more tokens, or let it end sooner");
-  says("train g.zsg --recipe r:a --prompt A", "zrun train takes no option --prompt",
+  says("train g.zsg --recipe r:a --prompt-file A", "zrun train takes no option --prompt-file",
        "it belongs to generate");
 }
 

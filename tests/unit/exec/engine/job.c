@@ -159,7 +159,7 @@ static void play(void *arg) {
   ZxEngineOptions o = j->o;
   o.env = &p->env;
   o.data = p->data;
-  o.also = j->also;
+  o.also[0] = j->also;
   p->ok = j->dev->open(&p->env, p->rank, &p->err);
   p->ok = p->ok && (p->e = zx_engine_new(p->a, j->p, p->c, &o, &p->err));
   if (p->ok) tell(p);

@@ -326,7 +326,7 @@ static void evaluate(Player *p, ZxEngine *x, int to) {
 static void train_and_look(Player *p) {
   ZxEngineOptions o = {.data = p->data, .order = ZX_ORDER_SEQUENTIAL};
   p->ok = zx_engine_init(p->e, &p->err);
-  ZxEngine *x = zx_engine_beside(p->e, &o, &p->err);
+  ZxEngine *x = zx_engine_beside(p->e, p->job->also, p->a, &o, &p->err);
   if (!x) p->ok = false;
   job_steps(p, 1, 2);
   if (p->ok) evaluate(p, x, 0);
@@ -433,11 +433,11 @@ static void settle(Player *p) {
   ZxEngineOptions o = {.data = p->data, .order = ZX_ORDER_SEQUENTIAL};
   cr_expect_eq(choices_left, 0);
   choices_left = 1;
-  ZxEngine *x = zx_engine_beside(p->e, &o, &p->err);
+  ZxEngine *x = zx_engine_beside(p->e, p->job->also, p->a, &o, &p->err);
   cr_expect(x && choices_left == 0);
   zx_engine_free(x);
   prepares = false;
-  x = zx_engine_beside(p->e, &o, &p->err);
+  x = zx_engine_beside(p->e, p->job->also, p->a, &o, &p->err);
   cr_expect(!x && !strcmp(p->err.text, "no such call (test.zug:6)"), "%s", p->err.text);
 }
 Test(outputs, beside_training_settled) {
@@ -467,7 +467,7 @@ static void *pinned_if_room(const ZkEnv *env, size_t bytes, ZbErr *err) {
 static void look_without_room(Player *p) {
   ZxEngineOptions o = {.data = p->data, .order = ZX_ORDER_SEQUENTIAL};
   no_room = p->rank == 1;
-  cr_expect(!zx_engine_beside(p->e, &o, &p->err));
+  cr_expect(!zx_engine_beside(p->e, p->job->also, p->a, &o, &p->err));
   cr_expect_str_eq(p->err.text, p->rank ? "nothing is pinned" : "");
 }
 Test(outputs, beside_training_without_room) {
