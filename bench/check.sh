@@ -50,14 +50,14 @@ awk -v z="$(row Zug 2)" -v r="$(row Zug/PyTorch 2)" -v t="$(row Zug 8)" -v ms="$
   want = flops / 512 * z / 1e12
   exit wrong || t < want - 0.006 || t > want + 0.006 }' || { cat report.txt; fail "numbers that do not fit each other"; }
 
-# What bench-bound counts: the model's FLOPs; of AdamW and the norm 34 bytes a parameter; and no rate but the two is in it,
+# What bench-bound counts: the model's FLOPs; of AdamW and the norm 32 bytes a parameter; and no rate but the two is in it,
 # if attention has none of its own.
 bound() { ok "$ZUG_BUILD/bench-bound" build/tests/scratch/bench-gpu/tiny_gpt2.zsg --recipe "$ZUG_SRC/bench/recipes-gpu.zug:tiny_gpt2" "$@"; }
 least() { sed -n 's/^at .* takes \([0-9.]*\) ms at least.*/\1/p' out.txt; }
 bound --products 1 --copies 10 --attention 0 --attention-grad 0
 awk -v flops="$flops" -v params=2.152e6 '
   / TFLOP .* GB / { f += $6; if ($1 == "optimizer") bytes = $8 }
-  END { exit f * 1e12 < 0.999 * flops || f * 1e12 > 1.001 * flops || bytes * 1e9 < 0.99 * 34 * params || bytes * 1e9 > 1.01 * 34 * params }' \
+  END { exit f * 1e12 < 0.999 * flops || f * 1e12 > 1.001 * flops || bytes * 1e9 < 0.99 * 32 * params || bytes * 1e9 > 1.01 * 32 * params }' \
   out.txt || { cat out.txt; fail "other work than the plan has: $flops FLOPs"; }
 slow=$(least)
 bound --products 2 --copies 20 --attention 0 --attention-grad 0

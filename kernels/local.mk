@@ -6,6 +6,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/codes.h \
   kernels/everywhere.h \
   kernels/elem.def \
+  kernels/halves.h \
   kernels/elem.h \
   kernels/matrix.h \
   kernels/optimize.h \
@@ -35,6 +36,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/run.c \
   kernels/cpu/machine.c \
   kernels/cpu/codes.c \
+  kernels/cpu/params.c \
   kernels/cpu/attend.c \
   kernels/cpu/attend_grad.c \
   kernels/cpu/attend_half.c \

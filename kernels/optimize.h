@@ -4,6 +4,7 @@
  * lang/updates.def  the optimizers, a row each          matrix.h              where matrices lie
  * updates.c         what is known of them, and the scalars that they take of a step
  * cpu/optimize.c    updates of flat buffers             cpu/orthogonalize.c   of matrices
+ * cpu/params.c      parameters in halves, and what else is done to them       halves.h      what these are
  * cuda/optimize.cu, cuda/orthogonalize.cu               the same on GPUs */
 #ifndef ZUG_KERNELS_OPTIMIZE_H
 #define ZUG_KERNELS_OPTIMIZE_H
@@ -47,15 +48,39 @@ static inline uint64_t zk_step_state_bytes(uint32_t groups) {
   return sizeof(ZkStepState) + (uint64_t)groups * ZK_MOST_SCALARS * sizeof(float);
 }
 
+/* ---- parameters ---------------------------------------------------------------------------------------- */
+/* Parameters that are updated: in f32, or in halves (halves.h), of which the high one is the bf16 that is read. */
+typedef struct {
+  float *f32; /* NULL: in halves */
+  uint16_t *high;
+  int16_t *low;
+} ZkMaster;
+static inline ZkMaster zk_master_from(ZkMaster m, uint64_t first) {
+  ZkMaster from = {m.f32, m.high, m.low};
+  if (m.f32) from.f32 += first;
+  else from.high += first, from.low += first;
+  return from;
+}
+/* The f32 values of what is in halves, and back; without `low` the high ones alone. */
+void zk_cpu_join(const ZkEnv *env, ZkMaster from, int64_t n, float *x);
+void zk_cpu_split(const ZkEnv *env, int64_t n, const float *x, ZkMaster to);
+/* The same of a run. */
+void zk_run_split(uint16_t *high, int16_t *low, const float *x, int64_t n);
+void zk_run_join(float *x, const uint16_t *high, const int16_t *low, int64_t n);
+/* A state's update: w becomes what `ops` make of registers 0, w, and 1, g; each op makes the next one, and
+ * the last is the result. True if all of it is finite. */
+bool zk_cpu_update_state(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, ZkMaster w);
+/* The average of what w was over the steps: a = decay*a + (1-decay)*w. */
+void zk_cpu_average_params(const ZkEnv *env, int64_t n, float decay, ZkMaster w, float *a);
+
 /* ---- updates ------------------------------------------------------------------------------------------- */
 /* An update of n elements by the formula of `kind`: g is scaled by `scale` first; then
  *
  *     w = keep * w - times * step
  *
- * and the new w is also rounded into w16 (bf16) unless that is NULL. Cautious: w is multiplied by `keep` only where
- * step does not point away from 0, step * w >= 0 (Liang et al. 2024, of the decay alone). With `sum` the gradients of
- * steps that do not act are added up there, and used in the one that does. Of a kind that makes momenta w becomes
- * `step` itself, or 0 in a step that does not act. States are f32 or in a format with blocks (codes.c), then n is whole
+ * Cautious: w is multiplied by `keep` only where step does not point away from 0, step * w >= 0 (Liang et al. 2024, of
+ * the decay alone). With `sum` the gradients of steps that do not act are added up there, and used in the one that
+ * does. Of a kind that makes momenta w, in f32, becomes `step` itself, or 0 in a step that does not act. States are f32 or in a format with blocks (codes.c), then n is whole
  * blocks. Returns whether all that is written is finite. */
 typedef struct {
   ZkOptimizerKind kind;
@@ -66,8 +91,7 @@ typedef struct {
   uint32_t group; /* whose scalars these are: a device with a ZkStepState takes them from there, */
   const float *s; /* else from here */
 } ZkOptimizer;
-bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, float *w,
-                     uint16_t *w16);
+bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, ZkMaster w);
 /* ---- matrices ------------------------------------------------------------------------------------------ */
 /* Takes a matrix out of its blocks into x, puts it back, or clears it there. */
 typedef enum { ZK_MATRIX_TAKE, ZK_MATRIX_PUT, ZK_MATRIX_CLEAR } ZkMatrixWay;

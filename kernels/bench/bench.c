@@ -290,38 +290,38 @@ typedef struct {
 } Buffers;
 
 /* An update by the row of an optimizer, with settings of 0.9 and a rate that changes little. */
-static double run_optimizer(const ZkEnv *e, ZkOptimizerKind kind, const Buffers *b, uint16_t *w16) {
+static double run_optimizer(const ZkEnv *e, ZkOptimizerKind kind, const Buffers *b, ZkMaster w) {
   float s[ZK_MOST_SCALARS];
   double setting[ZK_MOST_SETTINGS];
   for (int i = 0; i < ZK_MOST_SETTINGS; i++) setting[i] = 0.9;
   zk_optimizer_scalars(kind, setting, 1e-3, 0.1, 10, true, s);
   ZkOptimizer p = {.kind = kind, .scale = 1, .times = 1, .s = s};
   for (int i = 0; i < zk_optimizer_info[kind].nstates; i++) p.state[i] = (ZkFlat){ZK_F32, b->x[2 + i]};
-  zk_cpu_optimize(e, &p, FLAT, b->x[0], b->x[1], w16);
-  return 12 + 8 * zk_optimizer_info[kind].nstates + (w16 ? 2 : 0);
+  zk_cpu_optimize(e, &p, FLAT, b->x[0], w);
+  return 12 + 8 * zk_optimizer_info[kind].nstates;
 }
 
 enum { OTHERS = 5 };
 static double run_flat(const ZkEnv *e, int which, const Buffers *b) { /* bytes moved */
   switch (which) {
-  case 0: return run_optimizer(e, ZK_BY_ADAMW, b, b->h);
+  case 0: return run_optimizer(e, ZK_BY_ADAMW, b, (ZkMaster){.high = b->h, .low = (int16_t *)b->h + FLAT});
   case 1: return zk_cpu_sumsq(e, FLAT, b->x[0]) >= 0 ? 4 : 0;
   case 2: zk_cpu_axpy(e, FLAT, 0.5f, b->x[0], b->x[1]); return 12;
   case 3: zk_cpu_to_bf16(e, FLAT, b->x[0], b->h); return 6;
   case 4: zk_cpu_from_bf16(e, FLAT, b->h, b->x[0]); return 6;
-  default: return run_optimizer(e, (ZkOptimizerKind)(which - OTHERS), b, NULL);
+  default: return run_optimizer(e, (ZkOptimizerKind)(which - OTHERS), b, (ZkMaster){.f32 = b->x[1]});
   }
 }
 
 static void bench_flat(Machine *m, Memory mem, const char *word) {
-  const char *names[OTHERS + ZK_OPTIMIZERS] = {"adamw+bf16", "sumsq", "axpy", "to_bf16", "from_bf16"};
+  const char *names[OTHERS + ZK_OPTIMIZERS] = {"adamw, halves", "sumsq", "axpy", "to_bf16", "from_bf16"};
   for (int i = 0; i < ZK_OPTIMIZERS; i++) names[OTHERS + i] = zk_optimizer_info[i].word;
   Buffers b;
   for (int i = 0; i < 4; i++) {
     b.x[i] = take_memory(&mem, FLAT * sizeof(float));
     for (int j = 0; j < FLAT; j++) b.x[i][j] = 0.5f;
   }
-  b.h = memset(take_memory(&mem, FLAT * 2), 0, FLAT * 2);
+  b.h = memset(take_memory(&mem, FLAT * 4), 0, FLAT * 4);
   for (int i = 0; i < OTHERS + ZK_OPTIMIZERS; i++) {
     if (word && !strstr(names[i], word)) continue;
     double best = 1e9, per = 0;

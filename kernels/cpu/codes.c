@@ -4,6 +4,7 @@
 
 #include "kernels/codes.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/optimize.h"
 
 /* ---- the dynamic map ---- */
 typedef struct {
@@ -109,6 +110,6 @@ void zk_cpu_encode(const ZkEnv *env, int64_t n, const float *x, ZkFlat to) {
   Run r = {.codes = to, .n = n, .values = x};
   ZB_ASSERT(n % zk_elem_info[to.elem].block == 0);
   if (to.elem == ZK_F32) memcpy(to.at, x, (size_t)n * sizeof *x);
-  else if (to.elem == ZK_BF16) zk_cpu_to_bf16(env, n, x, to.at);
+  else if (to.elem == ZK_BF16) zk_cpu_split(env, n, x, (ZkMaster){.high = to.at});
   else zk_for(env, n / BLOCK, 32, encode_blocks, &r);
 }

@@ -1,5 +1,5 @@
-/* Kernels on flat buffers: updates of states, sums of squares, conversions. One pass each, at the speed of
- * memory. Updates of parameters are in optimize.c. */
+/* Kernels on flat buffers: sums of squares, conversions. One pass each, at the speed of memory. What is done to
+ * parameters is in optimize.c and params.c. */
 #include <math.h>
 
 #include "kernels/cpu/math.h"
@@ -14,43 +14,12 @@ ZK_SIMD static double sumsq(int64_t n, const float *x) {
 }
 
 typedef struct {
-  const ZkUpdate *update;
-  const float *g, *x;
-  float *w, *y;
-  uint16_t *w16;
+  const float *x;
+  float *y;
+  uint16_t *y16;
   const uint16_t *x16;
   float a;
-  bool lost; /* something is not finite */
 } Flat;
-
-static void look(Flat *f, float zero) {
-  if (!(zero == 0)) __atomic_store_n(&f->lost, true, __ATOMIC_RELAXED);
-}
-
-/* Few elements, so one by one. */
-static void run_update(void *arg, int64_t from, int64_t to, int part) {
-  (void)part;
-  Flat *f = arg;
-  const ZkUpdate *p = f->update;
-  float reg[2 + ZK_UPDATE_OPS];
-  for (int64_t i = from; i < to; i++) {
-    reg[0] = f->w[i], reg[1] = f->g[i];
-    for (int k = 0; k < p->n; k++) {
-      const ZkPointwiseOp *o = &p->op[k];
-      reg[2 + k] = o->op == ZG_OP_FILL ? o->num : (float)zg_pointwise(o->op, reg[o->a], reg[o->b], reg[o->c]);
-    }
-    f->w[i] = reg[1 + p->n];
-    look(f, 0 * f->w[i]);
-    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, 1);
-  }
-}
-
-bool zk_cpu_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16) {
-  ZB_ASSERT(p->n > 0 && p->n <= ZK_UPDATE_OPS);
-  Flat f = {.update = p, .g = g, .w = w, .w16 = w16};
-  zk_for(env, n, GRAIN, run_update, &f);
-  return !f.lost;
-}
 
 #define SUMSQ_PARTS 256
 
@@ -77,22 +46,6 @@ double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x) {
   return sum;
 }
 
-ZK_SIMD static void average(int64_t n, float decay, const float *w, float *a) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) a[i] = decay * a[i] + (1 - decay) * w[i];
-}
-
-static void run_average(void *arg, int64_t from, int64_t to, int part) {
-  (void)part;
-  const Flat *f = arg;
-  average(to - from, f->a, f->x + from, f->y + from);
-}
-
-void zk_cpu_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a) {
-  Flat f = {.a = decay, .x = w, .y = a};
-  zk_for(env, n, GRAIN, run_average, &f);
-}
-
 static void run_axpy(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Flat *f = arg;
@@ -107,11 +60,11 @@ void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y)
 static void run_to_bf16(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Flat *f = arg;
-  zk_run_to_bf16(f->w16 + from, f->x + from, to - from);
+  zk_run_to_bf16(f->y16 + from, f->x + from, to - from);
 }
 
 void zk_cpu_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y) {
-  Flat f = {.x = x, .w16 = y};
+  Flat f = {.x = x, .y16 = y};
   zk_for(env, n, GRAIN, run_to_bf16, &f);
 }
 

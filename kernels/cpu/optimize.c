@@ -56,8 +56,7 @@ typedef struct {
   Run *run;
   int nstates;
   const float *g;
-  float *w;
-  uint16_t *w16;
+  ZkMaster w;
   bool lost; /* something is not finite */
 } Step;
 
@@ -68,23 +67,24 @@ static void look(Step *s, float zero) {
   if (!(zero == 0)) __atomic_store_n(&s->lost, true, __ATOMIC_RELAXED);
 }
 
-/* Elements i .. i + n, whose states are at x. */
+/* Elements i .. i + n, whose states are at x: one piece at most, so those of halves are in cache when they are split. */
 static void update_piece(Step *s, int64_t i, int64_t n, float *const *x) {
+  float joined[PIECE], *w = s->w.f32 ? s->w.f32 + i : joined;
   float *sum = s->p->sum ? s->p->sum + i : NULL;
   if (sum) {
     zk_run_axpy(sum, s->p->scale, s->g + i, n);
     look(s, 0 * zk_run_sum(sum, n));
   }
   if (!acts(s)) {
-    if (zk_optimizer_info[s->p->kind].matrices) memset(s->w + i, 0, (size_t)n * sizeof *s->w);
+    if (zk_optimizer_info[s->p->kind].matrices) memset(w, 0, (size_t)n * sizeof *w);
     return;
   }
-  look(s, s->run(n, sum ? sum : s->g + i, s->w + i, x, s->p->s, sum ? 1 : s->p->scale, s->p->times));
+  if (w == joined) zk_run_join(w, s->w.high + i, s->w.low + i, n);
+  look(s, s->run(n, sum ? sum : s->g + i, w, x, s->p->s, sum ? 1 : s->p->scale, s->p->times));
+  if (w == joined) zk_run_split(s->w.high + i, s->w.low + i, w, n);
   if (sum) memset(sum, 0, (size_t)n * sizeof *sum);
-  if (s->w16) zk_run_to_bf16(s->w16 + i, s->w + i, n);
 }
 
-/* Short pieces: w is still in cache when it is rounded. */
 static void run_plain(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   Step *s = arg;
@@ -112,9 +112,9 @@ static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, float *w,
-                     uint16_t *w16) {
-  Step s = {p, runs[p->kind][p->cautious], zk_optimizer_info[p->kind].nstates, g, w, w16, false};
+bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, ZkMaster w) {
+  Step s = {p, runs[p->kind][p->cautious], zk_optimizer_info[p->kind].nstates, g, w, false};
+  ZB_ASSERT(w.f32 || !zk_optimizer_info[p->kind].matrices);
   bool codes = s.nstates && p->state[0].elem != ZK_F32;
   for (int k = 0; k < s.nstates; k++) {
     ZkElem e = p->state[k].elem;

@@ -1,6 +1,9 @@
 /* Kernels on flat buffers: updates of states, sums of squares, conversions. One pass each, 16 bytes a thread and
  * access where all pointers are multiples of 16, else one element. Updates of parameters: optimize.cu. */
 #include "kernels/cuda/flat.cuh"
+extern "C" {
+#include "kernels/cuda/optimize.h"
+}
 
 /* ---- updates of states --------------------------------------------------------------------------------- */
 ZK_DEVICE float apply(const ZkPointwiseOp &o, float a, float b, float c) {
@@ -15,49 +18,49 @@ ZK_DEVICE float apply(const ZkPointwiseOp &o, float a, float b, float c) {
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    update(const __grid_constant__ ZkUpdate p, int64_t n, const float *g, float *w, uint16_t *w16,
-           double *lost, ZkIfSound sums) {
+    update(const __grid_constant__ ZkUpdate p, int64_t n, const float *g, ZkMaster w, double *lost,
+           ZkIfSound sums) {
   float reg[2 + ZK_UPDATE_OPS];
   bool found = false;
   if (!is_sound(sums)) return;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
-    reg[0] = w[i], reg[1] = g[i];
+    reg[0] = load(w, i), reg[1] = g[i];
     for (int k = 0; k < p.n; k++) {
       const ZkPointwiseOp &o = p.op[k];
       reg[2 + k] = apply(o, reg[o.a], reg[o.b], reg[o.c]);
     }
     float x = reg[1 + p.n];
-    w[i] = x;
-    if (w16) w16[i] = zk_to_bf16(x);
+    store(w, i, x);
     found |= is_lost(x);
   }
   tell(lost, found);
 }
 
-extern "C" void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w,
-                               uint16_t *w16, double *lost, ZkIfSound sums) {
+extern "C" void zk_cuda_update_state(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g,
+                                     ZkMaster w, double *lost, ZkIfSound sums) {
   ZkCuda *cu = zk_cu(env);
-  ZK_LAUNCH(cu, NULL, update, blocks_for(cu, n, 1), THREADS, 0, *p, n, g, w, w16, lost, sums);
+  ZK_LAUNCH(cu, NULL, update, blocks_for(cu, n, 1), THREADS, 0, *p, n, g, w, lost, sums);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    average(int64_t n, bool wide, float decay, const float *w, float *a, ZkIfSound sums) {
+    average(int64_t n, bool wide, float decay, ZkMaster w, float *a, ZkIfSound sums) {
   if (!is_sound(sums)) return;
   each<4>(
       n, wide,
       [&](int64_t i) {
-        Four u = load4(w + i), v = load4(a + i);
+        Four u = load4(w, i), v = load4(a + i);
 #pragma unroll
         for (int j = 0; j < 4; j++) v.x[j] = decay * v.x[j] + (1 - decay) * u.x[j];
         store4(a + i, v);
       },
-      [&](int64_t i) { a[i] = decay * a[i] + (1 - decay) * w[i]; });
+      [&](int64_t i) { a[i] = decay * a[i] + (1 - decay) * load(w, i); });
 }
 
-extern "C" void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a,
-                                ZkIfSound sums) {
+extern "C" void zk_cuda_average_params(const ZkEnv *env, int64_t n, float decay, ZkMaster w, float *a,
+                                       ZkIfSound sums) {
   ZkCuda *cu = zk_cu(env);
-  ZK_LAUNCH(cu, NULL, average, blocks_for(cu, n, 4), THREADS, 0, n, aligned({w, a}), decay, w, a, sums);
+  ZK_LAUNCH(cu, NULL, average, blocks_for(cu, n, 4), THREADS, 0, n, aligned({w.f32, w.high, w.low, a}), decay,
+            w, a, sums);
 }
 
 /* ---- norm ---------------------------------------------------------------------------------------------- */

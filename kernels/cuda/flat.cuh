@@ -4,6 +4,10 @@
 #define ZUG_KERNELS_CUDA_FLAT_CUH
 
 #include "kernels/cuda/common.cuh"
+#include "kernels/halves.h"
+extern "C" {
+#include "kernels/optimize.h"
+}
 
 #define THREADS 256
 
@@ -25,11 +29,47 @@ ZK_DEVICE void store4(float *p, const Four &f) {
   zk_store16(p, make_uint4(__float_as_uint(f.x[0]), __float_as_uint(f.x[1]), __float_as_uint(f.x[2]),
                            __float_as_uint(f.x[3])));
 }
-ZK_DEVICE void store4_bf16(uint16_t *p, const Four &f) {
+
+/* ---- parameters ---------------------------------------------------------------------------------------- */
+ZK_DEVICE float load(const ZkMaster &w, int64_t i) {
+  return w.f32 ? w.f32[i] : __uint_as_float(zk_join_halves(w.high[i], w.low[i]));
+}
+ZK_DEVICE void store(const ZkMaster &w, int64_t i, float x) {
+  if (w.f32) w.f32[i] = x;
+  else w.high[i] = zk_high_half(__float_as_uint(x)), w.low[i] = zk_low_half(__float_as_uint(x));
+}
+
+/* Four 16-bit numbers as they lie. */
+ZK_DEVICE void load4(const void *p, uint16_t *x) {
+  uint2 u = *(const uint2 *)p;
+  x[0] = (uint16_t)u.x, x[1] = (uint16_t)(u.x >> 16), x[2] = (uint16_t)u.y, x[3] = (uint16_t)(u.y >> 16);
+}
+ZK_DEVICE void store4(void *p, const uint16_t *x) {
   uint2 u;
-  u.x = zk_to_bf16x2(f.x[0], f.x[1]);
-  u.y = zk_to_bf16x2(f.x[2], f.x[3]);
-  *(uint2 *)(void *)p = u;
+  u.x = x[0] | (unsigned)x[1] << 16, u.y = x[2] | (unsigned)x[3] << 16;
+  *(uint2 *)p = u;
+}
+ZK_DEVICE Four load4(const ZkMaster &w, int64_t i) {
+  if (w.f32) return load4(w.f32 + i);
+  uint16_t high[4], low[4];
+  Four f;
+  load4(w.high + i, high), load4(w.low + i, low);
+#pragma unroll
+  for (int j = 0; j < 4; j++) f.x[j] = __uint_as_float(zk_join_halves(high[j], (int16_t)low[j]));
+  return f;
+}
+ZK_DEVICE void store4(const ZkMaster &w, int64_t i, const Four &f) {
+  if (w.f32) {
+    store4(w.f32 + i, f);
+    return;
+  }
+  uint16_t high[4], low[4];
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    high[j] = zk_high_half(__float_as_uint(f.x[j]));
+    low[j] = (uint16_t)zk_low_half(__float_as_uint(f.x[j]));
+  }
+  store4(w.high + i, high), store4(w.low + i, low);
 }
 
 /* Runs `some(i)` for the pieces of W of [0, n) and `one(i)` for what is left; all by `one` if not `wide`. */

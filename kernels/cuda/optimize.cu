@@ -13,10 +13,10 @@ static_assert(BLOCK == THREADS, "a thread has one element of a block of codes");
 
 typedef struct {
   const float *g;
-  float *w, *sum, *state[ZK_MOST_STATES]; /* sum: NULL, every step acts */
+  ZkMaster w;
+  float *sum, *state[ZK_MOST_STATES]; /* sum: NULL, every step acts */
   void *codes[ZK_MOST_STATES];
   bool sign[ZK_MOST_STATES]; /* of codes */
-  uint16_t *w16;
   Scale scale;
   const ZkStepState *step_state; /* NULL: `s` is as given */
   uint32_t group;
@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(THREADS) flat(const __grid_constant__ C
   if (!is_sound(p.sums)) {
     if (Row::MAKES)
       each<1>(
-          n, false, [](int64_t) {}, [&](int64_t i) { p.w[i] = 0; });
+          n, false, [](int64_t) {}, [&](int64_t i) { p.w.f32[i] = 0; });
     return;
   }
   float s[ZK_MOST_SCALARS], scale = scale_of(p.scale);
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS) flat(const __grid_constant__ C
       n, wide,
       [&](int64_t i) {
         Four g = load4(p.g + i), w = {{0, 0, 0, 0}}, x[3];
-        if (!Row::MAKES) w = load4(p.w + i);
+        if (!Row::MAKES) w = load4(p.w, i);
 #pragma unroll
         for (int k = 0; k < Row::N; k++) x[k] = load4(p.state[k] + i);
 #pragma unroll
@@ -98,20 +98,18 @@ static __global__ void __launch_bounds__(THREADS) flat(const __grid_constant__ C
           lost |= update_one<Row, CAUTIOUS>(s, p.times, g.x[j] * scale, w.x[j], state);
           for (int k = 0; k < Row::N; k++) x[k].x[j] = state[k];
         }
-        store4(p.w + i, w);
+        store4(p.w, i, w);
 #pragma unroll
         for (int k = 0; k < Row::N; k++) store4(p.state[k] + i, x[k]);
-        if (p.w16) store4_bf16(p.w16 + i, w);
       },
       [&](int64_t i) {
-        float g = take(p, acts, scale, i), w = Row::MAKES ? 0 : p.w[i], x[3] = {0, 0, 0};
+        float g = take(p, acts, scale, i), w = Row::MAKES ? 0 : load(p.w, i), x[3] = {0, 0, 0};
         if (acts) {
           for (int k = 0; k < Row::N; k++) x[k] = p.state[k][i];
           lost |= update_one<Row, CAUTIOUS>(s, p.times, g, w, x);
           for (int k = 0; k < Row::N; k++) p.state[k][i] = x[k];
         } else lost |= is_lost(g);
-        p.w[i] = w;
-        if (p.w16) p.w16[i] = zk_to_bf16(w);
+        store(p.w, i, w);
       });
   tell(p.lost, lost);
 }
@@ -174,7 +172,7 @@ static __global__ void __launch_bounds__(THREADS) coded(const __grid_constant__ 
   if (!acts && !p.sum) return;
   for (int64_t b = blockIdx.x; b < blocks; b += gridDim.x) {
     int64_t i = b * BLOCK + threadIdx.x;
-    float g = take(p, acts, scale, i), w = Row::MAKES ? 0 : p.w[i], x[3] = {0, 0, 0};
+    float g = take(p, acts, scale, i), w = Row::MAKES ? 0 : load(p.w, i), x[3] = {0, 0, 0};
     if (acts) {
       for (int k = 0; k < Row::N; k++) {
         const unsigned char *from = (const unsigned char *)p.codes[k] + b * bytes;
@@ -187,24 +185,22 @@ static __global__ void __launch_bounds__(THREADS) coded(const __grid_constant__ 
     __syncthreads();
     for (int k = 0; k < Row::N && acts; k++)
       encode(&map[p.sign[k]], p.sign[k], x[k], (unsigned char *)p.codes[k] + b * bytes, across);
-    p.w[i] = w;
-    if (p.w16) p.w16[i] = zk_to_bf16(w);
+    store(p.w, i, w);
   }
   tell(p.lost, lost);
 }
 
 /* ---- launching ----------------------------------------------------------------------------------------- */
 template <class Row, bool CAUTIOUS> static void launch(ZkCuda *cu, const Call &p, int64_t n, bool codes) {
-  bool wide = !p.sum && aligned({p.g, p.w, p.w16, p.state[0], p.state[1], p.state[2]});
+  bool wide = !p.sum && aligned({p.g, p.w.f32, p.w.high, p.w.low, p.state[0], p.state[1], p.state[2]});
   if (codes) ZK_LAUNCH(cu, NULL, (coded<Row, CAUTIOUS>), zk_blocks(cu, n / BLOCK), THREADS, 0, p, n / BLOCK);
   else ZK_LAUNCH(cu, NULL, (flat<Row, CAUTIOUS>), blocks_for(cu, n, 4), THREADS, 0, p, n, wide);
 }
 
 extern "C" void zk_cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const double *squares, float most,
-                                 int64_t n, const float *g, float *w, uint16_t *w16, double *lost,
-                                 ZkIfSound sums) {
+                                 int64_t n, const float *g, ZkMaster w, double *lost, ZkIfSound sums) {
   Call c = {};
-  c.g = g, c.w = w, c.w16 = w16, c.sum = p->sum;
+  c.g = g, c.w = w, c.sum = p->sum;
   c.scale = Scale{squares, most, p->scale};
   c.step_state = env->step_state, c.group = p->group, c.times = p->times;
   c.lost = lost, c.sums = sums;

@@ -11,7 +11,11 @@
  * Nothing at all is done where one of n numbers, on the device, is not finite, where one of those that losses are
  * divided by is negative, or where all of these are 0; but what a kind that makes momenta writes is 0 then. */
 void zk_cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const double *squares, float most, int64_t n,
-                      const float *g, float *w, uint16_t *w16, double *lost, ZkIfSound sums);
+                      const float *g, ZkMaster w, double *lost, ZkIfSound sums);
+/* As zk_cpu_update_state, and zk_cpu_average_params, unless the sums are not sound. */
+void zk_cuda_update_state(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, ZkMaster w,
+                          double *lost, ZkIfSound sums);
+void zk_cuda_average_params(const ZkEnv *env, int64_t n, float decay, ZkMaster w, float *a, ZkIfSound sums);
 /* As zk_cpu_matrix, and zk_cpu_orthogonalize; behind the latter's scratch begins that of its products. */
 void zk_cuda_matrix(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
 void zk_cuda_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,

@@ -279,12 +279,12 @@ uint64_t zp_order_clock(const ZpPlan *p, ZbArena *a, ZpOrder *order);
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
 /* Returns how many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
-/* Returns whether its parameters are stored in their own format alone, without an f32 master. */
+/* Returns whether its parameters are stored in their own format alone, without what is missing to f32. */
 static inline bool zp_lacks_master(const ZpPlan *p, const ZpBucket *k) {
   return k->elem != ZK_F32 && (k->frozen || p->asked.forward_only);
 }
-/* The parts in which a bucket's elements are stored. Returns the end of those that it has, from *first on;
- * and the format of one. Parts above 0 are states, by their number. */
+/* The parts in which a bucket's elements are stored. Returns the end of those that it has, from *first on; and the format
+ * of one. Above 0 are states. Values are f32, or low halves (kernels/halves.h) to rounded ones, the high. */
 enum { ZP_PART_ROUNDED = -1, ZP_PART_VALUES = 0 };
 int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first);
 ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part);

@@ -266,7 +266,7 @@ typedef struct {
   ZpSlice *slices; uint32_t nslices;
   ZpUpdateCall *calls; uint32_t ncalls; /* of OPT_STEP, in order; none of what is frozen */
   uint64_t elems;            /* full, padded to a multiple of 16 x shards, or of its longest block x shards, or of its unit */
-  uint8_t elem;              /* ZkElem of its parameters as segments read them; not f32: their master is */
+  uint8_t elem;              /* ZkElem of its parameters as segments read them; bf16: the high halves of their master */
   uint8_t reduce;            /* ZkElem in which its gradients, which are f32, are summed over ranks */
   ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */
   ZpDims partial;            /* dims along which gradients arrive partial */

@@ -94,24 +94,24 @@ static bool updates(const ZxScalars *c) {
 }
 
 static void cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n,
-                         const float *g, float *w, uint16_t *w16) {
+                         const float *g, ZkMaster w) {
   ZkOptimizer q = *p;
   q.scale = clip_scale(clip);
   if (updates(clip)) {
-    if (!zk_cpu_optimize(env, &q, n, g, w, w16)) *clip->lost = 1;
+    if (!zk_cpu_optimize(env, &q, n, g, w)) *clip->lost = 1;
   } else if (zk_optimizer_info[p->kind].matrices) {
-    memset(w, 0, (size_t)n * sizeof *w);
+    memset(w.f32, 0, (size_t)n * sizeof *w.f32);
   }
 }
 
 static void cpu_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
-                       float *w, uint16_t *w16) {
-  if (updates(clip) && !zk_cpu_update(env, p, n, g, w, w16)) *clip->lost = 1;
+                       ZkMaster w) {
+  if (updates(clip) && !zk_cpu_update_state(env, p, n, g, w)) *clip->lost = 1;
 }
 
-static void cpu_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w,
+static void cpu_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, ZkMaster w,
                         float *a) {
-  if (updates(clip)) zk_cpu_average(env, n, decay, w, a);
+  if (updates(clip)) zk_cpu_average_params(env, n, decay, w, a);
 }
 
 static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {

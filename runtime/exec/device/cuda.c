@@ -230,10 +230,10 @@ static ZkIfSound sums_of(const ZxScalars *clip) {
 }
 
 static void cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n,
-                          const float *g, float *w, uint16_t *w16) {
+                          const float *g, ZkMaster w) {
   ZkOptimizer q = *p;
   q.scale = 1;
-  zk_cuda_optimize(env, &q, squares_of(clip), clip->most, n, g, w, w16, clip->lost, sums_of(clip));
+  zk_cuda_optimize(env, &q, squares_of(clip), clip->most, n, g, w, clip->lost, sums_of(clip));
 }
 
 static void cuda_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
@@ -243,13 +243,13 @@ static void cuda_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int
 }
 
 static void cuda_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
-                        float *w, uint16_t *w16) {
-  zk_cuda_update(env, p, n, g, w, w16, clip->lost, sums_of(clip));
+                        ZkMaster w) {
+  zk_cuda_update_state(env, p, n, g, w, clip->lost, sums_of(clip));
 }
 
-static void cuda_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w,
+static void cuda_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, ZkMaster w,
                          float *a) {
-  zk_cuda_average(env, n, decay, w, a, sums_of(clip));
+  zk_cuda_average_params(env, n, decay, w, a, sums_of(clip));
 }
 
 static void cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {

@@ -94,16 +94,16 @@ typedef struct {
   void (*run)(const ZkEnv *env, const ZkCall *call);
   /* As zk_cpu_optimize; where there is no update, a kind that makes momenta makes zeros. */
   void (*optimize)(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g,
-                   float *w, uint16_t *w16);
+                   ZkMaster w);
   /* As zk_cpu_matrix, and zk_cpu_orthogonalize. */
   void (*matrix)(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
   void (*orthogonalize)(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
                         float *x, float *scratch);
   /* Of a state; g, its measure, is not clipped. */
   void (*update)(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
-                 float *w, uint16_t *w16);
+                 ZkMaster w);
   /* a = decay*a + (1-decay)*w, where there is an update. */
-  void (*average)(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w, float *a);
+  void (*average)(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, ZkMaster w, float *a);
   void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
   void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);

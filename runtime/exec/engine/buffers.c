@@ -86,7 +86,7 @@ bool zx_lacks_master(const ZxEngine *e, const ZpStageBucket *h) {
   return zp_lacks_master(e->p, bucket_of(e, h));
 }
 
-/* Parameters lie in front, in the format that computes; if that is not f32, their f32 values lie behind. */
+/* Parameters lie in front, in the format that computes; if that is not f32, what is missing to f32 lies behind. */
 static char *params_at(const ZxEngine *e, const ZpStageBucket *h, int part, uint64_t from) {
   const ZpBucket *k = bucket_of(e, h);
   char *at = zx_stored(e, ZP_B_PARAM, h);
@@ -110,7 +110,11 @@ static float *f32(ZkFlat x) {
   return x.at;
 }
 
-float *zx_master(const ZxEngine *e, const ZpStageBucket *h) { return f32(zx_part(e, h, ZP_PART_VALUES)); }
+ZkMaster zx_master(const ZxEngine *e, const ZpStageBucket *h) {
+  ZkFlat own = zx_part(e, h, ZP_PART_VALUES);
+  if (own.elem == ZK_F32) return (ZkMaster){.f32 = own.at};
+  return (ZkMaster){.high = zx_rounded(e, h), .low = own.at};
+}
 
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
   return bucket_of(e, h)->elem == ZK_F32 ? NULL : zx_part(e, h, ZP_PART_ROUNDED).at;

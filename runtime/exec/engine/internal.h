@@ -435,12 +435,12 @@ char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h);
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 /* whether it is frozen: of its values there are those that are computed with alone, */
 bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h);
-/* whether these are in another format than f32, and there are no f32 values, */
+/* whether these are in another format than f32, and nothing says what is missing to f32, */
 bool zx_lacks_master(const ZxEngine *e, const ZpStageBucket *h);
 /* its f32 values, its gradients, and whether this rank speaks for it. */
-float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
+ZkMaster zx_master(const ZxEngine *e, const ZpStageBucket *h);
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
-/* its bf16 values, whether there are f32 ones or not; NULL: it has none. */
+/* its bf16 values; NULL: it has none. */
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
 /* its state number `state` from 0 on, which is f32. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);

@@ -69,7 +69,7 @@ void zx_momentum(ZxEngine *e, const ZpInstr *in) {
     return;
   }
   ZkOptimizer x = zx_call_of(e, h, e->p->programs.buckets[h->bucket].slices[0].group, 0);
-  e->dev->optimize(e->env, &x, &e->clip, (int64_t)(to - from), zx_grads(e, h), u, NULL);
+  e->dev->optimize(e->env, &x, &e->clip, (int64_t)(to - from), zx_grads(e, h), (ZkMaster){.f32 = u});
 }
 
 void zx_orthogonalize(ZxEngine *e, const ZpInstr *in) {

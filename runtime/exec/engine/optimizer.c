@@ -18,14 +18,13 @@ void zx_norm_local(ZxEngine *e) {
 }
 
 /* The update of a state, which no optimizer has a part in. */
-static void update_state(ZxEngine *e, const ZgUpdate *from, int64_t n, const float *g, float *w,
-                         uint16_t *w16) {
+static void update_state(ZxEngine *e, const ZgUpdate *from, int64_t n, const float *g, ZkMaster w) {
   ZkUpdate u = {.n = (int)from->n};
   for (uint32_t i = 0; i < from->n; i++) {
     const ZgUpdateStep *s = &from->steps[i];
     u.op[i] = (ZkPointwiseOp){.op = s->op, .a = s->a, .b = s->b, .c = s->c, .num = (float)s->num};
   }
-  e->dev->update(e->env, &u, &e->clip, n, g, w, w16);
+  e->dev->update(e->env, &u, &e->clip, n, g, w);
 }
 
 ZkOptimizer zx_call_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t group, uint64_t at) {
@@ -43,16 +42,15 @@ ZkOptimizer zx_call_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t group
 static void play_call(ZxEngine *e, const ZpStageBucket *h, const ZpUpdateCall *c, uint64_t at, int64_t n,
                       const float *update) {
   const ZpGroup *group = &e->p->asked.groups[c->group];
-  float *w = zx_master(e, h) + at;
+  ZkMaster w = zk_master_from(zx_master(e, h), at);
   const float *g = (update ? update : zx_grads(e, h)) + at;
-  uint16_t *rounded = zx_rounded(e, h), *w16 = rounded ? rounded + at : NULL;
   if (group->update) {
-    update_state(e, group->update, n, g, w, w16);
+    update_state(e, group->update, n, g, w);
   } else {
     ZkOptimizer x = zx_call_of(e, h, c->group, at);
     if (update) x.kind = ZK_BY_PLAIN, x.sum = NULL;
     x.times = (float)c->times;
-    e->dev->optimize(e->env, &x, update ? &e->unclipped : &e->clip, n, g, w, w16);
+    e->dev->optimize(e->env, &x, update ? &e->unclipped : &e->clip, n, g, w);
   }
   if (e->p->asked.average <= 0) return;
   int states = zp_states(e->p, &e->p->programs.buckets[h->bucket]);

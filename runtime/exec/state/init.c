@@ -50,17 +50,14 @@ bool zx_check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
 }
 
 /* ---- publishing ---- */
-/* Compute-precision parameters from the f32 values of the owned shard, and to the other owners of a full
- * copy. */
+/* Parameters of the owned shard, as they are read, to the other owners of a full copy. */
 static void publish(ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  uint16_t *rounded = zx_rounded(e, h);
-  const void *own = rounded ? (void *)rounded : zx_master(e, h);
-  if (rounded && !zx_lacks_master(e, h)) /* else slices.c has rounded them */
-    e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
   if (!k->republishes) return;
+  uint16_t *rounded = zx_rounded(e, h);
+  const void *own = rounded ? (void *)rounded : zx_master(e, h).f32;
   uint64_t bytes = zk_bytes((ZkElem)k->elem, to - from);
   zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, bytes, zx_stored(e, ZP_B_PARAM, h)));
 }
@@ -78,7 +75,8 @@ void zx_begin_average(ZxEngine *e) {
     if (zx_is_frozen(e, h)) continue;
     zx_owned_shard(e, h, &from, &to);
     float *average = zx_state(e, h, zp_states(e->p, &e->p->programs.buckets[h->bucket]) - 1);
-    e->dev->copy(e->env, average, zx_master(e, h), (to - from) * sizeof *average);
+    e->dev->zero(e->env, average, (to - from) * sizeof *average);
+    e->dev->average(e->env, &(ZxScalars){0}, (int64_t)(to - from), 0, zx_master(e, h), average);
   }
 }
 

@@ -136,6 +136,29 @@ static bool move_pieces(ZxEngine *e, ZkFlat dev, uint64_t first, uint64_t n, flo
   return ok;
 }
 
+/* The same of f32 values that are there in halves. */
+static bool move_halves(ZxEngine *e, ZkMaster dev, uint64_t first, uint64_t n, float *x, bool fetch,
+                        ZbErr *err) {
+  uint16_t *room = e->dev->pinned(e->env, 2 * PIECE * sizeof *room, err);
+  ZkMaster here = {.high = room, .low = (int16_t *)room + PIECE};
+  bool ok = room;
+  if (!ok) err->passing = true;
+  for (uint64_t at = 0, m; ok && at < n; at += m) {
+    m = PIECE < n - at ? PIECE : n - at;
+    ZkMaster there = zk_master_from(dev, first + at);
+    if (!fetch) zk_cpu_split(e->env, (int64_t)m, x + at, here);
+    for (int half = 0; half < 2; half++) {
+      void *on_host = half ? (void *)here.low : here.high, *on_device = half ? (void *)there.low : there.high;
+      if (fetch) e->dev->download(e->env, on_host, on_device, m * sizeof *room);
+      else e->dev->upload(e->env, on_device, on_host, m * sizeof *room);
+    }
+    ok = zx_finish(e, err);
+    if (ok && fetch) zk_cpu_join(e->env, here, (int64_t)m, x + at);
+  }
+  if (room) e->dev->unpin(e->env, room);
+  return ok;
+}
+
 /* Returns a slice of packed weights, and how its values lie where they are f32: in declared order. */
 static ZkView packed_view(const ZxEngine *e, const ZpSlice *s, ZkFlat bucket, ZkView *plain) {
   ZkView packed = zp_packed_view(e->p, s);
@@ -186,12 +209,17 @@ static bool move_packed(ZxEngine *e, const ZpStageBucket *h, ZkFlat own, uint64_
   return ok;
 }
 
+/* Says whether these are the low halves of values, of which the high ones are the bucket's rounded values. */
+static bool are_halves(ZkFlat x) { return x.elem == ZK_U16; }
+
 bool zx_fetch_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t first, uint64_t n, float *x,
                      ZbErr *err) {
   if (zk_is_packed(from.elem)) return move_packed(e, h, from, first, n, x, true, err);
   if (from.elem == ZK_F32) return e->dev->download(e->env, x, (float *)from.at + first, n * sizeof *x), true;
+  if (!e->dev->host && are_halves(from)) return move_halves(e, zx_master(e, h), first, n, x, true, err);
   if (!e->dev->host) return move_pieces(e, from, first, n, x, true, err);
-  zk_cpu_decode(e->env, from, (int64_t)first, (int64_t)n, x);
+  if (are_halves(from)) zk_cpu_join(e->env, zk_master_from(zx_master(e, h), first), (int64_t)n, x);
+  else zk_cpu_decode(e->env, from, (int64_t)first, (int64_t)n, x);
   return true;
 }
 
@@ -199,8 +227,10 @@ bool zx_fetch_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t 
 static bool put_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat to, uint64_t n, float *x, ZbErr *err) {
   if (zk_is_packed(to.elem)) return move_packed(e, h, to, 0, n, x, false, err);
   if (to.elem == ZK_F32) return e->dev->upload(e->env, to.at, x, n * sizeof *x), true;
+  if (!e->dev->host && are_halves(to)) return move_halves(e, zx_master(e, h), 0, n, x, false, err);
   if (!e->dev->host) return move_pieces(e, to, 0, n, x, false, err);
-  zk_cpu_encode(e->env, (int64_t)n, x, to);
+  if (are_halves(to)) zk_cpu_split(e->env, (int64_t)n, x, zx_master(e, h));
+  else zk_cpu_encode(e->env, (int64_t)n, x, to);
   return true;
 }
 
@@ -238,12 +268,11 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
   uint64_t most = 1;
   bool through = !e->dev->host;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
+    const ZpBucket *k = &e->p->programs.buckets[e->st->held[i].bucket];
     uint64_t from, to;
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
-    through |= zx_lacks_master(e, &e->st->held[i]);
-    through |=
-        w->state && zp_part_elem(e->p, &e->p->programs.buckets[e->st->held[i].bucket], w->state) != ZK_F32;
+    through |= k->elem != ZK_F32 || (w->state && zp_part_elem(e->p, k, w->state) != ZK_F32);
   }
   if (through && !(w->values = e->dev->pinned(e->env, most * sizeof *w->values, w->err)))
     return w->err->passing = true, false;

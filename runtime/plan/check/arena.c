@@ -26,12 +26,12 @@ static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
   return (uint64_t)p->asked.optimizers[k->optimizer].states + (p->asked.average != 0);
 }
 
-/* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
+/* Per element: what computes, what is missing to f32 behind it if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes((ZkElem)k->elem, k->elems / (k->gathers ? shards(p, k) : 1)));
 }
 static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return has_master(p, k) ? lines(zk_bytes(ZK_F32, k->elems / shards(p, k))) : 0;
+  return has_master(p, k) ? lines(2 * (k->elems / shards(p, k))) : 0;
 }
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes(ZK_F32, k->elems / (zp_stages_grads(k) ? shards(p, k) : 1)));

@@ -298,7 +298,8 @@ int zp_held_parts(const ZpPlan *p, const ZpBucket *k, int *first) {
 
 ZkElem zp_part_elem(const ZpPlan *p, const ZpBucket *k, int part) {
   if (part == ZP_PART_ROUNDED) return (ZkElem)k->elem;
-  return part == ZP_PART_VALUES ? ZK_F32 : state_elem(p, k, part - 1);
+  if (part == ZP_PART_VALUES) return k->elem == ZK_F32 ? ZK_F32 : ZK_U16;
+  return state_elem(p, k, part - 1);
 }
 
 /* Returns the bytes of the whole bucket, or of this rank's shard of it, in a format. */
@@ -312,7 +313,9 @@ uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
 }
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
   bool none = p->programs.buckets[b].elem == ZK_F32 || zp_lacks_master(p, &p->programs.buckets[b]);
-  return none ? 0 : bucket_bytes(p, &p->programs.buckets[b], true, ZK_F32);
+  return none ? 0
+              : bucket_bytes(p, &p->programs.buckets[b], true,
+                             zp_part_elem(p, &p->programs.buckets[b], ZP_PART_VALUES));
 }
 int zp_states(const ZpPlan *p, const ZpBucket *k) {
   bool none = k->frozen || p->asked.forward_only || !p->asked.noptimizers;

@@ -34,13 +34,11 @@ static double matrix_flops(const ZpPlan *p, const ZpOptimizer *o, uint32_t param
 ZpGroupCost zp_group_cost(const ZpPlan *p, uint32_t group) {
   const ZpOptimizer *o = &p->asked.optimizers[p->asked.groups[group].optimizer];
   double n = zp_group_elements(p, group), state = 0;
-  bool muon = o->kind == ZK_BY_MUON && p->layout.roles, rounded = p->asked.recipe->precision.compute != NULL;
+  bool muon = o->kind == ZK_BY_MUON && p->layout.roles;
   if (o->kind == ZP_UPDATE) return (ZpGroupCost){.elements = n, .moved = n * 12};
   for (int i = 0; i < o->states; i++) state += zk_mean_bytes((ZkElem)o->state_elem[i]);
-  bool half = rounded && zp_precision_elem(p->asked.recipe->precision.compute) != ZK_F32;
-  /* The gradient is read, states and master read and written, and the copy that is computed with written; an update of
-   * a matrix is written and read twice more. */
-  ZpGroupCost c = {n, n * state, n * (4 + 2 * state + 8 + 2 * half + (muon ? 16 : 0)),
+  /* The gradient is read, states and weights read and written; an update of a matrix is written and read twice more. */
+  ZpGroupCost c = {n, n * state, n * (4 + 2 * state + 8 + (muon ? 16 : 0)),
                    n * zk_optimizer_info[o->kind].flops};
   for (uint32_t i = 0; i < p->graph->nparams && muon; i++)
     if (zp_in_group(p, i, group)) c.flops += matrix_flops(p, o, i);

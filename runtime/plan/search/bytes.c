@@ -27,7 +27,7 @@ static uint64_t of_bucket(const Space *x, const Candidate *c, const BucketNeeds 
   if (k->frozen && c->zero < 3) cut = false;
   bytes += n * part_of(k, gathers ? shards : 1, k->elem);
   if (!k->frozen) {
-    if (k->elem != ZK_F32) bytes += n * part_of(k, cut ? shards : 1, ZK_F32);
+    if (k->elem != ZK_F32) bytes += n * part_of(k, cut ? shards : 1, ZK_U16);
     bytes += n * part_of(k, stages ? shards : 1, ZK_F32);
     uint64_t parts = (uint64_t)(cut ? shards : 1);
     bytes += n * zb_round_up((uint64_t)(k->states * (double)(zb_round_up(k->elems, 16 * parts) / parts)), 64);

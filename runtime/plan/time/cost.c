@@ -269,14 +269,14 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
   return (double)k->elems / (double)zp_group_size(&p->layout.mesh, k->shard);
 }
 
-/* Returns the bytes that an update moves: it reads the gradient, reads and writes states and f32 weights, and
- * writes their copy in bf16. */
+/* Returns the bytes that an update moves: it reads the gradient, reads and writes states and weights, which are of 32
+ * bits in all, in halves or not. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
   int n = zp_states(p, k);
-  double states = 0, rounded = k->elem == ZK_F32 ? 0 : zk_mean_bytes((ZkElem)k->elem);
+  double states = 0;
   for (int i = zp_is_muon(p, k) ? 1 : 0; i < n; i++) /* Muon's momentum was before */
     states += zk_mean_bytes(zp_part_elem(p, k, 1 + i));
-  return elems * (4 + 2 * states + 8 + rounded);
+  return elems * (4 + 2 * states + 8);
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {

@@ -53,6 +53,9 @@ static uint16_t naive_bf16(float x) {
   return (uint16_t)high;
 }
 
+/* Numbers half-way between two become the one away from 0. */
+static uint16_t naive_high(float x) { return (uint16_t)((to_bits(x) >> 16) + (to_bits(x) >> 15 & 1)); }
+
 Test(flat, bf16) {
   for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
       ZkEnv env = {.pool = pool[p]};
@@ -85,6 +88,54 @@ Test(flat, bf16_edges) {
   for (int i = 0; i < N; i++) cr_assert(y[i] == naive_bf16(x[i]), "%08x: %04x", bits[i], y[i]);
   for (int i = N; i < N + 2; i++)
     cr_assert((y[i] & 0x7f80) == 0x7f80 && (y[i] & 0x7f), "NaN became %04x", y[i]);
+}
+
+/* Halves of every pattern of 16 of the 32 bits, beside several of the others: they are the number; and the high one is
+ * the nearest bf16, which is half a unit of its last place away at most. */
+Test(flat, halves) {
+  static const uint32_t others[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0x5a5a, 0x3f80, 0x4000};
+  enum { N = 1 << 16, OTHERS = sizeof others / sizeof *others };
+  float *x = malloc(N * sizeof *x), *back = malloc(N * sizeof *back);
+  ZkMaster m = {.high = malloc(N * sizeof *m.high), .low = malloc(N * sizeof *m.low)};
+  for (int k = 0; k < 2 * OTHERS; k++) { /* all that are high beside some low ones; and the other way round */
+    for (uint32_t i = 0; i < N; i++)
+      x[i] = from_bits(k < OTHERS ? i << 16 | others[k] : others[k - OTHERS] << 16 | i);
+    zk_cpu_split(&(ZkEnv){.pool = pool[k & 1]}, N, x, m);
+    zk_cpu_join(&(ZkEnv){.pool = pool[k & 1]}, m, N, back);
+    for (int i = 0; i < N; i++) {
+      float rounded = zb_bf16_to_f32(m.high[i]);
+      if (isnan(x[i])) {
+        EACH_ASSERT(isnan(back[i]) && isnan(rounded), "%08x became %04x", to_bits(x[i]), m.high[i]);
+        continue;
+      }
+      EACH_ASSERT(to_bits(back[i]) == to_bits(x[i]), "%08x became %08x", to_bits(x[i]), to_bits(back[i]));
+      int32_t far = (int32_t)(to_bits(x[i]) - to_bits(rounded)); /* the sign is in the other bits */
+      EACH_ASSERT(-0x8000 <= far && far < 0x8000 && m.high[i] == naive_high(x[i]), "%08x rounds to %04x",
+                  to_bits(x[i]), m.high[i]);
+    }
+  }
+  free(x), free(back), free(m.high), free(m.low);
+}
+
+/* Every optimizer, for 20 steps: parameters in halves are those in f32, bit for bit. */
+Test(flat, halves_train_alike) {
+  enum { N = 5003 };
+  for (int kind = 0; kind < ZK_OPTIMIZERS; kind++) {
+    if (zk_optimizer_info[kind].matrices) continue; /* makes momenta */
+    float *x[2][3], *g = normals(N, 6, 0.5);
+    uint16_t *high = malloc(N * sizeof *high);
+    for (int half = 0; half < 2; half++) {
+      for (int i = 0; i < 3; i++) x[half][i] = normals(N, 7, i ? 0 : 1);
+      By p = {
+          .lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .momentum = 0.9f, .decay = 0.1f, .scale = 0.7f};
+      for (p.step = 1; p.step <= 20; p.step++)
+        cpu_by(&(ZkEnv){.pool = pool[half]}, (ZkOptimizerKind)kind, &p, N, g, x[half][0], IN_F32(x[half][1]),
+               IN_F32(x[half][2]), half ? high : NULL);
+    }
+    cr_assert(!memcmp(x[0][0], x[1][0], N * sizeof(float)), "%s", zk_optimizer_info[kind].word);
+    for (int i = 0; i < 6; i++) free(x[i / 3][i % 3]);
+    free(g), free(high);
+  }
 }
 
 /* f64 sums, so only the last digits may differ; and the same bits for any number of threads. */
@@ -149,7 +200,7 @@ static void check_adamw(ZkEnv *env, int64_t n, bool half) {
   for (int64_t i = 0; i < n; i++) {
     EACH_ASSERT(close_to(w[i], dw[i], 0.3), "w[%lld] = %.9g, not %.9g", (long long)i, (double)w[i], dw[i]);
     EACH_ASSERT(close_to(m[i], dm[i], 0.5) && close_to(v[i], dv[i], 0.5), "moments at %lld", (long long)i);
-    EACH_ASSERT(!half || w16[i] == naive_bf16(w[i]), "bf16 copy at %lld", (long long)i);
+    EACH_ASSERT(!half || w16[i] == naive_high(w[i]), "bf16 copy at %lld", (long long)i);
   }
   cr_assert(w[n] == MARK && m[n] == MARK && v[n] == MARK && w16[n] == 77);
   free(g), free(w), free(m), free(v), free(dw), free(w16);
@@ -185,7 +236,7 @@ Test(flat, sgd) {
           double want = (double)old[i] - (double)s.lr * (d + (double)s.decay * (double)old[i]);
           EACH_ASSERT(close_to(w[i], want, 0.3), "w[%lld]", (long long)i);
           EACH_ASSERT(!momentum || close_to(m[i], d, 1), "m[%lld]", (long long)i);
-          EACH_ASSERT(w16[i] == naive_bf16(w[i]), "bf16 copy at %lld", (long long)i);
+          EACH_ASSERT(w16[i] == naive_high(w[i]), "bf16 copy at %lld", (long long)i);
         }
         cr_assert(w[n] == MARK && m[n] == MARK);
         free(g), free(w), free(old), free(m), free(was), free(w16);
@@ -209,7 +260,7 @@ Test(flat, lion) {
                     (long long)i);
         EACH_ASSERT(close_to(m[i], (double)l.b2 * (double)was[i] + (1 - (double)l.b2) * d, 1), "m[%lld]",
                     (long long)i);
-        EACH_ASSERT(w16[i] == naive_bf16(w[i]), "bf16 copy at %lld", (long long)i);
+        EACH_ASSERT(w16[i] == naive_high(w[i]), "bf16 copy at %lld", (long long)i);
       }
       cr_assert(w[n] == MARK && m[n] == MARK);
       free(g), free(w), free(old), free(m), free(was), free(w16);
@@ -220,22 +271,30 @@ Test(flat, update) {
   for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
       float *g = normals(n, 10, 1), *w = normals(n, 11, 1), *old = normals(n, 11, 1);
       uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
-      cr_assert(zk_cpu_update(&(ZkEnv){.pool = pool[p]}, &mixed, n, g, w, w16));
+      ZkMaster halves = in_halves(n, w, w16, malloc((size_t)(n + 1) * sizeof(int16_t)));
+      cr_assert(zk_cpu_update_state(&(ZkEnv){.pool = pool[p]}, &mixed, n, g, halves));
+      zk_cpu_join(&(ZkEnv){.pool = pool[p]}, halves, n, w);
       for (int64_t i = 0; i < n; i++) {
         double want = 0.75 * (double)old[i] + (g[i] > 1 ? 1 : g[i] < 1 ? -1 : 0);
-        EACH_ASSERT(close_to(w[i], want, 0.3) && w16[i] == naive_bf16(w[i]), "w[%lld]", (long long)i);
+        EACH_ASSERT(close_to(w[i], want, 0.3) && w16[i] == naive_high(w[i]), "w[%lld]", (long long)i);
       }
       cr_assert(w[n] == MARK);
       if (n) g[n / 2] = 0, w[n / 2] = INFINITY;
-      cr_assert(zk_cpu_update(&(ZkEnv){.pool = pool[p]}, &mixed, n, g, w, NULL) == !n);
-      free(g), free(w), free(old), free(w16);
+      cr_assert(zk_cpu_update_state(&(ZkEnv){.pool = pool[p]}, &mixed, n, g, (ZkMaster){.f32 = w}) == !n);
+      free(g), free(w), free(old), free(w16), free(halves.low);
     }
 }
 
 Test(flat, average) {
   for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
       float *w = normals(n, 11, 1), *a = normals(n, 12, 1), *was = normals(n, 12, 1);
-      zk_cpu_average(&(ZkEnv){.pool = pool[p]}, n, 0.7f, w, a);
+      uint16_t *high = malloc((size_t)(n + 1) * sizeof *high);
+      ZkMaster halves = in_halves(n, w, high, malloc((size_t)(n + 1) * sizeof(int16_t)));
+      float *b = normals(n, 12, 1);
+      zk_cpu_average_params(&(ZkEnv){.pool = pool[p]}, n, 0.7f, (ZkMaster){.f32 = w}, a);
+      zk_cpu_average_params(&(ZkEnv){.pool = pool[p]}, n, 0.7f, halves, b);
+      cr_assert(!memcmp(a, b, (size_t)(n + 1) * sizeof *a));
+      free(b), free(high), free(halves.low);
       for (int64_t i = 0; i < n; i++) {
         double want = (double)0.7f * (double)was[i] + (1 - (double)0.7f) * (double)w[i];
         EACH_ASSERT(close_to(a[i], want, 1), "a[%lld]", (long long)i);

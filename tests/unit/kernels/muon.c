@@ -53,7 +53,7 @@ Test(muon, update) {
     ZkOptimizer p = call_by(ZK_BY_PLAIN, &(By){.lr = 0.5f, .decay = 0.25f, .scale = 1}, (ZkFlat){0},
                             (ZkFlat){0}, scalars);
     p.times = 2; /* the scale by the shape */
-    cr_assert(zk_cpu_optimize(&env, &p, n, u, w, k & 1 ? w16 : NULL));
+    cr_assert(cpu_call(&env, &p, n, u, w, k & 1 ? w16 : NULL));
     for (int64_t i = 0; i < n; i++) {
       double want = (1 - 0.125) * (double)was[i] - (double)u[i];
       EACH_ASSERT(fabs((double)w[i] - want) < 1e-6, "at %lld", (long long)i);
@@ -63,7 +63,7 @@ Test(muon, update) {
     cr_assert(w[n] == MARK);
     if (n) {
       u[n - 1] = NAN;
-      cr_assert(!zk_cpu_optimize(&env, &p, n, u, w, NULL));
+      cr_assert(!cpu_call(&env, &p, n, u, w, NULL));
     }
     free(u), free(w), free(was), free(w16);
   }

@@ -2,7 +2,10 @@
 #ifndef ZUG_TESTS_KERNELS_UPDATE_H
 #define ZUG_TESTS_KERNELS_UPDATE_H
 
+#include <stdlib.h>
+
 #include "graph/ops.h"
+#include "kernels/halves.h"
 #include "kernels/optimize.h"
 
 /* Settings of an optimizer as tests give them; of those that it has not nothing is taken. */
@@ -25,11 +28,33 @@ static inline ZkOptimizer call_by(ZkOptimizerKind kind, const By *p, ZkFlat m, Z
   return (ZkOptimizer){.kind = kind, .scale = p->scale, .times = 1, .state = {m, v}, .s = s};
 }
 
+/* Parameters w as what updates them has them: in f32, or, with room for the high ones, in halves. */
+static inline ZkMaster in_halves(int64_t n, const float *w, uint16_t *high, int16_t *low) {
+  ZkMaster m = {.high = high, .low = low};
+  zk_cpu_split(&(ZkEnv){0}, n, w, m);
+  return m;
+}
+static inline uint16_t high_half(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return zk_high_half(bits);
+}
+
+static inline bool cpu_call(const ZkEnv *env, const ZkOptimizer *x, int64_t n, const float *g, float *w,
+                            uint16_t *high) {
+  if (!high) return zk_cpu_optimize(env, x, n, g, (ZkMaster){.f32 = w});
+  ZkMaster m = in_halves(n, w, high, malloc((size_t)n * sizeof *m.low + 1));
+  bool ok = zk_cpu_optimize(env, x, n, g, m);
+  zk_cpu_join(env, m, n, w);
+  free(m.low);
+  return ok;
+}
+
 static inline bool cpu_by(const ZkEnv *env, ZkOptimizerKind kind, const By *p, int64_t n, const float *g,
                           float *w, ZkFlat m, ZkFlat v, uint16_t *w16) {
   float s[ZK_MOST_SCALARS];
   ZkOptimizer x = call_by(kind, p, m, v, s);
-  return zk_cpu_optimize(env, &x, n, g, w, w16);
+  return cpu_call(env, &x, n, g, w, zk_optimizer_info[kind].matrices ? NULL : w16);
 }
 #define IN_F32(x) ((ZkFlat){ZK_F32, x})
 static inline bool by_adamw(const ZkEnv *env, const By *p, int64_t n, const float *g, float *w, float *m,

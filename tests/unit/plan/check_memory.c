@@ -370,8 +370,8 @@ Test(check_memory, sizes_by_hand) {
   static const struct {
     ZpBufKind kind;
     uint32_t pool;
-    uint64_t full[4], half[4]; /* in f32, in bf16 with a master; by level */
-  } want[] = {{ZP_B_PARAM, 1, {4096, 4096, 4096, 2048}, {2048 + 4096, 2048 + 2048, 2048 + 2048, 1024 + 2048}},
+    uint64_t full[4], half[4]; /* in f32, in halves; by level */
+  } want[] = {{ZP_B_PARAM, 1, {4096, 4096, 4096, 2048}, {2048 + 2048, 2048 + 1024, 2048 + 1024, 1024 + 1024}},
               {ZP_B_GRAD, 1, {4096, 4096, 2048, 2048}, {4096, 4096, 2048, 2048}},
               {ZP_B_STATE, 1, {8192, 4096, 4096, 4096}, {8192, 4096, 4096, 4096}},
               {ZP_B_STAGING, 1, {0, 0, 4096, 4096}, {0, 0, 4096, 4096}},

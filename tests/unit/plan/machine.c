@@ -197,7 +197,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
 static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
   Part own = own_params(m, s, h), state = states(m, s, h), master = {NULL, 0};
   if (elem(m, h) != ZK_F32)
-    master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, ZK_F32));
+    master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, ZK_U16));
   uint64_t x = mix(read(own), read(own_grads(m, s, h)));
   x = mix(mix(x, read(state)), mix(read(master), read(scalars(m, s, ZP_SCALARS_SUMS))));
   write(own, x), write(state, x + 1), write(master, x + 2);

@@ -210,7 +210,7 @@ static void save_some(Player *p) {
     bool went_on = zx_saves_step(&s, k, (double[ZX_SAVES_FLAGS]){0});
     zx_saves_settle(&s);
     cr_expect_eq(went_on, k < 4, "step %d", k);
-    if (k == 3 && p->rank == 1) *(uint8_t *)zx_master(p->e, &p->e->st->held[0]) ^= 1;
+    if (k == 3 && p->rank == 1) *(uint8_t *)zx_master(p->e, &p->e->st->held[0]).f32 ^= 1;
   }
   cr_expect(strstr(b.err.text, "step 4: replicas do not hold the same"), "%s", b.err.text);
   cr_expect_not(zx_saves_end(&s, 5));

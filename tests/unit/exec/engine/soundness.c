@@ -46,7 +46,7 @@ static uint64_t digest_of_held(Player *p) {
     const ZpStageBucket *h = &p->e->st->held[i];
     uint64_t from, to;
     zx_owned_shard(p->e, h, &from, &to);
-    x = XXH3_64bits_withSeed(zx_master(p->e, h), (to - from) * sizeof(float), x);
+    x = XXH3_64bits_withSeed(zx_master(p->e, h).f32, (to - from) * sizeof(float), x);
     uint64_t states = zp_state_bytes(p->job->p, h->bucket);
     if (states) x = XXH3_64bits_withSeed(zx_stored(p->e, ZP_B_STATE, h), states, x);
   }

@@ -67,11 +67,16 @@ static Mem halves(int64_t n, int64_t shift) {
   return m;
 }
 
-static uint16_t rounded(float x) {
-  uint16_t h;
-  ZkEnv cpu = {0};
-  zk_cpu_to_bf16(&cpu, 1, &x, &h);
-  return h;
+/* Parameters as what updates them has them: in f32, or, with room for the high ones, in halves. */
+static ZkMaster master_of(int64_t n, int64_t shift, float *w, uint16_t *high) {
+  return high ? in_halves(n, w, high, (int16_t *)halves(n, shift).h) : (ZkMaster){.f32 = w};
+}
+/* Within a DO: what a call on halves has made. */
+static void join(ZkMaster m, int64_t n, float *w) {
+  if (m.f32) return;
+  backend.close(&env);
+  zk_cpu_join(&(ZkEnv){0}, m, n, w);
+  backend.open(&env, 0);
 }
 
 /* As the tests call them; of SGD without a momentum m is NULL. */
@@ -80,7 +85,9 @@ static void cuda_by(const ZkEnv *e, ZkOptimizerKind kind, const By *p, const dou
                     ZkIfSound sums) {
   static float s[ZK_MOST_SCALARS];
   ZkOptimizer x = call_by(kind, p, IN_F32(m), IN_F32(v), s);
-  zk_cuda_optimize(e, &x, squares, most, n, g, w, w16, lost, sums);
+  ZkMaster all = master_of(n, (uintptr_t)w16 % 16 != 0, w, w16);
+  zk_cuda_optimize(e, &x, squares, most, n, g, all, lost, sums);
+  join(all, n, w);
 }
 static void cuda_adamw(const ZkEnv *e, const By *p, const double *squares, float most, int64_t n,
                        const float *g, float *w, float *m, float *v, uint16_t *w16, double *lost,
@@ -104,7 +111,7 @@ Test(flat, bf16) {
     for (int64_t i = 0; i < n; i++) {
       uint32_t bits;
       memcpy(&bits, &back.x[i], 4);
-      EACH_ASSERT(y.h[i] == rounded(x.x[i]), "%.9g became %04x", (double)x.x[i], y.h[i]);
+      EACH_ASSERT(y.h[i] == zb_f32_to_bf16(x.x[i]), "%.9g became %04x", (double)x.x[i], y.h[i]);
       EACH_ASSERT(bits == (uint32_t)y.h[i] << 16, "%04x became %.9g", y.h[i], (double)back.x[i]);
     }
     cr_assert(y.h[n] == 77 && back.x[n] == MARK);
@@ -120,7 +127,7 @@ Test(flat, bf16_edges) {
   uint16_t *y = keep(N * sizeof *y);
   memcpy(x, bits, sizeof bits);
   DO(zk_cuda_to_bf16(&env, N, x, y));
-  for (int i = 0; i < N - 2; i++) cr_assert(y[i] == rounded(x[i]), "%08x: %04x", bits[i], y[i]);
+  for (int i = 0; i < N - 2; i++) cr_assert(y[i] == zb_f32_to_bf16(x[i]), "%08x: %04x", bits[i], y[i]);
   for (int i = N - 2; i < N; i++)
     cr_assert((y[i] & 0x7f80) == 0x7f80 && (y[i] & 0x7f), "NaN became %04x", y[i]);
 }
@@ -211,7 +218,7 @@ static bool close_to(float got, double want, double step) {
   return fabs((double)got - want) <= 1.2e-7 * fabs(want) + 2e-6 * step;
 }
 
-static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
+static void check_adamw(int64_t n, int64_t shift, bool half) {
   Mem g = normals(n, shift, 6, 0.5), w = normals(n, shift, 7, 1), m = normals(n, shift, 8, 0.1),
       v = normals(n, shift, 9, 0.1), g0 = normals(n, 0, 6, 0.5), w16 = halves(n, shift);
   double *dw = malloc((size_t)(3 * n + 1) * sizeof *dw), *dm = dw + n, *dv = dm + n;
@@ -232,7 +239,7 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
                 dw[i]);
     EACH_ASSERT(close_to(m.x[i], dm[i], 0.5) && close_to(v.x[i], dv[i], 0.5), "moments at %lld",
                 (long long)i);
-    EACH_ASSERT(!half || w16.h[i] == rounded(w.x[i]), "bf16 copy at %lld", (long long)i);
+    EACH_ASSERT(!half || w16.h[i] == high_half(w.x[i]), "bf16 copy at %lld", (long long)i);
     EACH_ASSERT(g.x[i] == g0.x[i], "gradient at %lld", (long long)i);
   }
   cr_assert(w.x[n] == MARK && m.x[n] == MARK && v.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
@@ -277,10 +284,9 @@ Test(flat, no_update) {
       sum[at] += (double)bad[i];
       ZkIfSound sums = {sum, SUMS, NULL, 0};
       By a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
-      memset(w16.h, 0x5a, N * sizeof *w16.h);
       DO(cuda_adamw(&env, &a, &sum[2], 1, N, g.x, w.x, m.x, v.x, w16.h, lost, sums));
       bool untouched = same(&w, &w0, N) && same(&m, &m0, N) && same(&v, &v0, N) && same(&g, &g0, N);
-      for (int k = 0; k < N; k++) untouched &= w16.h[k] == 0x5a5a;
+      for (int k = 0; k < N; k++) untouched &= w16.h[k] == high_half(w0.x[k]);
       cr_assert(untouched == (bad[i] != 0) && *lost == 0, "adamw, %g in sum %d", (double)bad[i], at);
       memcpy(w.x, w0.x, N * sizeof *w.x);
       memcpy(m.x, m0.x, N * sizeof *m.x);
@@ -313,8 +319,8 @@ Test(flat, divisors) {
       case 0: DO(cuda_adamw(&env, &adam, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, NULL, sums)); break;
       case 1: DO(cuda_sgd(&env, &sgd, NULL, 0, N, g.x, w.x, m.x, NULL, NULL, sums)); break;
       case 2: DO(cuda_lion(&env, &lion, NULL, 0, N, g.x, w.x, m.x, NULL, NULL, sums)); break;
-      case 3: DO(zk_cuda_update(&env, &mixed, N, g.x, w.x, NULL, NULL, sums)); break;
-      default: DO(zk_cuda_average(&env, N, 0.7f, g.x, w.x, sums));
+      case 3: DO(zk_cuda_update_state(&env, &mixed, N, g.x, (ZkMaster){.f32 = w.x}, NULL, sums)); break;
+      default: DO(zk_cuda_average_params(&env, N, 0.7f, (ZkMaster){.f32 = g.x}, w.x, sums));
       }
       cr_assert_eq(same(&w, &w0, N) && same(&m, &m0, N), !cases[i].updates, "%d, case %zu", which, i);
     }
@@ -323,8 +329,8 @@ Test(flat, divisors) {
 
 Test(flat, adamw) {
   EACH_LENGTH(n) {
-    check_adamw(n, shift, false, true);
-    check_adamw(n, shift, true, false);
+    check_adamw(n, shift, false);
+    check_adamw(n, shift, true);
   }
 }
 
@@ -346,7 +352,7 @@ Test(flat, lion) {
         EACH_ASSERT(close_to(w.x[i], want, 0.3), "w[%lld]", (long long)i);
         EACH_ASSERT(close_to(m.x[i], (double)l.b2 * (double)m0.x[i] + (1 - (double)l.b2) * d, 1), "m[%lld]",
                     (long long)i);
-        EACH_ASSERT(w16.h[i] == rounded(w.x[i]), "bf16 copy at %lld", (long long)i);
+        EACH_ASSERT(w16.h[i] == high_half(w.x[i]), "bf16 copy at %lld", (long long)i);
         EACH_ASSERT(g.x[i] == g0.x[i], "gradient at %lld", (long long)i);
       }
       cr_assert(w.x[n] == MARK && m.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
@@ -359,16 +365,18 @@ Test(flat, update) {
     Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), w16 = halves(n, shift),
         w0 = normals(n, 0, 11, 1);
     double *lost = number(0), *sum = number(INFINITY);
-    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, lost, (ZkIfSound){sum, 1, NULL, 0}));
+    ZkMaster all = master_of(n, shift, w.x, w16.h);
+    DO(zk_cuda_update_state(&env, &mixed, n, g.x, all, lost, (ZkIfSound){sum, 1, NULL, 0});
+       join(all, n, w.x));
     cr_assert(!memcmp(w.x, w0.x, (size_t)n * sizeof *w.x), "an update of a step that has none");
-    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, lost, ALWAYS));
+    DO(zk_cuda_update_state(&env, &mixed, n, g.x, all, lost, ALWAYS); join(all, n, w.x));
     for (int64_t i = 0; i < n; i++) {
       double want = 0.75 * (double)w0.x[i] + (g.x[i] > 1 ? 1 : g.x[i] < 1 ? -1 : 0);
-      EACH_ASSERT(close_to(w.x[i], want, 0.3) && w16.h[i] == rounded(w.x[i]), "w[%lld]", (long long)i);
+      EACH_ASSERT(close_to(w.x[i], want, 0.3) && w16.h[i] == high_half(w.x[i]), "w[%lld]", (long long)i);
     }
     cr_assert(*lost == 0 && w.x[n] == MARK && w16.h[n] == 77);
     if (n) w.x[n / 2] = INFINITY;
-    DO(zk_cuda_update(&env, &mixed, n, g.x, w.x, NULL, lost, ALWAYS));
+    DO(zk_cuda_update_state(&env, &mixed, n, g.x, (ZkMaster){.f32 = w.x}, lost, ALWAYS));
     cr_assert(*lost == (n > 0));
   }
 }
@@ -377,9 +385,13 @@ Test(flat, average) {
   EACH_LENGTH(n) {
     Mem w = normals(n, shift, 11, 1), a = normals(n, shift, 12, 1), a0 = normals(n, 0, 12, 1);
     double *sum = number(INFINITY);
-    DO(zk_cuda_average(&env, n, 0.7f, w.x, a.x, (ZkIfSound){sum, 1, NULL, 0}));
+    ZkMaster all = {.f32 = w.x};
+    DO(zk_cuda_average_params(&env, n, 0.7f, all, a.x, (ZkIfSound){sum, 1, NULL, 0}));
     cr_assert(!memcmp(a.x, a0.x, (size_t)n * sizeof *a.x), "an average without an update");
-    DO(zk_cuda_average(&env, n, 0.7f, w.x, a.x, ALWAYS));
+    DO(zk_cuda_average_params(&env, n, 0.7f, all, a.x, ALWAYS));
+    Mem b = normals(n, shift, 12, 1), high = halves(n, shift);
+    DO(zk_cuda_average_params(&env, n, 0.7f, master_of(n, shift, w.x, high.h), b.x, ALWAYS));
+    cr_assert(same(&a, &b, n));
     for (int64_t i = 0; i < n; i++) {
       double want = (double)0.7f * (double)a0.x[i] + (1 - (double)0.7f) * (double)w.x[i];
       EACH_ASSERT(close_to(a.x[i], want, 1), "a[%lld]", (long long)i);
@@ -403,7 +415,7 @@ Test(flat, scalars_of_a_step) {
     ZkOptimizer p = {.kind = kinds[k], .scale = 1, .times = 1, .group = k};
     p.state[0] = IN_F32(&state[k]), p.state[1] = IN_F32(&state[2]);
     if (k == 2) p.state[0] = IN_F32(&state[0]);
-    DO(zk_cuda_optimize(&env, &p, NULL, 0, 1, &g[k], &w[k], NULL, NULL, ALWAYS));
+    DO(zk_cuda_optimize(&env, &p, NULL, 0, 1, &g[k], (ZkMaster){.f32 = &w[k]}, NULL, ALWAYS));
   }
   cr_assert(w[0] == -2 && w[1] == -2 && w[2] == -1, "%g %g %g", (double)w[0], (double)w[1], (double)w[2]);
 }
@@ -431,8 +443,8 @@ Test(flat, every_optimizer) {
     }
     for (int step = 0; step < 4; step++) {
       s[ZK_ACTS] = !sums || step % 2;
-      cr_assert(zk_cpu_optimize(&(ZkEnv){0}, &by[0], N, g.x, w.x, NULL));
-      DO(zk_cuda_optimize(&env, &by[1], NULL, 0, N, g.x, w2.x, NULL, NULL, ALWAYS));
+      cr_assert(zk_cpu_optimize(&(ZkEnv){0}, &by[0], N, g.x, (ZkMaster){.f32 = w.x}));
+      DO(zk_cuda_optimize(&env, &by[1], NULL, 0, N, g.x, (ZkMaster){.f32 = w2.x}, NULL, ALWAYS));
     }
     for (int i = 0; i < N;
          i++) /* a code that falls to the other side moves an element by a part of its step */
@@ -458,7 +470,7 @@ Test(flat, sgd) {
         double want = (double)w0.x[i] - (double)s.lr * (d + (double)s.decay * (double)w0.x[i]);
         EACH_ASSERT(close_to(w.x[i], want, 0.3), "w[%lld]", (long long)i);
         EACH_ASSERT(m.x[i] == m0.x[i] || (momentum && close_to(m.x[i], d, 1)), "m[%lld]", (long long)i);
-        EACH_ASSERT(w16.h[i] == rounded(w.x[i]), "bf16 copy at %lld", (long long)i);
+        EACH_ASSERT(w16.h[i] == high_half(w.x[i]), "bf16 copy at %lld", (long long)i);
         EACH_ASSERT(g.x[i] == g0.x[i], "gradient at %lld", (long long)i);
       }
       cr_assert(w.x[n] == MARK && m.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
