@@ -207,27 +207,45 @@ ZK_INLINE void add_values(const ZkBlock *b, int64_t row, int64_t w, int64_t from
     for (int i = 0; i < n; i++) *(Vector *)(o + r * b->W + i * LANES) = sum[r * n + i];
 }
 
-ZK_INLINE void values_of_2(const ZkBlock *b, int64_t row, int64_t from, int64_t to, const bool half) {
-  int64_t w = 0;
-  for (; w + 8 * LANES <= b->W; w += 8 * LANES) add_values(b, row, w, from, to, 2, 8, half);
-  for (; w + 4 * LANES <= b->W; w += 4 * LANES) add_values(b, row, w, from, to, 2, 4, half);
-  for (; half && w < b->W; w += 2 * LANES) add_values(b, row, w, from, to, 2, 2, half);
-  for (; !half && w < b->W; w += LANES) add_values(b, row, w, from, to, 2, 1, half);
-}
-
+/* Adds those of all features, for 1, 2 or 4 rows. */
 ZK_INLINE void values_of(const ZkBlock *b, int64_t row, int64_t from, int64_t to, const int rows,
                          const bool half) {
   int64_t w = 0;
   if (from >= to) return;
-  if (rows == 4 && b->W >= 8 * LANES) { /* a key's values together, as they lie */
-    values_of_2(b, row, from, to, half);
-    values_of_2(b, row + 2, from, to, half);
-    return;
-  }
   for (; rows < 4 && w + 8 * LANES <= b->W; w += 8 * LANES) add_values(b, row, w, from, to, rows, 8, half);
   for (; w + 4 * LANES <= b->W; w += 4 * LANES) add_values(b, row, w, from, to, rows, 4, half);
   for (; half && w < b->W; w += 2 * LANES) add_values(b, row, w, from, to, rows, 2, half);
   for (; !half && w < b->W; w += LANES) add_values(b, row, w, from, to, rows, 1, half);
+}
+
+/* Each is compiled once: expanded in all places that call it, it would take a minute. */
+#define APART(name, rows, half)                                                                              \
+  ZK_SIMD __attribute__((noinline)) static void name(const ZkBlock *b, int64_t row, int64_t from,            \
+                                                     int64_t to) {                                           \
+    values_of(b, row, from, to, rows, half);                                                                 \
+  }
+APART(values_of_1, 1, false)
+APART(values_of_2, 2, false)
+APART(values_of_1_half, 1, true)
+APART(values_of_2_half, 2, true)
+
+ZK_INLINE void one_row(const ZkBlock *b, int64_t row, int64_t from, int64_t to, const bool half) {
+  if (half) values_of_1_half(b, row, from, to);
+  else values_of_1(b, row, from, to);
+}
+
+ZK_INLINE void two_rows(const ZkBlock *b, int64_t row, int64_t from, int64_t to, const bool half) {
+  if (half) values_of_2_half(b, row, from, to);
+  else values_of_2(b, row, from, to);
+}
+
+/* Four rows go by twos where values are wide: then those of a key are read together, as they lie. */
+ZK_INLINE void seen_by_all(const ZkBlock *b, int64_t row, int64_t from, int64_t to, const int rows,
+                           const bool half) {
+  if (rows == 1) one_row(b, row, from, to, half);
+  else if (rows == 4 && b->W < 8 * LANES) values_of(b, row, from, to, 4, half);
+  else
+    for (int r = 0; r < rows; r += 2) two_rows(b, row + r, from, to, half);
 }
 
 /* Rows that see keys [from, to) of different ones go together over what all see. */
@@ -240,10 +258,10 @@ ZK_INLINE void rows_of(const ZkBlock *b, int64_t row, int64_t from, int64_t to, 
   }
   bool apart = low >= high;
   for (int r = 0; r < rows; r++)
-    values_of(b, row + r, zk_max(from, b->from[row + r]), zk_min(to, apart ? b->to[row + r] : low), 1, half);
+    one_row(b, row + r, zk_max(from, b->from[row + r]), zk_min(to, apart ? b->to[row + r] : low), half);
   if (apart) return;
-  values_of(b, row, low, high, rows, half);
-  for (int r = 0; r < rows; r++) values_of(b, row + r, high, zk_min(to, b->to[row + r]), 1, half);
+  seen_by_all(b, row, low, high, rows, half);
+  for (int r = 0; r < rows; r++) one_row(b, row + r, high, zk_min(to, b->to[row + r]), half);
 }
 
 ZK_INLINE void values(const ZkBlock *b, const bool half) {
