@@ -19,6 +19,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/unfuse.c \
   kernels/packed.h \
   kernels/packed.c \
+  kernels/packed_round.c \
   kernels/ref/packed.c \
   kernels/cpu/packed.h \
   kernels/cpu/packed_amx.c \

@@ -70,18 +70,16 @@ static inline int zk_packed_code(const ZkPacked *p, int64_t column, int64_t k) {
 /* The 16 quantiles of NORMAL, ascending from -1 to 1. */
 extern const float zk_normal_quantile[16];
 
-/* Packs a group of a column: chooses its scale, and zero, and rounds. Columns of a panel may be packed by
- * different threads. What is not finite makes a scale that is not. */
-void zk_packed_encode(const ZkPacked *p, int64_t column, int64_t group, const float *x);
-/* Puts a group of a column as it is: codes, scale (f16 bits) and, where the format has one, zero. */
-void zk_packed_put(const ZkPacked *p, int64_t column, int64_t group, const uint8_t *codes, uint16_t scale,
-                   uint8_t zero);
-/* Clears the columns that fill the last panel. */
-void zk_packed_finish(const ZkPacked *p);
 /* Unpacks elements k .. k + n of a column. */
 void zk_packed_decode(const ZkPacked *p, int64_t column, int64_t k, int64_t n, float *x);
 /* Unpacks element k of n columns. */
 void zk_packed_decode_row(const ZkPacked *p, int64_t k, int64_t column, int64_t n, float *x);
+
+/* ---- packed_round.c ------------------------------------------------------------------------------------ */
+/* Packs a group of all columns of a panel, x[group][ZK_COLUMNS]: chooses their scales, and zeros, and rounds.
+ * Columns that fill the last panel are zeros. Panels may be packed by different threads. What is not finite
+ * makes a scale that is not. */
+void zk_packed_encode(const ZkPacked *p, int64_t panel, int64_t group, const float *x);
 
 /* ---- ref/packed.c -------------------------------------------------------------------------------------- */
 /* Multiplies a row of w->k elements by the weights: y[w->columns], in so many chunks of groups. */

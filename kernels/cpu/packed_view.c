@@ -1,7 +1,7 @@
 /* Packed views: weights that lie densely, in any order, into panels and back. */
 #include "kernels/cpu/packed.h"
 
-enum { SOME = 256, MOST_GROUP = 128 }; /* elements at once */
+enum { SOME = 256 /* elements at once */, AT_ONCE = 4 /* panels */, MOST_GROUP = 128 };
 
 typedef struct {
   ZkView packed;
@@ -21,34 +21,55 @@ static ZkNest nest_of(const ZkView *packed, const ZkView *plain, bool summed) {
 }
 
 /* ---- into panels --------------------------------------------------------------------------------------- */
-/* A group of all columns of a panel at a time: neighbours in memory are in one of both directions. */
+/* Takes a group of some columns: x[group][ZK_COLUMNS]. Those that follow each other in memory come together, and the
+ * next group, whose elements lie far apart then, is asked for. */
+static void take_group(const float *data, const int64_t *at, int64_t n, ZkWalk *k, const ZkNest *ks,
+                       int64_t group, float *x) {
+  bool beside = n == ZK_COLUMNS;
+  for (int64_t c = 1; c < n; c++) beside &= at[c] == at[0] + c;
+  for (int64_t i = 0; i < group; i++, zk_walk_next(ks, k), x += ZK_COLUMNS) {
+    const float *from = data + k->off[1];
+    if (beside) memcpy(x, from + at[0], ZK_COLUMNS * sizeof *x);
+    for (int64_t c = 0; c < n && !beside; c++) x[c] = from[at[c]];
+  }
+  ZkWalk next = *k;
+  for (int64_t i = 0; i < group && beside; i++, zk_walk_next(ks, &next))
+    __builtin_prefetch(data + next.off[1] + at[0]);
+}
+
+/* Some panels a group at a time: neighbours in memory are in one of both directions. */
 static void pack_panels(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Pack *p = arg;
-  const float *data = p->plain->data;
-  int64_t group = zk_packed_group(p->matrix.elem), at[ZK_COLUMNS];
-  float x[ZK_COLUMNS][MOST_GROUP];
-  ZB_ASSERT(group <= MOST_GROUP);
-  for (int64_t panel = from; panel < to; panel++) {
-    int64_t first = panel * ZK_COLUMNS, n = zk_min(ZK_COLUMNS, p->matrix.columns - first);
-    ZkWalk column, k;
-    zk_walk_seek(&p->columns, &column, first);
-    for (int64_t c = 0; c < n; c++, zk_walk_next(&p->columns, &column)) at[c] = column.off[1];
-    zk_walk_seek(&p->k, &k, 0);
-    for (int64_t g = 0; g < p->matrix.k / group; g++) {
-      for (int64_t i = 0; i < group; i++, zk_walk_next(&p->k, &k))
-        for (int64_t c = 0; c < n; c++) x[c][i] = data[at[c] + k.off[1]];
-      for (int64_t c = 0; c < n; c++) zk_packed_encode(&p->matrix, first + c, g, x[c]);
-    }
+  int64_t group = zk_packed_group(p->matrix.elem), at[AT_ONCE][ZK_COLUMNS], panels = to - from;
+  float x[MOST_GROUP * ZK_COLUMNS] = {0};
+  ZB_ASSERT(group <= MOST_GROUP && panels <= AT_ONCE);
+  for (int64_t i = 0; i < panels; i++) {
+    ZkWalk column;
+    zk_walk_seek(&p->columns, &column, (from + i) * ZK_COLUMNS);
+    for (int64_t c = 0; c < ZK_COLUMNS; c++, zk_walk_next(&p->columns, &column)) at[i][c] = column.off[1];
   }
+  ZkWalk k, here;
+  zk_walk_seek(&p->k, &k, 0);
+  for (int64_t g = 0; g < p->matrix.k / group; g++, k = here)
+    for (int64_t i = 0; i < panels; i++) {
+      int64_t n = zk_min(ZK_COLUMNS, p->matrix.columns - (from + i) * ZK_COLUMNS);
+      if (n < ZK_COLUMNS) memset(x, 0, sizeof x);
+      here = k;
+      take_group(p->plain->data, at[i], n, &here, &p->k, group, x);
+      zk_packed_encode(&p->matrix, from + i, g, x);
+    }
+}
+
+static void pack_some(void *arg, int64_t from, int64_t to, int part) {
+  for (int64_t i = from; i < to; i += AT_ONCE) pack_panels(arg, i, zk_min(i + AT_ONCE, to), part);
 }
 
 void zk_cpu_pack(const ZkEnv *env, const ZkView *plain, const ZkView *packed) {
   ZB_ASSERT(plain->elem == ZK_F32);
   Pack p = {*packed, zk_packed_of(packed), nest_of(packed, plain, false), nest_of(packed, plain, true),
             plain};
-  zk_for(env, zk_packed_panels(p.matrix.columns), 1, pack_panels, &p);
-  zk_packed_finish(&p.matrix);
+  zk_for(env, zk_packed_panels(p.matrix.columns), AT_ONCE, pack_some, &p);
 }
 
 /* ---- and back ------------------------------------------------------------------------------------------ */

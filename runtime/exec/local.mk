@@ -180,7 +180,9 @@ libexec_a_SOURCES = \
   runtime/exec/state/grow.h \
   runtime/exec/state/load.c \
   runtime/exec/state/predict.c \
+  runtime/exec/state/packed.c \
   runtime/exec/state/slices.c \
+  runtime/exec/state/walk.c \
   runtime/exec/state/slices.h \
   runtime/exec/state/snapshot.c \
   runtime/exec/state/snapshot.h \

@@ -376,6 +376,12 @@ bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, flo
   return true;
 }
 
+void zx_weights_ahead(const ZxWeights *w, int64_t i) {
+  enum { MORE = 64 << 20 };
+  const Tensor *t = &w->tensor[i];
+  posix_fadvise(w->fd, (off_t)t->begin, (off_t)(t->end - t->begin) + MORE, POSIX_FADV_WILLNEED);
+}
+
 bool zx_weights_bytes(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, void *out, ZbErr *err) {
   ZB_ASSERT(i >= 0 && (uint64_t)i < w->count);
   const Tensor *t = &w->tensor[i];

@@ -52,6 +52,8 @@ bool zx_shape_is(const char *file, const ZxTensorInfo *t, const ZxTensorInfo *wa
 /* Return path and shape of a tensor, and its dtype as the file says it. */
 ZxTensorInfo zx_weights_info(const ZxWeights *w, int64_t i);
 const char *zx_weights_dtype(const ZxWeights *w, int64_t i);
+/* Begins to read tensor i, and some of what lies behind it, beside what the caller does. */
+void zx_weights_ahead(const ZxWeights *w, int64_t i);
 /* Reads n bytes from byte `at` of tensor i as they are, which are there. */
 bool zx_weights_bytes(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, void *out, ZbErr *err);
 /* n elements from flat element `at` of tensor i. Reading converts F32, BF16, F16 files to f32. */

@@ -55,6 +55,8 @@ uint32_t zx_shards_find(const ZxShards *s, const char *name);
 bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err);
 /* Returns name and shape of a tensor. */
 ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor);
+/* As zx_weights_ahead; of codes and of GGUF files nothing is begun. */
+void zx_shards_ahead(const ZxShards *s, uint32_t tensor);
 /* Says what is quantized, and how: "7 of 12 tensors are int4 of AWQ in groups of 128"; nothing: nothing is. */
 void zx_shards_tell(const ZxShards *s, ZbText *t);
 

@@ -76,31 +76,44 @@ int zx_pack_tensors(ZbArena *a, const ZxTensorInfo *t, ZkElem packed, ZkElem as,
   return ZX_PACK_TENSORS;
 }
 
-/* Chooses the scale of a group, as the format of packed weights does. */
-static float scale_of(ZkElem packed, const float *x) {
-  enum { ROOM = ZK_COLUMNS * 128 + 1024 };
+/* Chooses the scales of at most ZK_COLUMNS groups, as the format of packed weights does. */
+static void choose_scales(ZkElem packed, const float *x, uint64_t groups, float *scale) {
+  enum { ROOM = ZK_COLUMNS * (ZX_PACK_GROUP + 2) };
   static _Thread_local _Alignas(64) uint8_t room[ROOM];
-  ZkPacked one = {packed, 1, zk_packed_group(packed), room};
-  ZB_ASSERT(zk_bytes(packed, zk_packed_elems(packed, 1, one.k)) <= ROOM);
-  zk_packed_encode(&one, 0, 0, x);
-  return zb_f16_to_f32(*zk_packed_scales(&one, 0));
+  ZkPacked as_panel = {packed, ZK_COLUMNS, zk_packed_group(packed), room};
+  float turned[ZX_PACK_GROUP * ZK_COLUMNS] = {0};
+  ZB_ASSERT(as_panel.k <= ZX_PACK_GROUP && zk_elem_info[packed].zero == ZK_ZERO_NONE);
+  for (uint64_t g = 0; g < groups; g++)
+    for (int64_t i = 0; i < as_panel.k; i++) turned[i * ZK_COLUMNS + (int64_t)g] = *x++;
+  zk_packed_encode(&as_panel, 0, 0, turned);
+  for (uint64_t g = 0; g < groups; g++) scale[g] = zb_f16_to_f32(zk_packed_scales(&as_panel, 0)[g]);
+}
+
+ZB_WIDE static void round_group(const float *restrict x, int n, float inverse, float half,
+                                int32_t *restrict code) {
+  for (int i = 0; i < n; i++) {
+    float c = rintf(x[i] * inverse);
+    c = c < -half ? -half : c > half - 1 ? half - 1 : c;
+    code[i] = (int32_t)(c + half);
+  }
 }
 
 bool zx_pack_round(ZkElem packed, ZkElem as, const float *x, uint64_t n, uint32_t *words, void *scales) {
-  uint64_t group = (uint64_t)zk_packed_group(packed), bytes = zk_plain_bytes(as);
-  int bits = zk_elem_info[packed].bits, each = 32 / bits, half = zk_packed_zero(packed);
-  for (uint64_t g = 0; g < n / group; g++, x += group) {
-    float scale = scale_of(packed, x);
+  int group = (int)zk_packed_group(packed), bits = zk_elem_info[packed].bits, each = 32 / bits;
+  uint64_t bytes = zk_plain_bytes(as);
+  float scale[ZK_COLUMNS];
+  int32_t code[ZX_PACK_GROUP];
+  for (uint64_t g = 0, groups = n / (uint64_t)group; g < groups; g++, x += group) {
+    uint64_t left = groups - g;
+    if (g % ZK_COLUMNS == 0) choose_scales(packed, x, left < ZK_COLUMNS ? left : ZK_COLUMNS, scale);
+    float s = scale[g % ZK_COLUMNS];
     void *to = (char *)scales + g * bytes;
-    if (!isfinite(scale) || zx_as(as, &scale, 1, to) >= 0) return false;
-    if (as == ZK_BF16) scale = zb_bf16_to_f32(*(uint16_t *)to);
-    float inverse = scale != 0 ? 1 / scale : 0;
-    for (uint64_t i = 0; i < group; i++) {
-      float c = fminf(fmaxf(rintf(x[i] * inverse), (float)-half), (float)(half - 1));
-      uint32_t code = (uint32_t)((int)c + half);
-      if (i % (uint64_t)each == 0) *words = 0;
-      *words |= code << (i % (uint64_t)each * (uint64_t)bits);
-      if (i % (uint64_t)each == (uint64_t)each - 1) words++;
+    if (!isfinite(s) || zx_as(as, &s, 1, to) >= 0) return false;
+    if (as == ZK_BF16) s = zb_bf16_to_f32(*(uint16_t *)to);
+    round_group(x, group, s != 0 ? 1 / s : 0, (float)zk_packed_zero(packed), code);
+    for (int i = 0; i < group; i += each, words++) {
+      *words = 0;
+      for (int j = 0; j < each; j++) *words |= (uint32_t)code[i + j] << j * bits;
     }
   }
   return true;

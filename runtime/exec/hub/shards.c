@@ -198,6 +198,11 @@ bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want
   return zx_weights_fits(s->file[t->file], t->tensor, want, err);
 }
 
+void zx_shards_ahead(const ZxShards *s, uint32_t tensor) {
+  const ZxPlace *t = &s->at[tensor];
+  if (!s->gguf && !t->coded) zx_weights_ahead(s->file[t->file], t->tensor);
+}
+
 bool zx_shards_read(const ZxShards *s, uint32_t tensor, ZxDecoder *d, uint64_t at, uint64_t n, float *out,
                     ZbErr *err) {
   const ZxPlace *t = &s->at[tensor];

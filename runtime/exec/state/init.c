@@ -83,7 +83,7 @@ void zx_begin_average(ZxEngine *e) {
 bool zx_engine_init(ZxEngine *e, ZbErr *err) {
   ZxWalk draw = {.each = zx_draw_run, .draws = true, .err = err},
          look = {.each = zx_check_run, .fetch = true, .err = err};
-  if (!zx_agree(e->world, zx_walk(e, &draw) && zx_walk(e, &look))) return false;
+  if (!zx_agree(e->world, zx_walk(e, &draw)) || !zx_agree(e->world, zx_walk(e, &look))) return false;
   zx_begin_average(e);
   return zx_publish_initial(e, err);
 }

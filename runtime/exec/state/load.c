@@ -282,6 +282,13 @@ static bool read_box(const ZxWalk *w, const ZxReading *r, bool *finite) {
   return ok;
 }
 
+/* Says whether this rank has all of a parameter. */
+static bool has_whole(const ZpSlice *s) {
+  for (int i = 0; i < s->naxes; i++)
+    if (s->size[i] < s->valid[i]) return false;
+  return true;
+}
+
 static bool read_slice(ZxWalk *w) {
   const Load *l = w->ctx;
   ZxTensorInfo own = zx_tensor_info(w->e, w->s->param, w->iter);
@@ -291,6 +298,7 @@ static bool read_slice(ZxWalk *w) {
     ZxReading r = {.files = &l->files, .out = w->base, .n = w->last - w->first};
     if (!box_of(w, &p, &r.box)) continue;
     r.tensor = zx_shards_find(&l->files, p.info.path);
+    if (has_whole(w->s)) zx_shards_ahead(&l->files, r.tensor); /* what follows is read while this is rounded */
     if (!read_box(w, &r, &finite)) return false;
   }
   int64_t there = l->rows[w->s->param];
@@ -312,10 +320,8 @@ static bool load_own(ZxEngine *e, const ZxFrom *from, ZxLoaded *x, ZbErr *err) {
     if (!zx_shards_add(&l.files, e->a, from->adapters.s[i], zg_adapter_mark(e->a, i), err)) return false;
   l.used = ZB_NEWN(e->a, bool, l.files.names.n);
   l.rows = ZB_NEWN(e->a, int64_t, e->p->graph->nparams + 1);
-  ZxWalk read = {.open = open_slice, .slice = read_slice, .each = zx_draw_run, .ctx = &l, .err = err},
-         check = {.each = zx_check_run, .fetch = true, .err = err};
-  bool ok = look(&l, from->partial, x) && check_copies(&l) && zx_walk(e, &read) &&
-            (!x->drawn || zx_walk(e, &check));
+  ZxWalk read = {.open = open_slice, .slice = read_slice, .each = zx_draw_run, .ctx = &l, .err = err};
+  bool ok = look(&l, from->partial, x) && check_copies(&l) && zx_walk(e, &read);
   ZbText coded = {0};
   zx_shards_tell(&l.files, &coded);
   x->coded = coded.s ? zb_strdup(e->a, coded.s) : NULL;
@@ -326,7 +332,9 @@ static bool load_own(ZxEngine *e, const ZxFrom *from, ZxLoaded *x, ZbErr *err) {
 
 bool zx_engine_load(ZxEngine *e, const ZxFrom *from, ZxLoaded *out, ZbErr *err) {
   *out = (ZxLoaded){0};
+  ZxWalk check = {.each = zx_check_run, .fetch = true, .err = err};
   if (!zx_agree(e->world, load_own(e, from, out, err))) return false;
+  if (out->drawn && !zx_agree(e->world, zx_walk(e, &check))) return false;
   zx_begin_average(e);
   return zx_publish_initial(e, err);
 }

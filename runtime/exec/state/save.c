@@ -59,11 +59,11 @@ bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err) {
   return zx_share_out(e, &e->save, "--save", err);
 }
 
+/* Collective. */
 static bool write_own(ZxEngine *e, ZbErr *err) {
   ZxWeights *file = zx_weights_open(zb_out_tmp(e->save), true, err);
-  bool ok = file != NULL;
   ZxWalk w = {.open = open_tensor, .each = write_run, .fetch = true, .file = file, .err = err};
-  ok = ok && zx_walk(e, &w);
+  bool ok = zx_agree(e->world, file) && zx_walk(e, &w);
   if (file) ok = zx_weights_close(file, ok ? err : NULL) && ok;
   return ok;
 }

@@ -50,12 +50,29 @@ struct ZxWalk {
   float *values; /* room on the host for one shard; NULL: values are f32 and lie there */
 };
 bool zx_walk(ZxEngine *e, ZxWalk *w);
+/* Walks elements lo .. hi of a held bucket, which are of one slice; the first one's f32 value is at `base`. */
+bool zx_walk_slice(ZxEngine *e, const ZpStageBucket *h, const ZpSlice *s, uint64_t lo, uint64_t hi, float *base,
+                   ZxWalk *w);
+/* Clears n of w->values, by all threads. */
+void zx_walk_clear(ZxEngine *e, ZxWalk *w, uint64_t n);
 /* Reads elements first .. first + n of a held bucket's shard as f32, into memory of `pinned`. What is f32 there already has
- * arrived when the device is done (zx_finish). */
+ * arrived when the device is done (zx_finish). What is packed must have been gathered (zx_gather_packed). */
 bool zx_fetch_values(ZxEngine *e, const ZpStageBucket *h, ZkFlat from, uint64_t first, uint64_t n, float *x,
                      ZbErr *err);
 /* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
 const char *zx_element(const ZxWalk *w, uint64_t global);
+
+/* ---- packed.c ---- */
+/* Returns how many elements of w->values zx_walk_packed needs. */
+uint64_t zx_packed_room(const ZxEngine *e, const ZpStageBucket *h);
+/* Walks all slices of which this rank owns something, as wholes, and rounds them into its shard. */
+bool zx_walk_packed(ZxEngine *e, const ZpStageBucket *h, ZkFlat shard, ZxWalk *w);
+/* Collective among the ranks of a bucket, between steps, before its values are fetched: brings packed ones together. Other
+ * buckets need nothing. */
+void zx_gather_packed(ZxEngine *e, const ZpStageBucket *h);
+/* As zx_fetch_values, which calls it. */
+bool zx_fetch_packed(ZxEngine *e, const ZpStageBucket *h, ZkFlat own, uint64_t first, uint64_t n, float *x,
+                     ZbErr *err);
 
 /* save.c: collective. Rank 0's temporary (NULL: it has none) becomes known to all ranks, that can write to
  * it. */

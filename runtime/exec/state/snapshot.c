@@ -110,10 +110,11 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to, own, end;
+    bool there = zx_is_frozen(e, h) && s->has_frozen;
+    if (!there) zx_gather_packed(e, h);
     if (!zx_spoken_part(e, h, &from, &to)) continue;
     zx_owned_shard(e, h, &own, &end);
     int states = zp_states(e->p, &e->p->programs.buckets[h->bucket]);
-    bool there = zx_is_frozen(e, h) && s->has_frozen;
     for (int k = 0; k <= states; k++, at += to - from)
       if (!there && !zx_fetch_values(e, h, zx_part(e, h, k || !zx_lacks_master(e, h) ? k : ZP_PART_ROUNDED),
                                      from - own, to - from, at, err))

@@ -6,7 +6,9 @@
  * finite.c      whether a run can go on from a step
  * alike.c       whether replicas hold the same (alike.h)
  * predict.c     outputs of the model, to a file
- * slices.c      what these have in common: where a rank's values are in the whole model (slices.h)
+ * slices.c      what these have in common (slices.h): where a rank's values are in the whole model,
+ * packed.c      those that are stored in few bits,
+ * walk.c        and all of them, one after the other
  * checkpoints.h everything a run needs to go on: snapshot.c, writer.c, checkpoints.c, resume.c
  *
  * Stands on the engine, which owns the memory. */

@@ -180,15 +180,6 @@ static void check_said(ZpBuild *b, const Said *s) {
   zl_help(e, "name matrices, such as the weights of products, or tables that are looked up");
 }
 
-static void check_rest(ZpBuild *b, const Said *s) {
-  ZpPlan *p = b->p;
-  if (p->asked.zero.what & ZL_SHARD_PARAMS) {
-    zl_help(zl_report(b->d, ZL_Z0808, s->said->span, "weights in %s are not sharded in this version",
-                      s->said->format),
-            "leave `params` out of `shard`: `shard grads, states` is of what is trained");
-  }
-}
-
 void zp_bind_packed(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->asked.recipe;
@@ -209,6 +200,5 @@ void zp_bind_packed(ZpBuild *b) {
     if (of) pack(b, of, i, scratch);
   }
   for (uint32_t i = 0; i < r->npacked && !zl_errors(b->d); i++) check_said(b, &s[i]);
-  if (!zl_errors(b->d)) check_rest(b, &s[0]);
   zb_arena_free(scratch);
 }
