@@ -129,6 +129,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/optimize.cu \
   kernels/cuda/orthogonalize.cu \
   kernels/cuda/packed.cu \
+  kernels/cuda/packed_rows.cu \
   kernels/cuda/random.cu \
   kernels/cuda/reduce.cu \
   kernels/cuda/resume_linear.cu \

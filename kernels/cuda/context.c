@@ -84,7 +84,10 @@ static bool make_handles(ZkCuda *cu, ZbErr *err) {
       !check_status(cu, cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate",
                     err) ||
       !check_status(cu, cudaMalloc(&cu->workspace, WORKSPACE), "a workspace of 32 MiB", err) ||
-      !check_status(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace", err))
+      !check_status(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace", err) ||
+      !check_status(cu, cudaMalloc((void **)&cu->arrived, ZK_CUDA_ARRIVALS * sizeof(unsigned)), "a workspace",
+                    err) ||
+      !check_status(cu, cudaMemset(cu->arrived, 0, ZK_CUDA_ARRIVALS * sizeof(unsigned)), "a workspace", err))
     return false;
   cu->stream = cu->own_stream;
   cu->workspace_bytes = WORKSPACE;
@@ -137,6 +140,7 @@ void zk_cuda_free(ZkCuda *cu) {
 #ifdef HAVE_CUBLASLT
   if (cu->blas) cublasLtDestroy(cu->blas);
 #endif
+  cudaFree(cu->arrived);
   cudaFree(cu->parts);
   cudaFree(cu->workspace);
   if (cu->own_stream) cudaStreamDestroy(cu->own_stream);

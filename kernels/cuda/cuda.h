@@ -19,7 +19,8 @@
 #include "kernels/devices.h"
 
 /* ---- a device ------------------------------------------------------------------------------------ */
-#define ZK_CUDA_PARTS 512 /* partial sums of zk_cuda_sumsq */
+#define ZK_CUDA_PARTS 512    /* partial sums of zk_cuda_sumsq */
+#define ZK_CUDA_ARRIVALS 512 /* tiles that several blocks of a kernel have parts of */
 typedef struct ZkCudaMemo ZkCudaMemo;
 typedef struct ZkCuda {
   struct CUstream_st *stream; /* kernels go here; the caller may change it between calls */
@@ -33,6 +34,7 @@ typedef struct ZkCuda {
   void *workspace; /* for cuBLASLt: one stream at a time */
   size_t workspace_bytes;
   double *parts;     /* [ZK_CUDA_PARTS], likewise */
+  unsigned *arrived; /* [ZK_CUDA_ARRIVALS], likewise: zeros between kernels */
   ZkCudaMemo *memos; /* what was made for calls like this one */
   struct ZkCudaProgram *programs;
   bool pretend;          /* it is not here: calls are looked at and prepared, and never made */

@@ -8,11 +8,11 @@
  * the others: it counts as batch, and A lacks it. So with M and B.
  *
  * M = N = 1 is a reduction and has kernels of its own; so have products of few rows in steps of generation
- * (dot_few.cu). Other products go to cuBLASLt where it is there; else,
+ * (dot_few.cu) and those by packed weights (packed.c). Other products go to cuBLASLt where it is there; else,
  * and where it knows nothing, to ours. All add in f32; operands in f32 are multiplied as they are, but where ZkEnv
  * says tf32: then cuBLASLt may round them to 11 bits. */
 #include "kernels/cuda/dot.h"
-#include "kernels/cuda/plain.h"
+#include "kernels/cuda/packed.h"
 
 ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v) {
   ZkDotAxes o = *axes;
@@ -98,7 +98,10 @@ static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.co
 
 /* What comes in one call with a product is done in one where cuBLASLt can, else after it. */
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
-  if (zk_cuda_run_plain(env, c, zk_cuda_dot)) return;
+  if (zk_cuda_packed_operand(c) >= 0) {
+    zk_cuda_packed_dot(env, c);
+    return;
+  }
   if (zk_dot_is_few(c)) {
     zk_dot_few(env, c);
     return;
@@ -114,9 +117,11 @@ void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
   else if (d.k.count == 0 || !zk_dot_lt(env, c)) zk_dot_tiles(cu, c, &d);
 }
 
-void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *call) {
-  ZkCall plain, *c = &plain;
-  zk_cuda_plain(call, &plain);
+void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
+  if (zk_cuda_packed_operand(c) >= 0) {
+    zk_cuda_packed_dot_prepare(env, c);
+    return;
+  }
   if (zk_dot_is_few(c)) {
     zk_dot_few_prepare(env, c);
     return;
@@ -130,9 +135,8 @@ void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *call) {
 }
 
 /* A product in parts has the way of the product alone, if cuBLASLt does not do that either. */
-bool zk_cuda_dot_fallback(const ZkEnv *env, const ZkCall *call, ZkFallback *how) {
-  ZkCall plain, *c = &plain;
-  zk_cuda_plain(call, &plain);
+bool zk_cuda_dot_fallback(const ZkEnv *env, const ZkCall *c, ZkFallback *how) {
+  if (zk_cuda_packed_operand(c) >= 0) return zk_cuda_packed_dot_fallback(env, c, how);
   bool more = zk_dot_more(c);
   ZkUnfused u;
   if (zk_dot_is_few(c)) return false;
@@ -160,10 +164,8 @@ static size_t scratch_unfused(const ZkCall *c) {
   return most;
 }
 
-size_t zk_cuda_dot_scratch(const ZkCall *call) {
-  ZkCall plain, *c = &plain;
-  size_t unpacked = zk_cuda_plain(call, &plain);
-  if (unpacked) return unpacked + zk_cuda_dot_scratch(&plain);
+size_t zk_cuda_dot_scratch(const ZkCall *c) {
+  if (zk_cuda_packed_operand(c) >= 0) return zk_cuda_packed_dot_scratch(c);
   if (zk_dot_more(c)) return scratch_unfused(c);
   ZkDot d = zk_dot_of(c);
   if (empty(&d)) return 0;

@@ -350,6 +350,7 @@ ZkCuda *zk_cuda_new(int device, ZbErr *err) {
   cu->l2 = 50 << 20;
   cu->rates = {989e12, 494e12, 67e12, 3.35e12, 55e9, 132}; /* an H100's */
   cu->parts = (double *)malloc(ZK_CUDA_PARTS * sizeof(double));
+  cu->arrived = (unsigned *)calloc(ZK_CUDA_ARRIVALS, sizeof(unsigned));
   return cu;
 }
 
@@ -362,6 +363,7 @@ ZkCuda *zk_cuda_pretend(void) {
 void zk_cuda_free(ZkCuda *cu) {
   if (!cu) return;
   zk_cuda_forget(cu);
+  free(cu->arrived);
   free(cu->parts);
   free(cu);
 }

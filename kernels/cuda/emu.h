@@ -49,6 +49,7 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 /* A test's own streams: who takes launches (`run` with `arg`, as often as it likes, then `drop`) instead of
@@ -172,6 +173,12 @@ template <class T> T atomicMax(T *p, T v) {
 static inline void __threadfence() {}
 
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
+  uint64_t both = (uint64_t)y << 32 | x;
+  unsigned r = 0;
+  for (int i = 0; i < 4; i++) r |= (unsigned)(both >> 8 * (s >> 4 * i & 7) & 255) << 8 * i;
+  return r;
+}
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline float __uint_as_float(unsigned u) {

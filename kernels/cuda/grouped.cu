@@ -2,10 +2,7 @@
  * block computes square tiles of a result, 16 steps of the summed axis a time, from tiles in shared memory.
  * Whose rows a tile has, it finds in memory: tiles of rows are counted from the first row of each expert on.
  * An element is the sum of its products in their order, so its bits do not depend on how many rows there are. */
-#include "kernels/cuda/common.cuh"
-extern "C" {
-#include "kernels/cuda/plain.h"
-}
+#include "kernels/cuda/packed.cuh"
 
 #define THREADS 256
 #define SIDE 64 /* of a tile */
@@ -32,6 +29,7 @@ typedef struct {
   ZkcNest k, n; /* views: x and w; y and w */
   int experts, ktiles, ntiles;
   bool add;
+  Packed packed; /* w; codes NULL: it is not packed */
 } Grouped;
 
 ZK_DEVICE long long first_row(const Grouped &p, int expert) {
@@ -102,7 +100,8 @@ static __global__ void __launch_bounds__(THREADS)
           long long in_k[2];
           zkc_seek(p.k, (unsigned)(k0 + s), in_k);
           zkc_seek(p.n, (unsigned)(n0 + j), off);
-          x = zk_load(p.w, p.welem, e * p.per_expert + in_k[1] + off[1]);
+          long long at = e * p.per_expert + in_k[1] + off[1];
+          x = p.packed.codes ? packed_at(p.packed, at) : zk_load(p.w, p.welem, at);
         }
         b[s][j] = x;
       }
@@ -196,6 +195,7 @@ static Grouped grouped_of(const ZkCall *c, const ZkView *w, const ZkView *y, boo
   ZB_ASSERT(ends->elem == ZK_I32);
   p.x = rows_of(x, c), p.y = rows_of(y, c);
   p.w = w->data, p.welem = w->elem;
+  if (zk_is_packed((ZkElem)w->elem)) p.packed = packed_of(w);
   p.ends = (const int *)ends->data, p.ends_step = zkc_stride(ends, c->ax[0]);
   p.experts = (int)zkc_size(w, c->ax[0]), p.per_expert = zkc_stride(w, c->ax[0]);
   p.rows = zkc_size(y, c->ax[1]) * (has(y->axis, y->rank, c->ax[0]) ? zkc_size(y, c->ax[0]) : 1);
@@ -206,13 +206,7 @@ static Grouped grouped_of(const ZkCall *c, const ZkView *w, const ZkView *y, boo
   return p;
 }
 
-extern "C" size_t zk_cuda_grouped_scratch(const ZkCall *c) {
-  ZkCall plain;
-  return zk_cuda_plain(c, &plain);
-}
-
 extern "C" void zk_cuda_grouped_dot(const ZkEnv *env, const ZkCall *c) {
-  if (zk_cuda_run_plain(env, c, zk_cuda_grouped_dot)) return;
   ZkCuda *cu = zk_cu(env);
   Grouped p = grouped_of(c, &c->in[1], &c->out[0], false);
   long long tasks =

@@ -1,11 +1,11 @@
 # kernels/cuda: nvcc compiles the .cu files if configure found it; the C++ compiler compiles them again for the
 # emulator, in which tests run them without a GPU. They are listed beside those of the CPU, in kernels/local.mk.
-cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/plain.h kernels/cuda/shape.h kernels/cuda/common.cuh kernels/cuda/flat.cuh kernels/cuda/optimize.h \
+cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/packed.h kernels/cuda/shape.h kernels/cuda/common.cuh kernels/cuda/flat.cuh kernels/cuda/optimize.h \
   kernels/cuda/rows.cuh kernels/cuda/products.cuh kernels/cuda/linear.cuh kernels/cuda/steps.cuh kernels/cuda/packed.cuh kernels/cuda/norm_text.c kernels/cuda/norm_fused.c \
   kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/pointwise.h \
   kernels/cuda/rows.cuh kernels/cuda/norm_text.c kernels/cuda/norm_fused.c \
   kernels/cuda/device.cuh kernels/cuda/fallback.c kernels/cuda/tiles.c kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/pointwise.h \
-  kernels/cuda/pointwise_text.c kernels/cuda/program.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_epilogue.c kernels/cuda/dot_lt.h kernels/cuda/dot_lt.c \
+  kernels/cuda/pointwise_text.c kernels/cuda/program.c kernels/cuda/packed.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_epilogue.c kernels/cuda/dot_lt.h kernels/cuda/dot_lt.c \
   kernels/cuda/dot_trial.c \
   kernels/cuda/attend.h kernels/cuda/attend.cuh kernels/cuda/attend_pages.cuh kernels/cuda/attend_tiles.cuh kernels/cuda/mma.cuh kernels/cuda/attend.c kernels/cuda/attend_cudnn.c
 

@@ -1,5 +1,5 @@
-/* Products by packed weights: these are unpacked into the call's scratch, in the type of the other operand, and
- * multiplied as any others. */
+/* Unpacks a part of packed weights. A thread has four columns by eight elements; eight threads beside each
+ * other write what lies together of a column. */
 #include "kernels/cuda/packed.cuh"
 
 #define THREADS 256
@@ -8,45 +8,39 @@ typedef struct {
   Packed from;
   void *to;
   int elem;
-  long long fours;
+  long long column, k, columns, n; /* the first; how many */
+  long long panels, eights;        /* of those */
 } Unpack;
 
+template <int BITS>
 static __global__ void __launch_bounds__(THREADS) unpack(const __grid_constant__ Unpack p) {
-  for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < p.fours;
+  ZK_SHARED(float, quantile, [16]);
+  load_quantiles(p.from, quantile);
+  for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < p.panels * p.eights * 4;
        u += gridDim.x * (long long)THREADS) {
-    float x[4];
-    packed_four(p.from, 4 * u, x);
+    int q = (int)(u % 4);
+    long long panel = u / 4 / p.eights, k = (u / 4 - panel * p.eights) * 8,
+              first = panel * ZK_COLUMNS + 4 * q;
+    Quad<BITS> codes = quad_at<BITS>(p.from, p.column / ZK_COLUMNS + panel, p.k + k, q);
+    QuadGroup group = quad_group(p.from, p.column / ZK_COLUMNS + panel, p.k + k, q);
 #pragma unroll
-    for (int i = 0; i < 4; i++) zk_store(p.to, p.elem, 4 * u + i, x[i]);
+    for (int i = 0; i < 4; i++) {
+      float x[8];
+      decode<BITS>(p.from, quantile, codes, group, i, x);
+      if (first + i < p.columns) zk_store8(p.to, p.elem, (first + i) * p.n + k, x);
+    }
   }
 }
 
-/* Returns which operand of a product is packed; -1: none. */
-static int packed_operand(const ZkCall *c) {
-  for (int i = 0; i < 2; i++)
-    if (zk_is_packed((ZkElem)c->in[i].elem)) return i;
-  return -1;
-}
-
-extern "C" size_t zk_cuda_plain(const ZkCall *call, ZkCall *plain) {
-  int i = packed_operand(call);
-  *plain = *call;
-  if (i < 0) return 0;
-  ZkView *w = &plain->in[i];
-  w->elem = call->in[!i].elem, w->summed = 0, w->data = call->scratch;
-  size_t bytes = zb_round_up(zk_bytes((ZkElem)w->elem, (uint64_t)zkc_count(w)), 256);
-  if (call->scratch) plain->scratch = (char *)call->scratch + bytes;
-  return bytes;
-}
-
-extern "C" bool zk_cuda_run_plain(const ZkEnv *env, const ZkCall *call, ZkKernel *kernel) {
-  int i = packed_operand(call);
-  ZkCall plain;
-  if (i < 0) return false;
-  ZkCuda *cu = zk_cu(env);
-  zk_cuda_plain(call, &plain);
-  Unpack p = {packed_of(&call->in[i]), plain.in[i].data, plain.in[i].elem, zkc_count(&plain.in[i]) / 4};
-  ZK_LAUNCH(cu, call, unpack, zk_blocks(cu, zk_ceil_of(p.fours, THREADS)), THREADS, 0, p);
-  kernel(env, &plain);
-  return true;
+extern "C" void zk_cuda_packed_unpack(ZkCuda *cu, const ZkCall *call, const ZkView *packed,
+                                      const ZkCudaPackedPart *part, ZkElem elem, void *to) {
+  Unpack p = {};
+  p.from = packed_of(packed), p.to = to, p.elem = elem;
+  p.column = part->first[0], p.k = part->first[1], p.columns = part->n[0], p.n = part->n[1];
+  p.panels = zk_ceil_of(p.columns, ZK_COLUMNS), p.eights = p.n / 8;
+  ZB_ASSERT(p.column % ZK_CUDA_PACKED_ALIGN == 0 && p.k % ZK_CUDA_PACKED_ALIGN == 0 &&
+            p.n % ZK_CUDA_PACKED_ALIGN == 0);
+  unsigned blocks = zk_blocks(cu, zk_ceil_of(p.panels * p.eights * 4, THREADS));
+  if (p.from.bits == 8) ZK_LAUNCH(cu, call, unpack<8>, blocks, THREADS, 0, p);
+  else ZK_LAUNCH(cu, call, unpack<4>, blocks, THREADS, 0, p);
 }

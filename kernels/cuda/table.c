@@ -1,5 +1,5 @@
 /* From ops to CUDA kernels, the scratch they need, and what to do when one fails. */
-#include "kernels/cuda/plain.h"
+#include "kernels/cuda/host.h"
 
 #include <string.h>
 
@@ -32,7 +32,6 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_PEAK] = zk_cuda_reduce_scratch,
     [ZG_OP_DOT] = zk_cuda_dot_scratch,
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot_scratch,
-    [ZG_OP_GROUPED_DOT] = zk_cuda_grouped_scratch,
     [ZG_OP_CONV_GRAD] = zk_cuda_conv_scratch,
     [ZG_OP_NORMALIZE_GRAD_SUMS] = zk_cuda_norm_sums_scratch,
     [ZG_OP_ATTEND] = zk_cuda_attend_scratch,

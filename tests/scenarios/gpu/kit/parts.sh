@@ -262,7 +262,8 @@ part_pieces() {
 
 # ---- generation, with weights as training begins with ----
 # Of each model: greedy ids in f32 against those of CPUs; then in bf16 how fast it writes, as a share of what reading the weights
-# takes by the data sheet, and reads prompts, as a share of training's forward, a third of a step.
+# takes by the data sheet, and reads prompts, as a share of training's forward, a third of a step. Llama, whose head is a matrix of its own,
+# writes also with weights in few bits: greedy ids in f32 by nf4 against those of CPUs, which round what int8 and int4 are multiplied by.
 part_generate() {
   for model in gpt2 llama; do
     measured_model "$tiny$model"
@@ -277,6 +278,7 @@ part_generate() {
     for each in write-1 write-8 prompts; do writes "$model-$each" "$model" "$dev" "$each" bf16 || break; done
     [ "$verdict" = bad ] || result=$(generated "$model")
     line "generate-$model"
+    [ $model != llama ] || in_few_bits $model
     rm -f "weights-$model.safetensors"
   done
 }
@@ -286,30 +288,54 @@ lines() { # PROMPTS LENGTH TOKENS: each prompt begins in its own way, so that no
     for (k = 0; k < size; k++) printf "%s%d", k ? ", " : "", (i * 1009 + k * 617 + 5) % 30000
     print "], \"max_tokens\": " tokens ", \"ignore_eos\": true}" } }'
 }
-writes() { # NAME MODEL DEVICE LINES PRECISION: logs/generate-NAME.out, and results in NAME.results
-  rm -f "$1.results"
-  run_ours "generate-$1" 120 zrun generate "$d/$tiny$2.zsg" --init "weights-$2.safetensors" --prompts "$4.jsonl" -o "$1.results" --precision "$5" \
-    --device "$3" --threads "$threads" --sequences 8 --draft-tokens 0
+in_few_bits() { # MODEL
+  same_ids "$1" -nf4 --weights nf4
+  for format in int8 int4 nf4; do
+    case $format in int8) bits=8.25 ;; *) bits=4.25 ;; esac
+    writes "$1-$format" "$1" "$dev" write-1 bf16 --weights $format && writes "$1-$format-8" "$1" "$dev" write-8 bf16 --weights $format &&
+      result=$(few_bits_rates "$1" $format $bits)
+    line "generate-$1-$format"
+  done
 }
-same_ids() { # MODEL
-  if writes "$1-ids" "$1" "$dev" ids f32 && writes "$1-ids-cpu" "$1" cpu ids f32; then
-    for each in ids ids-cpu; do sed 's/.*"tokens":\[\([0-9,]*\)\].*/\1/' "$1-$each.results" | tr , '\n' >"$1-$each.txt"; done
-    alike=$(paste "$1-ids.txt" "$1-ids-cpu.txt" | awk '$1 == $2' | wc -l) all=$(wc -l <"$1-ids-cpu.txt")
+writes() { # NAME MODEL DEVICE LINES PRECISION OPTION...: logs/generate-NAME.out, and results in NAME.results
+  name=$1 graph=$2 on=$3 texts=$4 precision=$5
+  shift 5
+  rm -f "$name.results"
+  run_ours "generate-$name" 120 zrun generate "$d/$tiny$graph.zsg" --init "weights-$graph.safetensors" --prompts "$texts.jsonl" -o "$name.results" \
+    --precision "$precision" --device "$on" --threads "$threads" --sequences 8 --draft-tokens 0 "$@"
+}
+same_ids() { # MODEL [NAME OPTION...]
+  of=$1 ids=ids${2:-}
+  shift $(($# > 1 ? 2 : 1))
+  if writes "$of-$ids" "$of" "$dev" ids f32 "$@" && writes "$of-$ids-cpu" "$of" cpu ids f32 "$@"; then
+    for each in $ids $ids-cpu; do sed 's/.*"tokens":\[\([0-9,]*\)\].*/\1/' "$of-$each.results" | tr , '\n' >"$of-$each.txt"; done
+    alike=$(paste "$of-$ids.txt" "$of-$ids-cpu.txt" | awk '$1 == $2' | wc -l) all=$(wc -l <"$of-$ids-cpu.txt")
     result="as on CPUs: $alike of $all ids"
     [ "$alike" -eq "$all" ] && [ "$all" -eq 160 ] || { result="NOT AS ON CPUS: $alike of $all ids are the same" verdict=bad; }
   fi
-  must_say "generate-$1-ids" '^planned == used: '
-  line "generate-$1-ids"
+  must_say "generate-$of-$ids" '^planned == used: '
+  line "generate-$of-$ids"
 }
 rate() { # NAME FIELD: tokens of prompts (1) or written (2) per second
   sed -n 's/^\([0-9]*\) tokens of prompts, \([0-9]*\) written in \([0-9.]*\) s:.*/\1 \2 \3/p' "logs/generate-$1.out" |
     awk -v field="$2" '$3 > 0 { print $field / $3 }'
 }
-generated() { # MODEL
-  bytes=$(($(wc -c <"weights-$1.safetensors") / 2)) # of weights in bf16; of a lookup, of words or positions, one row is read
+read_bytes() { # MODEL: sets $bytes, of weights in bf16, and $table: of a lookup, of words or positions, one row is read
+  bytes=$(($(wc -c <"weights-$1.safetensors") / 2))
   case $1 in llama) rows=$words ;; *) rows=1024 ;; esac
+  table=$((rows * $(echo "$sizes" | sed 's/.*width=\([0-9]*\).*/\1/') * 2))
+}
+few_bits_rates() { # MODEL FORMAT BITS
+  read_bytes "$1"
+  awk -v one="$(rate "$1-$2" 2)" -v eight="$(rate "$1-$2-8" 2)" -v bytes="$(((bytes - table) / 16))" -v bits="$3" \
+    -v memory="$(memory_sheet "$(cat logs/gpu.txt 2>/dev/null)")" '
+    function share(x) { return memory > 0 ? sprintf(" (%.2f)", x * bytes * bits / memory / 1e9) : "" }
+    BEGIN { printf "%.0f tokens/s%s, 8 at once %.0f%s", one, share(one), eight, share(eight / 8) }'
+}
+generated() { # MODEL
+  read_bytes "$1"
   awk -v one="$(rate "$1-write-1" 2)" -v eight="$(rate "$1-write-8" 2)" -v prompt="$(rate "$1-prompts" 1)" \
-    -v bytes="$bytes" -v table="$((rows * $(echo "$sizes" | sed 's/.*width=\([0-9]*\).*/\1/') * 2))" \
+    -v bytes="$bytes" -v table="$table" \
     -v memory="$(memory_sheet "$(cat logs/gpu.txt 2>/dev/null)")" \
     -v train="$(sed -n 's/^median step [0-9.]* ms: \([0-9.]*\) tokens.*/\1/p' "logs/zug-$1.out" 2>/dev/null | head -n 1)" '
     function share(x, of) { return of > 0 ? sprintf(" (%.2f)", x / of) : "" }
