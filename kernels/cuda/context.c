@@ -84,7 +84,8 @@ static bool make_handles(ZkCuda *cu, ZbErr *err) {
       !check_status(cu, cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate",
                     err) ||
       !check_status(cu, cudaMalloc(&cu->workspace, WORKSPACE), "a workspace of 32 MiB", err) ||
-      !check_status(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace", err) ||
+      !check_status(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace",
+                    err) ||
       !check_status(cu, cudaMalloc((void **)&cu->arrived, ZK_CUDA_ARRIVALS * sizeof(unsigned)), "a workspace",
                     err) ||
       !check_status(cu, cudaMemset(cu->arrived, 0, ZK_CUDA_ARRIVALS * sizeof(unsigned)), "a workspace", err))

@@ -8,7 +8,7 @@
  * the others: it counts as batch, and A lacks it. So with M and B.
  *
  * M = N = 1 is a reduction and has kernels of its own; so have products of few rows in steps of generation
- * (dot_few.cu) and those by packed weights (packed.c). Other products go to cuBLASLt where it is there; else,
+ * (dot_few.cu) and those by packed weights (packed_dot.c). Other products go to cuBLASLt where it is there; else,
  * and where it knows nothing, to ours. All add in f32; operands in f32 are multiplied as they are, but where ZkEnv
  * says tf32: then cuBLASLt may round them to 11 bits. */
 #include "kernels/cuda/dot.h"

@@ -5,7 +5,7 @@ cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/packed.h kernel
   kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/pointwise.h \
   kernels/cuda/rows.cuh kernels/cuda/norm_text.c kernels/cuda/norm_fused.c \
   kernels/cuda/device.cuh kernels/cuda/fallback.c kernels/cuda/tiles.c kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/pointwise.h \
-  kernels/cuda/pointwise_text.c kernels/cuda/program.c kernels/cuda/packed.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_epilogue.c kernels/cuda/dot_lt.h kernels/cuda/dot_lt.c \
+  kernels/cuda/pointwise_text.c kernels/cuda/program.c kernels/cuda/packed_dot.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_epilogue.c kernels/cuda/dot_lt.h kernels/cuda/dot_lt.c \
   kernels/cuda/dot_trial.c \
   kernels/cuda/attend.h kernels/cuda/attend.cuh kernels/cuda/attend_pages.cuh kernels/cuda/attend_tiles.cuh kernels/cuda/mma.cuh kernels/cuda/attend.c kernels/cuda/attend_cudnn.c
 

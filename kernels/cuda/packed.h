@@ -1,7 +1,7 @@
 /* Products by packed weights (kernels/packed.h). Private to kernels/cuda.
  *
  *   packed_rows.cu   of up to ZK_CUDA_PACKED_MOST rows: codes are decoded in registers
- *   packed.c         of more, and of gradients: some of a matrix at a time is unpacked into scratch
+ *   packed_dot.c     of more, and of gradients: some of a matrix at a time is unpacked into scratch
  *                    (packed.cu), and multiplied as any other */
 #ifndef ZUG_KERNELS_CUDA_PACKED_H
 #define ZUG_KERNELS_CUDA_PACKED_H
@@ -9,7 +9,7 @@
 #include "kernels/cuda/host.h"
 #include "kernels/packed.h"
 
-/* ---- packed.c ------------------------------------------------------------------------------------------ */
+/* ---- packed_dot.c ------------------------------------------------------------------------------------- */
 /* Returns which operand of a product is packed; -1: none. */
 static inline int zk_cuda_packed_operand(const ZkCall *c) {
   for (int i = 0; i < 2; i++)

@@ -22,6 +22,8 @@ recipe short_ring2 from short { mesh context = 2   split seq over context   atte
 recipe half from short { precision compute bf16 }
 recipe half_ring2 from short_ring2 { precision compute bf16 }
 recipe ring4 from ring2 { mesh pipe = 2, context = 2   stages over pipe by cost   shard params, grads, states over context }
+recipe nf4 from one { freeze all except lora   precision weights nf4 group 32 }
+recipe nf4_half from nf4 { precision compute bf16 }
 recipe few_ep2 from one { mesh ep = 2   split batch, expert over ep   bind slot = 0.6 }
 END
 model() { # NAME OPTIONS...
@@ -54,6 +56,15 @@ same one one:1 tensor2:2
 model llama3 -D heads=2 -D kv_heads=1 -D inner=24
 same muon muon:1 muon2:2
 says 'planned == used'
+
+# ---- adapters on a frozen base of 4 bits: forward reads codes or unpacks some of a matrix at a time, as backward does ----
+name=lora
+ok zc "$ZUG_SRC/examples/lora.zug" -o lora.zsg -D layers=1 -D heads=2 -D width=64 -D context=24 -D words=256 -D rank=4 -D alpha=8
+same nf4 nf4:1
+says 'planned == used'
+run cpu 1 zrun nf4_half
+run cuda 1 "$emu" nf4_half
+$compare --loss 5e-4 --norm 5e-3 cuda/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$name: nf4_half"; }
 
 # ---- mixtures of experts: rounds, whose number the hosts must know; rows to their owners and back ----
 model mixtral -D heads=2 -D kv_heads=1 -D inner=24 -D experts=4
