@@ -51,7 +51,7 @@ tests_unit_test_kernels_cuda_SOURCES = $(gpu_cases) \
   tests/unit/kernels/cuda/emulator.c \
   tests/unit/kernels/cuda/host.c \
   tests/unit/kernels/cuda/fused_lt.c
-tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
+tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -O1 -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)
 tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \
   -Wl,--wrap=zk_cuda_program,--wrap=zk_cuda_program_launch
