@@ -99,7 +99,7 @@ bool zx_lines_sample(ZxLines *l, const ZxSampleMetrics *m, ZbErr *err) {
   if (!m->broken) zb_text_add(t, "  %" PRId64 " token%s", m->tokens, m->tokens == 1 ? "" : "s");
   zb_text_put(t, "\n", 1);
   zx_put_sample(&text, m);
-  zb_text_put(&text, "\n", 1);
+  if (!text.len || text.s[text.len - 1] != '\n') zb_text_put(&text, "\n", 1);
   for (const char *at = text.s, *end = text.s + text.len; at < end;) {
     const char *next = memchr(at, '\n', (size_t)(end - at)) + 1;
     zb_text_put(t, "  | ", 4);

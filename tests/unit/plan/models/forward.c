@@ -170,16 +170,32 @@ static void other_precision(ZpPlan *p) {
   p->asked.eval_of = q;
 }
 
-static void caught(Break *b, const char *text) {
+static void caught_in(bool steps, Break *b, const char *text) {
   Model m = model_open("gpt2", NULL, options);
-  Plan train = plan_of(m.g, recipe), q = plan_forward(m.g, recipe, train.p);
+  Plan train = plan_of(m.g, recipe),
+       q = steps ? plan_try_steps(m.g, recipe, train.p) : plan_forward(m.g, recipe, train.p);
   ZbErr err = {0};
+  cr_assert(q.p, "%s", plan_messages(&q));
   b(q.p);
   cr_expect(!zp_check(q.p, &err), "accepted, but: %s", text);
   cr_expect(strstr(err.text, text), "says: %s\nnot: %s", err.text, text);
   plan_close(&q);
   plan_close(&train);
   model_close(&m);
+}
+
+static void caught(Break *b, const char *text) { caught_in(false, b, text); }
+
+static void over_scalars(ZpPlan *p) {
+  buffer(p, ZP_B_SCALARS)->offset = theirs(p, ZP_B_SCALARS)->offset + 64;
+}
+
+/* Steps of generation, whose caches and scalars are their own. */
+Test(forward, steps_beside_keep_off) {
+  caught_in(true, over_states, "lies over what the other plan of the arena keeps");
+  caught_in(true, over_scalars, "lies over what the other plan of the arena keeps");
+  caught_in(true, other_params, "is not where the other plan of the arena has it");
+  caught_in(true, other_bucket, "do not hold the same parameters");
 }
 
 Test(forward, beside_keeps_off) {

@@ -64,6 +64,11 @@ Plan plan_forward(const ZgGraph *g, const char *recipe, const ZpPlan *beside) {
       .scratch = zk_cpu_scratch, .threads = 2, .forward_only = true, .beside = beside, .outputs = !beside};
   return made(make(g, recipe, o), recipe);
 }
+Plan plan_try_steps(const ZgGraph *g, const char *recipe, const ZpPlan *beside) {
+  static const ZpGenerating steps = {.step = 8, .sequences = 2, .length = 8, .page = 4};
+  return make(g, recipe,
+              (ZpOptions){.scratch = zk_cpu_scratch, .threads = 2, .beside = beside, .generates = &steps});
+}
 Plan plan_bare(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1}), recipe);
 }

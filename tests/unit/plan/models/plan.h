@@ -34,6 +34,8 @@ Plan plan_try_streams(const ZgGraph *g, const char *recipe, bool (*supports)(con
 Plan plan_kept(const ZgGraph *g, const char *recipe); /* ... and for a run that writes checkpoints */
 /* As plan_of, forward only; alone, with outputs, or in the arena of another plan of that recipe. */
 Plan plan_forward(const ZgGraph *g, const char *recipe, const ZpPlan *beside);
+/* Steps of generation in the arena of a plan that trains: 8 tokens of 2 sequences of 8. There may be none, with reports. */
+Plan plan_try_steps(const ZgGraph *g, const char *recipe, const ZpPlan *beside);
 /* As plan_of, for a device that supports what `supports` says, with kernels of the CPU's. */
 Plan plan_fused(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *call));
 bool supports_all(const ZkCall *call);        /* true */
