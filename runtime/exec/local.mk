@@ -4,8 +4,8 @@ libexec_a_SOURCES = \
   runtime/exec/answer/answer.h \
   runtime/exec/answer/answers.c \
   runtime/exec/answer/chats.c \
-  runtime/exec/answer/events.c \
   runtime/exec/answer/folder.c \
+  runtime/exec/answer/packed.c \
   runtime/exec/answer/query.c \
   runtime/exec/answer/query.h \
   runtime/exec/answer/results.c \

@@ -1,5 +1,6 @@
 # zrun serve: clients of OpenAI's API get the texts that `zrun generate` writes, whole and in streams; what is wrong with a request costs
-# nobody but its sender; clients that leave are forgotten; keys; a port that is taken; SIGTERM. A night asks for a minute, with 300 at once.
+# nobody but its sender; clients that leave are forgotten; keys; a port that is taken; SIGTERM. On several ranks answers are the same bytes,
+# and replicas do not wait for each other. A night asks for a minute, with 300 at once.
 . "$ZUG_SRC/tests/scenarios/lib.sh"
 . "$ZUG_SRC/tests/scenarios/lib_serve.sh"
 need_mpi
@@ -9,6 +10,8 @@ cat >r.zug <<'END'
 recipe learn { bind batch = 8, seq = 32   optimizer adamw(lr = 1e-2, b2 = 0.95)   clip 1.0 }
 recipe t2 { bind batch = 8, seq = 64   mesh tensor = 2   split head, ffn, vocab over tensor else seq }
 recipe p2 { bind batch = 8, seq = 64   mesh pipe = 2   stages over pipe by cost }
+recipe d2 { bind batch = 8, seq = 64   mesh data = 2   split batch over data }
+recipe pdt { bind batch = 4, seq = 64   mesh pipe = 2, data = 2, tensor = 2   split batch over data   split head, ffn, vocab over tensor else seq   stages over pipe by cost }
 END
 for i in $(seq 200); do printf 'the cat sat on the mat. '; done >text
 ok zdata pack text -o text.bin
@@ -48,15 +51,42 @@ done >scored.jsonl
 ok zrun generate cat.zsg --init w.safetensors --prompts scored.jsonl -o scored.out
 ok timeout -k 5 100 python3 "$ZUG_SRC/tests/scenarios/serve_clients.py" "$port" scored.out
 cat out.txt
+same() { # LAYOUT: all is answered as one rank does
+  ok timeout -k 5 100 python3 "$ZUG_SRC/tests/scenarios/serve_same.py" "$port" same.$1
+  cmp same.one same.$1 || fail "$1: other answers than one rank's"
+}
+same one
 breaks 'cannot listen' $s --port "$port"
 end 0
 
 # ---- on several ranks ----
-for recipe in t2 p2; do
-  begin 2 --recipe r.zug:$recipe --threads 1
-  ok timeout -k 5 200 python3 "$ZUG_SRC/tests/scenarios/serve.py" "$port" $pid 0.5
+for layout in "2 t2" "2 p2" "2 d2" $(at_night && echo 8_pdt); do
+  ranks=${layout%[ _]*} recipe=${layout#*[ _]}
+  begin $ranks --recipe r.zug:$recipe --threads 1
+  same $recipe
+  if [ $recipe = d2 ] || at_night; then ok timeout -k 5 200 python3 "$ZUG_SRC/tests/scenarios/serve.py" "$port" $pid 0.5; fi
   end 0
 done
+
+# A replica that stands still holds up nobody but those whose answers it writes; a server that is to end waits for these.
+begin 2 --recipe r.zug:d2 --threads 1
+job=$pid
+slow=$(rank_pid 1)
+kill -STOP $slow
+curl -sN "http://127.0.0.1:$port/v1/completions" -d '{"prompt": ["a", "b"], "max_tokens": 40, "temperature": 0, "stream": true}' >both.txt &
+client=$!
+for i in $(seq 100); do grep -q '"index":0.*"length"' both.txt && break; sleep 0.1; done
+grep -q '"index":0.*"length"' both.txt || { cat both.txt; fail "a replica waits for another one"; }
+grep -q '"index":1' both.txt && fail "a replica that stands still writes"
+[ "$(web POST /v1/completions)" = 200 ] || fail "a request waits for a replica that stands still"
+kill -USR1 $pid
+for i in $(seq 50); do [ "$(web GET /health)" = 503 ] && break; sleep 0.1; done
+[ "$(web POST /v1/completions)" = 503 ] || fail "a server that ends takes requests"
+kill -CONT $slow
+wait $client
+grep -q '"index":1.*"length"' both.txt && grep -q DONE both.txt && ! grep -q error both.txt || { cat both.txt server.txt; fail "an answer that was under way is cut"; }
+wait $pid || { cat server.txt; fail "a server that was ended while a replica wrote has another code than 0"; }
+ranks=1
 
 # A rank is lost in the middle of a stream: its client is told, and the job ends.
 MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 4"

@@ -8,7 +8,7 @@
  *   step -> logits -> sampled tokens -> text as it is sure         answers.c: many at once
  *                                                                           |
  *                                                        results.c: lines of out.jsonl
- *   events.c: the same queries on the other ranks that play these steps
+ *   packed.c: queries for other ranks, and their answers for this one
  *
  * query.h and query.c know fields, their types and ranges; words.c what ids a text has. Nothing of a file is
  * trusted. */
@@ -151,21 +151,41 @@ double zx_answers_seconds(const ZxAnswers *x); /* of this rank's last step */
 void zx_answers_cancel(ZxAnswers *x);
 /* Ends one query, if it is under way, in the same way. False with a message: its text cannot be ended. */
 bool zx_answers_end(ZxAnswers *x, uint64_t number, ZbErr *err);
-/* Returns what a query's choice has so far, valid until the next step; false: it is not under way. */
-bool zx_answers_so_far(const ZxAnswers *x, uint64_t number, uint32_t choice, ZxAnswer *out);
+/* Appends what is new of a query's choice since it was last called, for zx_copy_take: of one that is under way, or that
+ * zx_answers_next has returned. */
+void zx_answers_news(ZxAnswers *x, uint64_t number, uint32_t choice, ZbText *to);
 /* Returns an answered query, each once, valid until the next call; NULL: there is none. */
 const ZxAnswered *zx_answers_next(ZxAnswers *x);
 ZxCounts zx_answers_counts(const ZxAnswers *x);
 uint64_t zx_answers_digest(const ZxAnswers *x); /* see zx_scheduler_digest */
 
-/* ---- events.c: what one rank asks and ends, for the others that play its steps ------------------------------ */
-/* Append what zx_answers_ask and zx_answers_end were called with. The query has ids and a seed. */
-void zx_event_ask(ZbText *to, const ZxQuery *q, uint64_t number);
-void zx_event_end(ZbText *to, uint64_t number);
-/* Does the same again, in the same order. False with a message: a mistake of ours, since it went well there. */
-bool zx_events_play(ZxAnswers *x, const char *event, size_t n, ZbErr *err);
-/* Forgets a query that was made so, when it is answered. */
-void zx_events_forget(const ZxAnswered *q);
+/* ---- packed.c: queries for other ranks, and their answers, as bytes ------------------------------------------- */
+/* Appends a query that has ids and a seed. */
+void zx_pack_query(const ZxQuery *q, ZbText *to);
+/* Makes it again, in one block to be freed. */
+ZxQuery *zx_unpack_query(const char *bytes, size_t n);
+
+/* What of an answer was packed: so many of its ids and log-probabilities, and bytes of its text. */
+typedef struct {
+  uint32_t ids, logprobs;
+  size_t text;
+} ZxPacked;
+/* Appends what is new of an answer; it is told then. */
+void zx_pack_news(const ZxAnswer *x, ZxPacked *told, ZbText *to);
+
+/* An answer that is written by other ranks, as far as their news have come. Zeroed: nothing has. */
+enum { ZX_FINISH = 12 };
+typedef struct {
+  ZxAnswer is;
+  uint32_t *id;
+  ZxChoice *logprob;
+  size_t n, idcap, nlogprobs, logprobcap;
+  ZbText text;
+  char finish[ZX_FINISH];
+} ZxCopy;
+/* Adds news. Returns what they have of text, *text bytes. */
+const char *zx_copy_take(ZxCopy *c, const char *bytes, size_t n, size_t *text);
+void zx_copy_free(ZxCopy *c);
 
 /* ---- results.c: files of queries and results --------------------------------------------------------------- */
 /* Writes a result as a line of JSON, with its end. */

@@ -10,8 +10,9 @@ typedef struct {
   ZtIds id; /* prompt and answer */
   ZxChoice *logprob;
   size_t nlogprobs, logprobcap;
-  bool ended, stopped;
+  bool stopped;
   const char *finish;
+  ZxPacked told;
 } Choice;
 
 typedef struct Asked Asked;
@@ -383,11 +384,12 @@ static ZxAnswer answer_of(const Asked *q, uint32_t choice) {
   return out;
 }
 
-bool zx_answers_so_far(const ZxAnswers *x, uint64_t number, uint32_t choice, ZxAnswer *out) {
-  const Asked *q = x->first;
+void zx_answers_news(ZxAnswers *x, uint64_t number, uint32_t choice, ZbText *to) {
+  Asked *q = x->shown && x->shown->number == number ? x->shown : x->first;
   while (q && q->number != number) q = q->next;
-  if (q) *out = answer_of(q, choice);
-  return q;
+  ZB_ASSERT(q);
+  ZxAnswer now = answer_of(q, choice);
+  zx_pack_news(&now, &q->choice[choice].told, to);
 }
 
 const ZxAnswered *zx_answers_next(ZxAnswers *x) {

@@ -402,6 +402,7 @@ typedef struct {
   uint64_t pages, free_pages;                   /* of all groups; free: no sequence has them */
 } ZxCounts;
 ZxCounts zx_scheduler_counts(const ZxScheduler *s);
+void zx_counts_add(ZxCounts *to, const ZxCounts *c);
 uint32_t zx_scheduler_free_pages(const ZxScheduler *s, uint32_t group);
 /* Returns a number of all steps and choices so far: ranks that play the same have the same. */
 uint64_t zx_scheduler_digest(const ZxScheduler *s);

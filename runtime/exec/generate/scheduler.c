@@ -674,6 +674,15 @@ ZxCounts zx_scheduler_counts(const ZxScheduler *s) {
   return c;
 }
 
+void zx_counts_add(ZxCounts *to, const ZxCounts *c) {
+  to->running += c->running, to->waiting += c->waiting;
+  to->steps += c->steps, to->prompt_tokens += c->prompt_tokens, to->answer_tokens += c->answer_tokens;
+  to->cached_tokens += c->cached_tokens;
+  to->drafts += c->drafts, to->right_drafts += c->right_drafts;
+  to->preempted += c->preempted, to->lost += c->lost;
+  to->pages += c->pages, to->free_pages += c->free_pages;
+}
+
 uint32_t zx_scheduler_free_pages(const ZxScheduler *s, uint32_t group) {
   return zx_pages_free(s->pages, group);
 }

@@ -212,8 +212,7 @@ bool zx_run_chat(ZxRun *r) {
   zx_watch_phase(NULL);
   bool ok = talk(&t);
   ZxCounts c = zx_answers_counts(t.answers);
-  ZxLaneCounts all = {{c.prompt_tokens, c.answer_tokens, c.cached_tokens, c.drafts, c.right_drafts}};
-  if (ok) zx_run_tell(r, &all, t.answered, t.seconds);
+  if (ok) zx_run_tell(r, &c, t.answered, t.seconds);
   if (ok) zx_run_tell_used(r, &how, 1);
   zx_answers_free(t.answers);
   zb_arena_free(t.a);

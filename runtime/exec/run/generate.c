@@ -11,12 +11,13 @@ void zx_run_give_seed(const ZxRun *r, ZxQuery *q, uint64_t number) {
   if (q->seed == ZX_UNSAID) q->seed = (int64_t)(zb_random_u64(r->prompts.seed, 0, number) >> 1);
 }
 
-void zx_run_tell(const ZxRun *r, const ZxLaneCounts *c, uint64_t answers, double seconds) {
+void zx_run_tell(const ZxRun *r, const ZxCounts *c, uint64_t answers, double seconds) {
   if (r->o.quiet || r->rank || !answers) return;
-  fprintf(stderr, "%" PRIu64 " tokens of prompts, %" PRIu64 " written in %.3f s: %.1f tokens/s", c->of[0],
-          c->of[1], seconds, seconds > 0 ? (double)c->of[1] / seconds : 0);
-  if (c->of[2]) fprintf(stderr, "; %" PRIu64 " more tokens of prompts were shared", c->of[2]);
-  if (c->of[3]) fprintf(stderr, "; %" PRIu64 " of %" PRIu64 " draft tokens were right", c->of[4], c->of[3]);
+  fprintf(stderr, "%" PRIu64 " tokens of prompts, %" PRIu64 " written in %.3f s: %.1f tokens/s",
+          c->prompt_tokens, c->answer_tokens, seconds, seconds > 0 ? (double)c->answer_tokens / seconds : 0);
+  if (c->cached_tokens) fprintf(stderr, "; %" PRIu64 " more tokens of prompts were shared", c->cached_tokens);
+  if (c->drafts)
+    fprintf(stderr, "; %" PRIu64 " of %" PRIu64 " draft tokens were right", c->right_drafts, c->drafts);
   fputc('\n', stderr);
 }
 
@@ -32,6 +33,7 @@ static bool refuse(ZxRun *r, const char *text, const char *name, uint64_t line) 
 /* ---- texts as they come ---------------------------------------------------------------------------------------- */
 /* Texts are shown one after the other, by prompts and choices. One comes as it is made; others wait. */
 typedef struct {
+  ZxCopy copy;
   ZbText waits;
   bool done;
 } Shown;
@@ -92,21 +94,34 @@ static void end_text(Screen *s, uint32_t i, const char *table, size_t n) {
   }
 }
 
-static bool next_text(void *ctx, uint64_t *number, uint32_t *choices) {
+static bool next_text(void *ctx, ZxNext *next) {
   const Screen *s = ctx;
-  *number = s->asked;
-  *choices = s->choices;
+  *next = (ZxNext){.number = s->asked, .choices = s->choices};
   return s->asked < s->r->prompts.nqueries;
 }
-static void took_text(void *ctx) { ((Screen *)ctx)->asked++; }
+static void took_text(void *ctx, uint32_t lane) {
+  (void)lane;
+  ((Screen *)ctx)->asked++;
+}
+
+/* Takes what is new of a text. */
+static void take_news(Screen *s, uint32_t i, const char *news, size_t n) {
+  ZxCopy *c = &s->text[i].copy;
+  ZbText table = {0};
+  const char *text = zx_copy_take(c, news, n, &n);
+  if (n) show_piece(s, i, text, n);
+  if (!c->is.finish) return;
+  zx_result_table(&s->r->prompts.words, &c->is, &table);
+  end_text(s, i, table.s, table.len);
+  zb_text_free(&table);
+  zx_copy_free(c);
+}
 
 static bool take_text(void *ctx, ZxToldKind kind, uint64_t number, uint32_t choice, const char *text,
                       size_t n) {
   Screen *s = ctx;
-  uint32_t i = (uint32_t)number * s->choices + choice;
   switch (kind) {
-  case ZX_TOLD_PIECE: show_piece(s, i, text, n); break;
-  case ZX_TOLD_ENDED: end_text(s, i, text, n); break;
+  case ZX_TOLD_NEWS: take_news(s, (uint32_t)number * s->choices + choice, text, n); break;
   case ZX_TOLD_RESULT: s->answered++; break;
   default: return refuse(s->r, text, NULL, 0);
   }
@@ -118,10 +133,11 @@ static bool texts_done(void *ctx) {
   return s->answered == s->r->prompts.nqueries;
 }
 
-static const ZxQuery *text_query(void *ctx, uint64_t number) {
+static const ZxQuery *text_query(void *ctx, uint64_t number, const char *bytes, size_t n) {
+  (void)bytes, (void)n;
   return &((Screen *)ctx)->r->prompts.query[number];
 }
-static void keep_text(void *ctx, uint64_t number) { (void)ctx, (void)number; }
+static void keep_text(void *ctx, uint64_t number, const ZxQuery *q) { (void)ctx, (void)number, (void)q; }
 
 /* ---- lines ----------------------------------------------------------------------------------------------------- */
 /* Results are written in the order of lines, and those that come too early wait: at most as many as `window`. */
@@ -151,7 +167,7 @@ static void read_line(const ZxRun *r, uint64_t number, ZbArena *a, ZxQuery *q) {
   zx_run_give_seed(r, q, number);
 }
 
-static bool next_line(void *ctx, uint64_t *number, uint32_t *choices) {
+static bool next_line(void *ctx, ZxNext *next) {
   Lines *l = ctx;
   if (l->asked == l->r->prompts.nlines || l->asked - l->written == l->window) return false;
   if (!l->choices) {
@@ -161,19 +177,20 @@ static bool next_line(void *ctx, uint64_t *number, uint32_t *choices) {
     l->choices = (uint32_t)q.choices;
     zb_arena_free(a);
   }
-  *number = l->asked;
-  *choices = l->choices;
+  *next = (ZxNext){.number = l->asked, .choices = l->choices};
   return true;
 }
 
-static void took_line(void *ctx) {
+static void took_line(void *ctx, uint32_t lane) {
   Lines *l = ctx;
+  (void)lane;
   l->asked++;
   l->choices = 0;
 }
 
-static const ZxQuery *line_query(void *ctx, uint64_t number) {
+static const ZxQuery *line_query(void *ctx, uint64_t number, const char *bytes, size_t n) {
   const Lines *l = ctx;
+  (void)bytes, (void)n;
   Line *line = line_of(l, number);
   ZB_ASSERT(!line->a);
   line->a = zb_arena_new();
@@ -181,8 +198,9 @@ static const ZxQuery *line_query(void *ctx, uint64_t number) {
   return &line->query;
 }
 
-static void forget_line(void *ctx, uint64_t number) {
+static void forget_line(void *ctx, uint64_t number, const ZxQuery *q) {
   Line *line = line_of(ctx, number);
+  (void)q;
   zb_arena_free(line->a);
   line->a = NULL;
 }
@@ -205,7 +223,7 @@ static bool take_result(void *ctx, ZxToldKind kind, uint64_t number, uint32_t ch
   ZbErr err = {0};
   Line *line = line_of(l, number);
   (void)choice;
-  if (kind == ZX_TOLD_BROKEN) return refuse(r, text, r->o.prompts, number + 1);
+  if (kind != ZX_TOLD_RESULT) return refuse(r, text, r->o.prompts, number + 1);
   zb_text_put(&line->result, text, n);
   line->done = true;
   return write_results(l, &err) || (err.passing ? zx_run_fail(r, &err) : zx_run_refuse(r, &err));
@@ -230,20 +248,23 @@ static bool generate_texts(ZxRun *r) {
   uint32_t choices = (uint32_t)r->o.query.choices, n = r->prompts.nqueries * choices;
   Screen s = {.r = r, .text = ZB_NEWN(r->a, Shown, n), .n = n, .choices = choices, .last = '\n'};
   ZxDesk desk = {.ctx = &s,
-                 .wants_parts = true,
+                 .wants_news = true,
                  .next = next_text,
                  .took = took_text,
                  .take = take_text,
                  .done = texts_done,
                  .query = text_query,
                  .forget = keep_text};
-  ZxLaneCounts counts;
+  ZxCounts counts;
   for (uint32_t i = 0; i < r->prompts.nqueries; i++) zx_run_give_seed(r, &r->prompts.query[i], i);
   double from = zb_now();
   bool ok = zx_run_lanes(r, &desk, &counts);
   if (s.last != '\n') put(&s, "\n", 1); /* of a text that was not ended */
   if (ok && !r->stopping) zx_run_tell(r, &counts, n, zb_now() - from);
-  for (uint32_t i = 0; i < n; i++) zb_text_free(&s.text[i].waits);
+  for (uint32_t i = 0; i < n; i++) {
+    zb_text_free(&s.text[i].waits);
+    zx_copy_free(&s.text[i].copy);
+  }
   return ok;
 }
 
@@ -259,7 +280,7 @@ static bool generate_lines(ZxRun *r) {
                  .done = lines_done,
                  .query = line_query,
                  .forget = forget_line};
-  ZxLaneCounts counts;
+  ZxCounts counts;
   skip_lines(&l);
   double from = zb_now();
   uint64_t before = l.written;

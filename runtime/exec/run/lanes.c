@@ -10,6 +10,7 @@
  * taken when the turn comes to the wave again. Replicas wait for each other at the end alone. Those that have nothing to
  * do are told so now and then: a rank that hears nothing for long has lost somebody (comm/watch.h). */
 #include "runtime/exec/comm/watch.h"
+#include "runtime/exec/exit.h"
 #include "runtime/exec/mail.h"
 #include "runtime/exec/run/lanes.h"
 #include "runtime/exec/stepper.h"
@@ -17,21 +18,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASKS = 8, AHEAD = 8 /* choices that wait in a lane, at most */ };
+enum { AHEAD = 8 /* choices that wait in a lane, at most */ };
 static const double BEAT = 1; /* seconds after which ranks that wait are told that nothing is lost */
 
-/* What a leader tells its replica before each turn, and rank 0 the leaders. */
+/* What a leader tells its replica before each turn, and rank 0 the leaders; `bytes` of orders follow. */
 typedef struct {
   uint64_t digest; /* of all that the wave has decided */
-  double seconds;  /* of its last step */
+  uint64_t bytes;
+  double seconds; /* of its last step */
   int32_t stopping, failed;
   bool ends; /* all is written */
-  uint32_t n;
-  struct {
-    uint64_t number;
-    uint32_t wave;
-  } ask[ASKS];
 } Turn;
+
+/* A query to be asked, of which `bytes` follow, or to be ended. */
+typedef enum { ASK, END } OrderKind;
+typedef struct {
+  uint64_t number, bytes;
+  uint32_t kind, wave;
+} Order;
 
 /* What a leader tells rank 0; `bytes` of text follow. */
 typedef struct {
@@ -39,23 +43,23 @@ typedef struct {
   uint32_t kind, choice, wave, choices;
   uint64_t bytes;
 } Told;
-enum { BEATS = ZX_TOLD_KINDS, ENDS };
+enum { COUNTS = ZX_TOLD_KINDS /* of a wave, also to say that nothing is lost */, ENDS };
 
 /* A wave of this rank's replica. */
 typedef struct {
   ZxAnswers *x;
   bool under_way; /* a step was played, of which nothing is taken yet */
   ZxInbox chosen;
-  uint64_t *next; /* of leaders: the numbers of what it will be asked, */
-  uint32_t nnext; /* at most as many as a lane is given at once */
+  ZbText orders; /* of its next turn, as far as they have come */
 } Wave;
 
 /* Another replica, as rank 0 knows it. */
 typedef struct {
   ZxInbox told;
   Told head;
-  Turn next;
-  double beat; /* when it was told something */
+  ZbText orders; /* not sent yet */
+  double beat;   /* when it was told something */
+  double heard;  /* when it told something */
   bool ended;
 } Far;
 
@@ -69,13 +73,14 @@ struct ZxLanes {
   uint32_t waves;
   ZxInbox turn, asks; /* of a follower: the leader's; of a leader: rank 0's */
   Turn heard, asked;
+  ZbText text; /* what is told or heard now */
   bool ends;
   double told; /* when this leader told rank 0 something */
   /* rank 0 */
   Far *far;
-  uint32_t *load; /* choices under way, by lane: replica x waves + wave */
-  uint32_t slots; /* of a lane */
-  ZxLaneCounts counts;
+  uint32_t *load;   /* choices under way, by lane: replica x waves + wave */
+  ZxCounts *counts; /* by lane */
+  uint32_t slots;   /* of a lane */
 };
 
 static bool leads(const ZxLanes *l) { return l->replica->rank == 0; }
@@ -83,25 +88,42 @@ static bool is_first(const ZxLanes *l) { return leads(l) && l->replica->index ==
 
 /* ---- what is written comes to rank 0 -------------------------------------------------------------------------- */
 static bool take_told(ZxLanes *l, const Told *t, uint32_t lane, const char *text) {
-  if (t->kind == ZX_TOLD_RESULT) l->load[lane] -= t->choices;
-  if (l->r->stopping && t->kind == ZX_TOLD_RESULT && !l->desk->wants_parts) return true;
+  if (t->kind != ZX_TOLD_NEWS) l->load[lane] -= t->choices;
+  if (l->r->stopping && t->kind == ZX_TOLD_RESULT && !l->desk->wants_news) return true;
   return l->desk->take(l->desk->ctx, (ZxToldKind)t->kind, t->number, t->choice, text, t->bytes);
 }
 
-static void tell(ZxLanes *l, const Told *t, const char *text) {
+static void tell(ZxLanes *l, const Told *t, const void *text) {
   int first = l->replica->leaders[0];
   zx_mail_send(l->mail, first, ZX_MAIL_TOLD, t, sizeof *t);
   if (t->bytes) zx_mail_send(l->mail, first, ZX_MAIL_TOLD, text, t->bytes);
   l->told = zb_now();
 }
 
-/* Gives rank 0 a part of an answer, or the end of it. */
+/* Tells rank 0 how far the waves are. */
+static void tell_counts(ZxLanes *l) {
+  for (uint32_t w = 0; w < l->waves; w++) {
+    ZxCounts c = zx_answers_counts(l->wave[w].x);
+    if (is_first(l)) l->counts[w] = c;
+    else if (leads(l)) tell(l, &(Told){.kind = COUNTS, .wave = w, .bytes = sizeof c}, &c);
+  }
+}
+
+/* Gives rank 0 a part of an answer, or the end of it: what l->text has. */
 static void give(ZxLanes *l, uint32_t wave, ZxToldKind kind, uint64_t number, uint32_t choice,
-                 uint32_t choices, const char *text, size_t n) {
-  Told t = {number, kind, choice, wave, choices, n};
+                 uint32_t choices) {
+  Told t = {number, kind, choice, wave, choices, l->text.len};
+  const char *text = l->text.len ? l->text.s : "";
   if (is_first(l)) {
     if (!take_told(l, &t, wave, text) && !l->r->lane_failed) l->r->lane_failed = l->r->failed;
   } else if (leads(l)) tell(l, &t, text);
+}
+
+static void give_news(ZxLanes *l, uint32_t wave, uint64_t number, uint32_t choice) {
+  if (!leads(l) || !l->desk->wants_news) return;
+  l->text.len = 0;
+  zx_answers_news(l->wave[wave].x, number, choice, &l->text);
+  give(l, wave, ZX_TOLD_NEWS, number, choice, 0);
 }
 
 typedef struct {
@@ -111,28 +133,51 @@ typedef struct {
 
 static void give_piece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n) {
   const Piece *p = ctx;
-  if (p->l->desk->wants_parts) give(p->l, p->wave, ZX_TOLD_PIECE, number, choice, 0, text, n);
+  (void)text, (void)n;
+  give_news(p->l, p->wave, number, choice);
+}
+
+/* Gives rank 0 a message why there is no answer. */
+static void give_error(ZxLanes *l, uint32_t wave, ZxToldKind kind, uint64_t number, uint32_t choices,
+                       const ZbErr *err) {
+  l->text.len = 0;
+  zb_text_put(&l->text, err->text, strlen(err->text) + 1);
+  zb_text_put(&l->text, err->help, strlen(err->help) + 1);
+  give(l, wave, kind, number, 0, choices);
+}
+
+static void give_result(ZxLanes *l, uint32_t wave, const ZxAnswered *q) {
+  uint32_t choices = (uint32_t)q->query->choices;
+  ZxSummary summary = {q->prompt_tokens, q->cached};
+  if (q->broken) {
+    give_error(l, wave, ZX_TOLD_BROKEN, q->number, choices, q->broken);
+    return;
+  }
+  for (uint32_t c = 0; c < choices; c++) give_news(l, wave, q->number, c);
+  l->text.len = 0;
+  if (l->desk->wants_news) zb_text_put(&l->text, (const char *)&summary, sizeof summary);
+  else zx_result(&l->r->prompts.words, q, &l->text);
+  give(l, wave, ZX_TOLD_RESULT, q->number, 0, choices);
 }
 
 static void give_answered(ZxLanes *l, uint32_t wave) {
-  for (const ZxAnswered *q; (q = zx_answers_next(l->wave[wave].x));) {
-    ZbText t = {0};
-    uint32_t choices = (uint32_t)q->query->choices;
-    if (leads(l)) {
-      for (uint32_t c = 0; l->desk->wants_parts && !q->broken && c < choices; c++) {
-        ZbText part = {0};
-        zx_result_table(&l->r->prompts.words, &q->answer[c], &part);
-        give(l, wave, ZX_TOLD_ENDED, q->number, c, choices, part.s ? part.s : "", part.len);
-        zb_text_free(&part);
-      }
-      if (q->broken) zb_text_add(&t, "%s%c%s", q->broken->text, 0, q->broken->help);
-      else if (!l->desk->wants_parts) zx_result(&l->r->prompts.words, q, &t);
-      if (q->broken) give(l, wave, ZX_TOLD_BROKEN, q->number, 0, choices, t.s, t.len + 1);
-      else give(l, wave, ZX_TOLD_RESULT, q->number, 0, choices, t.s ? t.s : "", t.len);
-    }
-    zb_text_free(&t);
-    l->desk->forget(l->desk->ctx, q->number);
+  bool any = false;
+  for (const ZxAnswered *q; (q = zx_answers_next(l->wave[wave].x)); any = true) {
+    if (!any) tell_counts(l);
+    if (leads(l)) give_result(l, wave, q);
+    l->desk->forget(l->desk->ctx, q->number, q->query);
   }
+}
+
+/* Waits for `bytes` that follow a message, and appends them. */
+static void hear_rest(const ZxLanes *l, int from, int tag, uint64_t bytes, ZbText *to) {
+  if (!bytes) return;
+  char *text = zx_need(malloc(bytes));
+  ZxInbox rest = {l->r->c, text, bytes, from, tag, 0, false};
+  zx_inbox_open(&rest);
+  zx_inbox_wait(&rest);
+  zb_text_put(to, text, bytes);
+  free(text);
 }
 
 /* Takes what other replicas have told; rank 0. False: nothing has come. */
@@ -140,21 +185,14 @@ static bool hear_far(ZxLanes *l, int k) {
   Far *f = &l->far[k];
   if (f->ended || !zx_inbox_has(&f->told)) return false;
   Told t = f->head;
-  char *text = NULL;
-  if (t.bytes) {
-    text = zx_need(malloc(t.bytes));
-    ZxInbox body = {l->r->c, text, t.bytes, l->replica->leaders[k], ZX_MAIL_TOLD, 0, false};
-    zx_inbox_open(&body);
-    zx_inbox_wait(&body);
-  }
+  f->heard = zb_now();
+  uint32_t lane = (uint32_t)k * l->waves + t.wave;
+  l->text.len = 0;
+  hear_rest(l, l->replica->leaders[k], ZX_MAIL_TOLD, t.bytes, &l->text);
   f->ended = t.kind == ENDS;
-  if (f->ended) {
-    const ZxLaneCounts *c = (const ZxLaneCounts *)(const void *)text;
-    for (int i = 0; i < ZX_LANE_COUNTS; i++) l->counts.of[i] += c->of[i];
-  } else if (t.kind != BEATS && !take_told(l, &t, (uint32_t)k * l->waves + t.wave, text) &&
-             !l->r->lane_failed)
+  if (t.kind == COUNTS) memcpy(&l->counts[lane], l->text.s, sizeof l->counts[lane]);
+  else if (!f->ended && !take_told(l, &t, lane, t.bytes ? l->text.s : "") && !l->r->lane_failed)
     l->r->lane_failed = l->r->failed;
-  free(text);
   if (!f->ended) zx_inbox_open(&f->told);
   return true;
 }
@@ -164,32 +202,45 @@ static bool hear_far(ZxLanes *l, int k) {
 static int free_lane(const ZxLanes *l, uint32_t choices) {
   int best = -1;
   for (int i = 0; i < l->replica->count * (int)l->waves; i++) {
-    bool full = i >= (int)l->waves && l->far[(uint32_t)i / l->waves].next.n == ASKS;
     bool room = !l->load[i] || l->load[i] + choices <= l->slots + AHEAD;
-    if (room && !full && (best < 0 || l->load[i] < l->load[best])) best = i;
+    if (room && (best < 0 || l->load[i] < l->load[best])) best = i;
   }
   return best;
 }
 
-static void put_next(ZxLanes *l, uint32_t wave, uint64_t number) {
-  Wave *v = &l->wave[wave];
-  ZB_ASSERT(v->nnext < l->slots + AHEAD + ZX_CHOICES);
-  v->next[v->nnext++] = number;
+/* Puts an order where its lane finds it. A query is packed into it. */
+static void order(ZxLanes *l, uint32_t lane, OrderKind kind, uint64_t number, const ZxQuery *q) {
+  uint32_t k = lane / l->waves, wave = lane % l->waves;
+  ZbText *to = k ? &l->far[k].orders : &l->wave[wave].orders;
+  Order o = {.number = number, .kind = kind, .wave = wave};
+  size_t at = to->len;
+  zb_text_put(to, (const char *)&o, sizeof o);
+  if (q) zx_pack_query(q, to);
+  o.bytes = to->len - at - sizeof o;
+  memcpy(to->s + at, &o, sizeof o);
+}
+
+/* Reads the next order of a text; *at goes behind it and what follows it. Returns what follows it; NULL: no more. */
+static const char *next_order(const ZbText *from, size_t *at, Order *o) {
+  if (*at == from->len) return NULL;
+  memcpy(o, from->s + *at, sizeof *o);
+  const char *rest = from->s + *at + sizeof *o;
+  *at += sizeof *o + o->bytes;
+  return rest;
 }
 
 static void deal(ZxLanes *l) {
+  const ZxDesk *d = l->desk;
   uint64_t number;
-  uint32_t choices;
-  for (; !l->r->stopping && l->desk->next(l->desk->ctx, &number, &choices); l->desk->took(l->desk->ctx)) {
-    int lane = free_lane(l, choices);
-    if (lane < 0) return;
-    uint32_t wave = (uint32_t)lane % l->waves, k = (uint32_t)lane / l->waves;
-    l->load[lane] += choices;
-    if (!k) put_next(l, wave, number);
-    else {
-      Turn *next = &l->far[k].next;
-      next->ask[next->n].number = number, next->ask[next->n++].wave = wave;
-    }
+  uint32_t lane;
+  while (d->open && d->open->leaves(d->ctx, &number, &lane)) order(l, lane, END, number, NULL);
+  for (ZxNext next; !l->r->stopping && d->next(d->ctx, &next);) {
+    int free = free_lane(l, next.choices);
+    if (free < 0) return;
+    lane = (uint32_t)free;
+    l->load[lane] += next.choices;
+    order(l, lane, ASK, next.number, next.query);
+    d->took(d->ctx, lane);
   }
 }
 
@@ -198,23 +249,45 @@ static void send_asks(ZxLanes *l, bool now) {
   double t = zb_now();
   for (int k = 1; k < l->replica->count; k++) {
     Far *f = &l->far[k];
-    if (!f->next.n && !now && t - f->beat < BEAT) continue;
-    f->next.stopping = l->r->stopping, f->next.failed = l->r->lane_failed, f->next.ends = l->ends;
-    zx_mail_send(l->mail, l->replica->leaders[k], ZX_MAIL_ASK, &f->next, sizeof f->next);
-    f->next = (Turn){0};
+    int to = l->replica->leaders[k];
+    if (!f->orders.len && !now && t - f->beat < BEAT) continue;
+    Turn next = {.stopping = l->r->stopping, .failed = l->r->lane_failed, .ends = l->ends};
+    next.bytes = f->orders.len;
+    zx_mail_send(l->mail, to, ZX_MAIL_ASK, &next, sizeof next);
+    if (next.bytes) zx_mail_send(l->mail, to, ZX_MAIL_ASK, f->orders.s, next.bytes);
+    f->orders.len = 0;
     f->beat = t;
   }
+}
+
+/* Shows the desk how far all lanes are. */
+static void look(ZxLanes *l) {
+  ZxCounts all = {0};
+  tell_counts(l);
+  for (uint32_t i = 0; i < (uint32_t)l->replica->count * l->waves; i++) zx_counts_add(&all, &l->counts[i]);
+  l->desk->open->look(l->desk->ctx, &all);
+}
+
+/* Ends the job if a replica tells nothing any more: while rank 0 makes steps, its own watchdog finds nothing wrong. */
+static void miss(const ZxLanes *l, int k) {
+  double limit = l->r->o.hang_after, silent = zb_now() - l->far[k].heard;
+  if (limit > 0 && silent > limit)
+    zx_die_of(l->r->c, ZX_EXIT_HANGS, "nothing has come from rank %d, the first of replica %d, for %.0f s",
+              l->replica->leaders[k], k, silent);
 }
 
 /* Does rank 0's part between turns. Returns whether something has come. */
 static bool manage(ZxLanes *l) {
   bool any = false;
-  for (int k = 1; k < l->replica->count; k++)
+  for (int k = 1; k < l->replica->count; k++) {
     while (hear_far(l, k)) any = true;
+    miss(l, k);
+  }
   if (any) zx_watch_moved();
-  if (!l->r->stopping) l->r->stopping = zx_stop_wanted(&l->r->stop);
+  if (l->desk->open) look(l);
+  else if (!l->r->stopping) l->r->stopping = zx_stop_wanted(&l->r->stop);
   deal(l);
-  bool over = l->r->stopping || l->r->lane_failed || l->desk->done(l->desk->ctx), ends = over && !l->ends;
+  bool over = l->desk->done(l->desk->ctx) || l->r->stopping || l->r->lane_failed, ends = over && !l->ends;
   l->ends = over;
   send_asks(l, ends);
   return any;
@@ -223,23 +296,34 @@ static bool manage(ZxLanes *l) {
 /* Takes what rank 0 asks of this replica. Returns whether something has come. */
 static bool hear_asks(ZxLanes *l) {
   bool any = false;
+  Order o;
   for (; !l->ends && zx_inbox_has(&l->asks); any = true) {
     const Turn *h = &l->asked;
-    for (uint32_t i = 0; i < h->n; i++) put_next(l, h->ask[i].wave, h->ask[i].number);
+    l->text.len = 0;
+    hear_rest(l, l->replica->leaders[0], ZX_MAIL_ASK, h->bytes, &l->text);
+    for (size_t at = 0, from = 0; next_order(&l->text, &at, &o); from = at)
+      zb_text_put(&l->wave[o.wave].orders, l->text.s + from, at - from);
     if (h->stopping) l->r->stopping = h->stopping;
     if (h->failed) l->r->lane_failed = h->failed;
     l->ends |= h->ends;
     zx_watch_moved();
     if (!l->ends) zx_inbox_open(&l->asks);
   }
-  if (zb_now() - l->told > BEAT) tell(l, &(Told){.kind = BEATS}, NULL);
+  if (zb_now() - l->told > BEAT) tell_counts(l);
   return any;
 }
 
 static bool is_idle(const ZxLanes *l) {
   for (uint32_t w = 0; w < l->waves; w++)
-    if (l->wave[w].under_way || l->wave[w].nnext || !zx_answers_idle(l->wave[w].x)) return false;
+    if (l->wave[w].under_way || l->wave[w].orders.len || !zx_answers_idle(l->wave[w].x)) return false;
   return true;
+}
+
+/* Says whether any lane has something to do; rank 0. */
+static bool are_busy(const ZxLanes *l) {
+  for (uint32_t i = 0; i < (uint32_t)l->replica->count * l->waves; i++)
+    if (l->load[i]) return true;
+  return false;
 }
 
 /* A leader without work waits for some; not for ever, since its followers wait, too. */
@@ -249,55 +333,71 @@ static void await_work(ZxLanes *l) {
   for (;;) {
     bool any = is_first(l) ? manage(l) : hear_asks(l);
     if (!is_idle(l) || l->ends) return;
+    bool rests = is_first(l) && l->desk->open && !are_busy(l);
+    if (rests) {
+      zx_watch_moved();
+      l->desk->open->wait(l->desk->ctx);
+    }
     if (zb_now() > until) {
-      zx_watch_waits(is_first(l) ? "what other replicas write" : "what rank 0 asks");
+      if (!rests) zx_watch_waits(is_first(l) ? "what other replicas write" : "what rank 0 asks");
       return;
     }
     if (any) w = (ZxWait){0};
-    (void)zx_pause(&w, l->r->c);
+    if (!rests) (void)zx_pause(&w, l->r->c);
   }
 }
 
 /* ---- turns ---------------------------------------------------------------------------------------------------- */
-/* What this turn brings, on all ranks of the replica. */
+/* Finds what this turn brings, on all ranks of the replica. */
 static void hear_turn(ZxLanes *l, Wave *v) {
+  const ZxReplica *p = l->replica;
   if (!leads(l)) {
     zx_inbox_open(&l->turn);
     zx_inbox_wait(&l->turn);
+    hear_rest(l, p->world[0], ZX_MAIL_TURN, l->heard.bytes, &v->orders);
     return;
   }
   if (is_idle(l)) await_work(l);
   else if (is_first(l)) manage(l);
   else hear_asks(l);
-  l->heard = (Turn){0};
-  while (l->heard.n < ASKS && l->heard.n < v->nnext) {
-    l->heard.ask[l->heard.n].number = v->next[l->heard.n];
-    l->heard.n++;
+  l->heard = (Turn){.digest = zx_answers_digest(v->x),
+                    .bytes = v->orders.len,
+                    .seconds = zx_answers_seconds(v->x),
+                    .stopping = l->r->stopping,
+                    .failed = l->r->lane_failed,
+                    .ends = l->ends};
+  for (int i = 1; i < p->size; i++) {
+    zx_mail_send(l->mail, p->world[i], ZX_MAIL_TURN, &l->heard, sizeof l->heard);
+    if (v->orders.len) zx_mail_send(l->mail, p->world[i], ZX_MAIL_TURN, v->orders.s, v->orders.len);
   }
-  v->nnext -= l->heard.n;
-  memmove(v->next, v->next + l->heard.n, v->nnext * sizeof *v->next);
-  l->heard.digest = zx_answers_digest(v->x);
-  l->heard.seconds = zx_answers_seconds(v->x);
-  l->heard.stopping = l->r->stopping, l->heard.failed = l->r->lane_failed, l->heard.ends = l->ends;
-  for (int i = 1; i < l->replica->size; i++)
-    zx_mail_send(l->mail, l->replica->world[i], ZX_MAIL_TURN, &l->heard, sizeof l->heard);
 }
 
-static void take_turn(ZxLanes *l, Wave *v, Turn *t) {
-  *t = l->heard;
+static void take_turn(ZxLanes *l, Wave *v) {
+  const Turn *t = &l->heard;
   if (t->digest != zx_answers_digest(v->x))
     ZB_BUG("rank %d has come to other steps or tokens than rank %d", l->r->rank, l->replica->world[0]);
   l->r->stopping = t->stopping, l->r->lane_failed = t->failed, l->ends = t->ends;
   zx_answers_took(v->x, t->seconds);
 }
 
-static bool ask(ZxLanes *l, Wave *v, const Turn *t) {
-  ZbErr err;
-  for (uint32_t i = 0; i < t->n; i++) {
-    uint64_t number = t->ask[i].number;
-    if (!zx_answers_ask(v->x, l->desk->query(l->desk->ctx, number), number, &err))
-      ZB_BUG("query %llu: %s", (unsigned long long)number, err.text);
+/* Asks and ends what the turn has brought. */
+static bool follow(ZxLanes *l, uint32_t wave, ZbErr *err) {
+  Wave *v = &l->wave[wave];
+  const ZxDesk *d = l->desk;
+  Order o;
+  const char *rest;
+  for (size_t at = 0; (rest = next_order(&v->orders, &at, &o));) {
+    if (o.kind == END) {
+      if (!zx_answers_end(v->x, o.number, err)) return false;
+      continue;
+    }
+    ZbErr why;
+    const ZxQuery *q = d->query(d->ctx, o.number, rest, o.bytes);
+    if (zx_answers_ask(v->x, q, o.number, &why)) continue;
+    give_error(l, wave, ZX_TOLD_REFUSED, o.number, (uint32_t)q->choices, &why);
+    d->forget(d->ctx, o.number, q);
   }
+  v->orders.len = 0;
   return true;
 }
 
@@ -330,13 +430,14 @@ static bool finish(ZxLanes *l, uint32_t wave, ZbErr *err) {
 
 static bool turn(ZxLanes *l, uint32_t wave, ZbErr *err) {
   Wave *v = &l->wave[wave];
-  Turn t;
   if (!finish(l, wave, err)) return false;
   give_answered(l, wave);
   hear_turn(l, v);
-  take_turn(l, v, &t);
+  take_turn(l, v);
   if (l->r->stopping || l->r->lane_failed || l->ends) return true;
-  return ask(l, v, &t) && play(l, wave, err);
+  if (!follow(l, wave, err) || !play(l, wave, err)) return false;
+  if (!v->under_way) give_answered(l, wave);
+  return true;
 }
 
 /* Ends what is under way, in all waves: whoever waits for it gets it. */
@@ -345,12 +446,9 @@ static bool wind_up(ZxLanes *l, ZbErr *err) {
     if (!finish(l, w, err)) return false;
     if (l->r->stopping) zx_answers_cancel(l->wave[w].x);
     give_answered(l, w);
-    ZxCounts c = zx_answers_counts(l->wave[w].x);
-    uint64_t of[ZX_LANE_COUNTS] = {c.prompt_tokens, c.answer_tokens, c.cached_tokens, c.drafts,
-                                   c.right_drafts};
-    for (int i = 0; i < ZX_LANE_COUNTS; i++) l->counts.of[i] += of[i];
   }
-  if (leads(l) && !is_first(l)) tell(l, &(Told){.kind = ENDS, .bytes = sizeof l->counts}, (char *)&l->counts);
+  tell_counts(l);
+  if (leads(l) && !is_first(l)) tell(l, &(Told){.kind = ENDS}, NULL);
   ZxWait wait = {0};
   for (int k = 1; is_first(l) && k < l->replica->count; k++)
     while (!l->far[k].ended)
@@ -370,7 +468,6 @@ static bool open_wave(ZxLanes *l, uint32_t wave, ZbErr *err) {
   how->piece = give_piece;
   how->ctx = piece;
   if (l->slots < how->sizes.slots) l->slots = how->sizes.slots;
-  l->wave[wave].next = ZB_NEWN(r->a, uint64_t, l->slots + AHEAD + ZX_CHOICES);
   l->wave[wave].x = zx_answers_new(how, err);
   return l->wave[wave].x || zx_run_refuse(r, err);
 }
@@ -386,15 +483,44 @@ static void open_boxes(ZxLanes *l) {
   }
   if (!is_first(l)) return;
   l->load = ZB_NEWN(l->r->a, uint32_t, (uint32_t)p->count * l->waves);
+  l->counts = ZB_NEWN(l->r->a, ZxCounts, (uint32_t)p->count * l->waves);
   l->far = ZB_NEWN(l->r->a, Far, p->count);
   for (int k = 1; k < p->count; k++) {
     Far *f = &l->far[k];
     f->told = (ZxInbox){l->r->c, &f->head, sizeof f->head, p->leaders[k], ZX_MAIL_TOLD, 0, false};
+    f->heard = l->told;
     zx_inbox_open(&f->told);
   }
 }
 
-bool zx_run_lanes(ZxRun *r, const ZxDesk *desk, ZxLaneCounts *counts) {
+/* Plays turns until all is answered. */
+static bool play_all(ZxLanes *l, ZbErr *err) {
+  ZxRun *r = l->r;
+  const ZxDesk *d = l->desk;
+  bool ok = true;
+  open_boxes(l);
+  if (is_first(l) && d->open) d->open->opened(d->ctx, l->slots * l->waves * (uint32_t)l->replica->count);
+  for (uint32_t w = 0; ok && !l->ends && !r->stopping && !r->lane_failed; w = (w + 1) % l->waves)
+    ok = turn(l, w, err);
+  ok = ok && wind_up(l, err);
+  if (!ok && is_first(l) && d->open) d->open->lost(d->ctx);
+  if (!ok && r->c->t->size(r->c) > 1) zx_die(r->c, "%s", err->text); /* others wait for it */
+  ok = ok ? !r->lane_failed : zx_run_fail(r, err);
+  if (r->lane_failed) r->failed = r->lane_failed;
+  zx_mail_free(l->mail);
+  return ok;
+}
+
+static void close_lanes(ZxLanes *l) {
+  for (int k = 1; l->far && k < l->replica->count; k++) zb_text_free(&l->far[k].orders);
+  for (uint32_t w = 0; w < l->waves; w++) {
+    zx_answers_free(l->wave[w].x);
+    zb_text_free(&l->wave[w].orders);
+  }
+  zb_text_free(&l->text);
+}
+
+bool zx_run_lanes(ZxRun *r, const ZxDesk *desk, ZxCounts *counts) {
   ZbErr err = {0};
   uint32_t waves = zx_waves(r->plan);
   ZxLanes l = {.r = r, .desk = desk, .replica = &r->replica, .waves = waves};
@@ -402,18 +528,11 @@ bool zx_run_lanes(ZxRun *r, const ZxDesk *desk, ZxLaneCounts *counts) {
   l.how = ZB_NEWN(r->a, ZxAnswering, waves);
   bool ok = true;
   for (uint32_t w = 0; ok && w < waves; w++) ok = open_wave(&l, w, &err);
-  if (ok) {
-    open_boxes(&l);
-    for (uint32_t w = 0; ok && !l.ends && !r->stopping && !r->lane_failed; w = (w + 1) % waves)
-      ok = turn(&l, w, &err);
-    ok = ok && wind_up(&l, &err);
-    if (!ok && r->c->t->size(r->c) > 1) zx_die(r->c, "%s", err.text); /* others wait for it */
-    ok = ok ? !r->lane_failed : zx_run_fail(r, &err);
-    if (r->lane_failed) r->failed = r->lane_failed;
-    zx_mail_free(l.mail);
-  }
+  ok = ok && play_all(&l, &err);
   if (ok) zx_run_tell_used(r, l.how, waves);
-  *counts = l.counts;
-  for (uint32_t w = 0; w < waves; w++) zx_answers_free(l.wave[w].x);
+  *counts = (ZxCounts){0};
+  for (uint32_t i = 0; l.counts && i < (uint32_t)r->replica.count * waves; i++)
+    zx_counts_add(counts, &l.counts[i]);
+  close_lanes(&l);
   return ok;
 }

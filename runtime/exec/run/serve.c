@@ -1,9 +1,7 @@
 /* A server: what comes by HTTP is answered between steps, until somebody ends it. */
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/exit.h"
-#include "runtime/exec/run/run.h"
-#include "runtime/exec/serve/serve.h"
-#include "runtime/exec/stepper.h"
+#include "runtime/exec/run/lanes.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -46,57 +44,6 @@ bool zx_run_open_server(ZxRun *r) {
   return r->server || (err.passing ? zx_run_fail : zx_run_refuse)(r, &err);
 }
 
-/* ---- ranks that play the same steps --------------------------------------------------------------------------- */
-typedef struct {
-  ZxRun *r;
-  ZxAnswers *x;
-  ZbText events; /* since they met */
-  bool over;     /* the server ends */
-} Together;
-/* What they are told when they meet; then what was asked and ended. */
-typedef struct {
-  uint64_t digest;
-  int32_t step, over;
-} Said;
-
-static void note_ask(void *ctx, const ZxQuery *q, uint64_t number) {
-  zx_event_ask(&((Together *)ctx)->events, q, number);
-}
-static void note_end(void *ctx, uint64_t number) { zx_event_end(&((Together *)ctx)->events, number); }
-
-static void meet(void *ctx, bool step) {
-  Together *t = ctx;
-  Said said = {zx_answers_digest(t->x), step, t->over};
-  zx_run_tell_all(t->r, &said, sizeof said);
-  zx_run_share_text(t->r, &t->events);
-  t->events.len = 0;
-}
-
-static bool step_together(void *ctx, ZxAnswers *x, ZbErr *err) {
-  return zx_run_step(((Together *)ctx)->r, x, err);
-}
-
-/* Does what rank 0 says, until it ends. */
-static bool follow(ZxRun *r, ZxAnswers *x) {
-  ZbErr err = {0};
-  ZbText events = {0};
-  bool ok = true;
-  for (Said said = {0}; ok && !said.over;) {
-    zx_watch_moved();
-    zx_run_tell_all(r, &said, sizeof said);
-    events.len = 0;
-    zx_run_share_text(r, &events);
-    ok = zx_events_play(x, events.s, events.len, &err);
-    if (ok && said.digest != zx_answers_digest(x))
-      ZB_BUG("rank %d has come to other steps or tokens than rank 0", r->rank);
-    ok = ok && (!said.step || zx_run_step(r, x, &err));
-    for (const ZxAnswered *q; (q = zx_answers_next(x));) zx_events_forget(q);
-  }
-  zb_text_free(&events);
-  if (!ok) zx_die(r->c, "%s", err.text); /* others wait for it */
-  return ok;
-}
-
 /* ---- a rank that has failed ------------------------------------------------------------------------------------------ */
 /* The launcher ends the others then, by SIGTERM and soon after for good, and this one may wait for the lost rank in the
  * middle of a step: another thread tells the clients. */
@@ -123,7 +70,7 @@ static void *mourn(void *ctx) {
 
 static void begin_mourner(Mourner *m, ZxRun *r) {
   *m = (Mourner){.r = r};
-  if (r->replica.size > 1) m->runs = pthread_create(&m->thread, NULL, mourn, m) == 0;
+  if (r->c->t->size(r->c) > 1) m->runs = pthread_create(&m->thread, NULL, mourn, m) == 0;
 }
 
 static void end_mourner(Mourner *m) {
@@ -131,60 +78,101 @@ static void end_mourner(Mourner *m) {
   if (m->runs) pthread_join(m->thread, NULL);
 }
 
-/* ---- serving ------------------------------------------------------------------------------------------------------ */
-/* Answers what is under way, for as long as it was given. */
-static bool drain(ZxRun *r, ZxAnswers *x, ZbErr *err) {
-  double until = zb_now() + r->o.grace;
-  zx_server_drain(r->server);
-  while (zx_server_busy(r->server) && zb_now() < until)
-    if (!zx_server_turn(r->server, x, err)) return false;
-  zx_server_abort(r->server, x, "the server is ending");
+/* ---- the desk ----------------------------------------------------------------------------------------------------- */
+typedef struct {
+  ZxRun *r;
+  Mourner mourner;
+  double until; /* when what is under way is cut off; 0: nobody wants the run to end */
+} Counter;
+
+static ZxServer *server_of(void *ctx) { return ((Counter *)ctx)->r->server; }
+
+static bool next_query(void *ctx, ZxNext *next) {
+  next->query = zx_server_next(server_of(ctx), &next->number);
+  if (next->query) next->choices = (uint32_t)next->query->choices;
+  return next->query;
+}
+
+static void took_query(void *ctx, uint32_t lane) { zx_server_asked(server_of(ctx), lane); }
+
+static bool take(void *ctx, ZxToldKind kind, uint64_t number, uint32_t choice, const char *text, size_t n) {
+  ZxServer *s = server_of(ctx);
+  ZxSummary is;
+  ZbErr err = {0};
+  switch (kind) {
+  case ZX_TOLD_NEWS: zx_server_news(s, number, choice, text, n); break;
+  case ZX_TOLD_RESULT:
+    memcpy(&is, text, sizeof is);
+    zx_server_answered(s, number, is.prompt_tokens, is.cached);
+    break;
+  default:
+    zb_fail(&err, text + strlen(text) + 1, "%s", text);
+    zx_server_refused(s, number, kind == ZX_TOLD_REFUSED ? 400 : 500, &err);
+  }
   return true;
 }
 
-static bool serve(ZxRun *r, ZxAnswers *x, ZbErr *err) {
-  while (!zx_stop_wanted(&r->stop)) {
-    zx_watch_moved();
-    if (!zx_server_turn(r->server, x, err)) return false;
+/* Ends in order when that is wanted: what is under way is answered, for as long as it was given. */
+static bool is_over(void *ctx) {
+  Counter *d = ctx;
+  ZxRun *r = d->r;
+  int wanted = zx_stop_wanted(&r->stop);
+  if (!wanted) return false;
+  if (!d->until) {
+    if (!r->o.quiet) fprintf(stderr, "stopped by %s: ending what is under way\n", zx_stop_why(wanted));
+    d->until = zb_now() + r->o.grace;
+    zx_server_drain(r->server);
   }
-  if (!r->o.quiet)
-    fprintf(stderr, "stopped by %s: ending what is under way\n", zx_stop_why(zx_stop_wanted(&r->stop)));
-  return drain(r, x, err);
+  if (!zx_server_busy(r->server)) return true;
+  if (zb_now() < d->until) return false;
+  zx_server_abort(r->server, "the server is ending");
+  r->stopping = wanted;
+  return true;
 }
 
-/* Serves on rank 0. If a step fails there, others wait for it. */
-static bool lead(ZxRun *r, ZxAnswers *x, uint32_t slots) {
-  ZbErr err = {0};
-  Together t = {.r = r, .x = x};
-  ZxTogether hooks = {note_ask, note_end, meet, step_together, &t};
-  bool alone = r->replica.size == 1;
-  Mourner m;
-  zx_server_ready(r->server, slots, alone ? NULL : &hooks);
+static const ZxQuery *unpack(void *ctx, uint64_t number, const char *bytes, size_t n) {
+  (void)ctx, (void)number;
+  return zx_unpack_query(bytes, n);
+}
+
+static void forget(void *ctx, uint64_t number, const ZxQuery *q) {
+  (void)ctx, (void)number;
+  free((void *)q);
+}
+
+static void opened(void *ctx, uint32_t slots) {
+  Counter *d = ctx;
+  ZxRun *r = d->r;
+  zx_server_ready(r->server, slots);
   if (!r->o.quiet)
     fprintf(stderr, "model '%s' at %s; SIGTERM or Ctrl-C ends it\n", r->serving.name,
             zx_server_address(r->server));
-  begin_mourner(&m, r);
-  bool ok = serve(r, x, &err);
-  end_mourner(&m);
-  if (!ok) zx_server_abort(r->server, alone ? x : NULL, "the server has failed");
-  if (!ok && !alone) zx_die(r->c, "%s", err.text);
-  t.over = true;
-  if (!alone) meet(&t, false);
-  zb_text_free(&t.events);
-  return ok || zx_run_fail(r, &err);
+  begin_mourner(&d->mourner, r);
 }
 
+static void look(void *ctx, const ZxCounts *counts) { zx_server_look(server_of(ctx), counts); }
+static bool leaves(void *ctx, uint64_t *number, uint32_t *lane) {
+  return zx_server_leaves(server_of(ctx), number, lane);
+}
+static void wait_for_query(void *ctx) { zx_server_wait(server_of(ctx)); }
+static void lost(void *ctx) { zx_server_abort(server_of(ctx), "the server has failed"); }
+
 bool zx_run_serve(ZxRun *r) {
-  ZbErr err = {0};
-  ZxAnswering how;
-  if (!zx_run_answering_together(r, &how)) return false;
-  if (!r->rank) how.piece = zx_server_piece;
-  how.ctx = r->server;
-  ZxAnswers *x = zx_answers_new(&how, &err);
-  if (!x) return zx_run_refuse(r, &err);
+  static const ZxOpenDesk open = {opened, look, leaves, wait_for_query, lost};
+  Counter d = {.r = r};
+  ZxDesk desk = {.ctx = &d,
+                 .wants_news = true,
+                 .next = next_query,
+                 .took = took_query,
+                 .take = take,
+                 .done = is_over,
+                 .query = unpack,
+                 .forget = forget,
+                 .open = &open};
+  ZxCounts counts;
   zx_watch_phase(NULL);
-  bool ok = r->rank ? follow(r, x) : lead(r, x, how.sizes.slots);
-  zx_answers_free(x);
-  if (ok) zx_run_tell_used(r, &how, 1);
+  bool ok = zx_run_lanes(r, &desk, &counts);
+  end_mourner(&d.mourner);
+  r->stopping = 0; /* it was ended in order, and there is nothing to go on with */
   return ok;
 }

@@ -406,7 +406,7 @@ static void let_send(ZxServer *s) {
 
 void zx_server_close(ZxServer *s) {
   if (!s) return;
-  zx_server_abort(s, NULL, "the server has ended");
+  zx_server_abort(s, "the server has ended");
   let_send(s);
   if (s->daemon) MHD_stop_daemon(s->daemon); /* closes the socket, too */
   for (ZxJob *next, *j = s->first; j; j = next) {
@@ -437,9 +437,8 @@ static void set_state(ZxServer *s, int state) {
   pthread_mutex_unlock(&s->lock);
 }
 
-void zx_server_ready(ZxServer *s, uint32_t slots, const ZxTogether *together) {
+void zx_server_ready(ZxServer *s, uint32_t slots) {
   s->served.slots = slots;
-  s->together = together;
   set_state(s, ZX_SERVES);
 }
 

@@ -71,7 +71,11 @@ void zx_job_release(ZxServer *s, ZxJob *j) {
   bool last = --j->holders == 0;
   pthread_mutex_unlock(&s->lock);
   if (!last) return;
-  for (uint32_t i = 0; i < j->nparts; i++) zb_text_free(&j->part[i].choices);
+  for (uint32_t i = 0; i < j->nparts; i++) {
+    ZxPart *p = &j->part[i];
+    zb_text_free(&p->choices);
+    for (uint32_t c = 0; p->copy && c < (uint32_t)p->query.choices; c++) zx_copy_free(&p->copy[c]);
+  }
   zb_text_free(&j->out);
   zb_arena_free(j->a);
 }

@@ -9,19 +9,6 @@
 
 static ZxPart *part_of(uint64_t number) { return (ZxPart *)(uintptr_t)number; }
 
-void zx_server_piece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n) {
-  ZxServer *s = ctx;
-  ZxPart *p = part_of(number);
-  double now = zb_now();
-  pthread_mutex_lock(&s->lock);
-  if (!p->job->first) zx_histogram_add(&s->metrics.first, now - p->job->came);
-  else zx_histogram_add(&s->metrics.between, now - p->job->last);
-  pthread_mutex_unlock(&s->lock);
-  if (!p->job->first) p->job->first = now;
-  p->job->last = now;
-  zx_reply_piece(s, s->answers, p, choice, text, n);
-}
-
 /* ---- coming and going ------------------------------------------------------------------------------------------ */
 /* Takes what came, in its order. */
 static void take_inbox(ZxServer *s) {
@@ -73,59 +60,30 @@ static void take_out(ZxServer *s, ZxJob **at, int outcome) {
   zx_job_release(s, j);
 }
 
-/* Ends a part that is under way, on all ranks. */
-static bool end_part(ZxServer *s, ZxPart *p, ZxAnswers *x, ZbErr *err) {
-  if (!zx_answers_end(x, (uintptr_t)p, err)) return false;
-  if (s->together) s->together->ended(s->together->ctx, (uintptr_t)p);
-  return true;
-}
-
-/* Ends the parts of a job that are under way. */
-static bool end_parts(ZxServer *s, ZxJob *j, ZxAnswers *x, ZbErr *err) {
-  for (uint32_t i = 0; i < j->asked; i++)
-    if (!j->part[i].answered && !end_part(s, &j->part[i], x, err)) return false;
+/* Has the parts of a job ended that are under way. */
+static void end_parts(ZxJob *j) {
   j->nparts = j->asked; /* the others are never asked */
-  return true;
+  j->ends = true;
 }
 
 static bool too_long(const ZxServer *s, const ZxJob *j) {
   return s->how->limit > 0 && zb_now() - j->came > s->how->limit;
 }
 
-static bool end_some(ZxServer *s, ZxAnswers *x, ZbErr *err) {
+static void end_some(ZxServer *s) {
   for (ZxJob *j = s->first; j; j = j->next) {
+    if (j->ends) continue;
     if (!j->done && too_long(s, j)) {
       ZxRefusal r = {0};
       zx_refuse(&r, 504, NULL, "ask for less", "the request took longer than %g s", s->how->limit);
       zx_reply_broken(s, j, &r);
-      if (!end_parts(s, j, x, err)) return false;
-    } else if ((j->called || is_gone(s, j)) && !end_parts(s, j, x, err)) return false;
+      end_parts(j);
+    } else if (j->called || is_gone(s, j)) end_parts(j);
   }
-  return true;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------------ */
-/* Asks what there is room for, the oldest request first. */
-static bool ask(ZxServer *s, ZxAnswers *x, ZbErr *err) {
-  for (ZxJob *j = s->first; j; j = j->next)
-    while (j->asked < j->nparts && !j->done && !is_gone(s, j)) {
-      ZxPart *p = &j->part[j->asked];
-      ZxRefusal r = {.status = 400};
-      if (zx_answers_ask(x, &p->query, (uintptr_t)p, &r.err)) {
-        j->asked++;
-        if (s->together) s->together->asked(s->together->ctx, &p->query, (uintptr_t)p);
-        continue;
-      }
-      if (r.err.passing) return true;
-      zx_reply_broken(s, j, &r);
-      if (!end_parts(s, j, x, err)) return false;
-    }
-  return true;
-}
-
-/* Hands out what is answered, and takes jobs off the list that are done. */
-static void hand_out(ZxServer *s, ZxAnswers *x) {
-  for (const ZxAnswered *q; (q = zx_answers_next(x));) zx_reply_answered(s, part_of(q->number), q);
+/* Takes jobs off the list that are done. */
+static void sweep(ZxServer *s) {
   for (ZxJob **at = &s->first; *at;) {
     ZxJob *j = *at;
     if (j->answered < j->nparts) at = &j->next;
@@ -133,8 +91,17 @@ static void hand_out(ZxServer *s, ZxAnswers *x) {
   }
 }
 
-/* Waits until something comes, a fifth of a second at most. */
-static void wait_for_work(ZxServer *s) {
+void zx_server_look(ZxServer *s, const ZxCounts *counts) {
+  pthread_mutex_lock(&s->lock);
+  s->served.of = *counts;
+  pthread_mutex_unlock(&s->lock);
+  take_inbox(s);
+  look_who_left(s);
+  end_some(s);
+  sweep(s);
+}
+
+void zx_server_wait(ZxServer *s) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_nsec += 200000000;
@@ -144,44 +111,93 @@ static void wait_for_work(ZxServer *s) {
   pthread_mutex_unlock(&s->lock);
 }
 
-/* Tells other ranks what was asked, and that a step comes; now and then that none does. */
-static void meet(ZxServer *s, bool step) {
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
+/* Returns the next part that is to be asked, of the oldest request; NULL: there is none. */
+static ZxPart *next_part(const ZxServer *s) {
+  for (ZxJob *j = s->first; j; j = j->next)
+    if (j->asked < j->nparts && !j->done) return &j->part[j->asked];
+  return NULL;
+}
+
+const ZxQuery *zx_server_next(const ZxServer *s, uint64_t *number) {
+  const ZxPart *p = next_part(s);
+  *number = (uintptr_t)p;
+  return p ? &p->query : NULL;
+}
+
+void zx_server_asked(ZxServer *s, uint32_t lane) {
+  ZxPart *p = next_part(s);
+  p->lane = lane;
+  p->copy = ZB_NEWN(p->job->a, ZxCopy, p->query.choices);
+  p->job->asked++;
+}
+
+bool zx_server_leaves(ZxServer *s, uint64_t *number, uint32_t *lane) {
+  for (ZxJob *j = s->first; j; j = j->next)
+    while (j->ends && j->ended < j->asked) {
+      const ZxPart *p = &j->part[j->ended++];
+      if (p->answered) continue;
+      *number = (uintptr_t)p;
+      *lane = p->lane;
+      return true;
+    }
+  return false;
+}
+
+/* ---- what is written --------------------------------------------------------------------------------------------- */
+static void count_piece(ZxServer *s, ZxJob *j) {
   double now = zb_now();
-  if (!s->together || (!step && now - s->met < 1)) return;
-  s->met = now;
-  s->together->meet(s->together->ctx, step);
-}
-
-static void tell_state(ZxServer *s, const ZxAnswers *x) {
   pthread_mutex_lock(&s->lock);
-  s->served.of = zx_answers_counts(x);
+  if (!j->first) zx_histogram_add(&s->metrics.first, now - j->came);
+  else zx_histogram_add(&s->metrics.between, now - j->last);
   pthread_mutex_unlock(&s->lock);
+  if (!j->first) j->first = now;
+  j->last = now;
 }
 
-bool zx_server_turn(ZxServer *s, ZxAnswers *x, ZbErr *err) {
-  s->answers = x;
-  take_inbox(s);
-  look_who_left(s);
-  if (!end_some(s, x, err) || !ask(s, x, err)) return false;
-  bool idle = zx_answers_idle(x);
-  meet(s, !idle);
-  if (!idle && !(s->together ? s->together->step(s->together->ctx, x, err) : zx_answers_step(x, err)))
-    return false;
-  hand_out(s, x);
-  tell_state(s, x);
-  if (idle && !s->first) wait_for_work(s);
-  return true;
+void zx_server_news(ZxServer *s, uint64_t number, uint32_t choice, const char *news, size_t n) {
+  ZxPart *p = part_of(number);
+  if (p->job->called) return; /* what follows the call is not of the answer */
+  const char *text = zx_copy_take(&p->copy[choice], news, n, &n);
+  if (!n) return;
+  count_piece(s, p->job);
+  zx_reply_piece(s, p, choice, text, n);
 }
 
-void zx_server_abort(ZxServer *s, ZxAnswers *x, const char *why) {
-  ZbErr err;
+static void end_part(ZxPart *p) {
+  p->answered = true;
+  p->job->answered++;
+}
+
+static void free_copies(ZxPart *p) {
+  for (uint32_t c = 0; c < (uint32_t)p->query.choices; c++) zx_copy_free(&p->copy[c]);
+}
+
+void zx_server_answered(ZxServer *s, uint64_t number, uint32_t prompt_tokens, uint32_t cached) {
+  ZxPart *p = part_of(number);
+  p->job->prompt_tokens += prompt_tokens;
+  p->job->cached_tokens += cached;
+  end_part(p);
+  zx_reply_answered(s, p);
+  free_copies(p);
+}
+
+void zx_server_refused(ZxServer *s, uint64_t number, int status, const ZbErr *err) {
+  ZxPart *p = part_of(number);
+  ZxRefusal r = {.status = status, .err = *err};
+  end_part(p);
+  if (!p->job->done) zx_reply_broken(s, p->job, &r);
+  end_parts(p->job);
+  free_copies(p);
+}
+
+void zx_server_abort(ZxServer *s, const char *why) {
   take_inbox(s);
   for (ZxJob *j = s->first; j; j = j->next) {
     ZxRefusal r = {0};
     zx_refuse(&r, 503, NULL, "try again later", "%s", why);
     if (!j->done) zx_reply_broken(s, j, &r);
-    if (x) end_parts(s, j, x, &err);
-    else j->nparts = j->answered;
+    end_parts(j);
   }
-  if (x) hand_out(s, x);
+  sweep(s);
 }

@@ -55,13 +55,11 @@ static bool has_call(const ZxAnswer *x) {
   return calls.ncalls > 0;
 }
 
-void zx_reply_piece(ZxServer *s, const ZxAnswers *x, ZxPart *p, uint32_t choice, const char *text, size_t n) {
-  ZxAnswer so_far;
+void zx_reply_piece(ZxServer *s, ZxPart *p, uint32_t choice, const char *text, size_t n) {
+  const ZxAnswer *x = &p->copy[choice].is;
   ZxJob *job = p->job;
-  if ((!job->stream && !job->one_call) || job->called) return;
-  if (!zx_answers_so_far(x, (uintptr_t)p, choice, &so_far)) return;
-  if (job->stream) send_new(s, p, &so_far, text, n, false);
-  if (job->one_call && p->query.choices == 1) job->called = has_call(&so_far);
+  if (job->stream) send_new(s, p, x, text, n, false);
+  if (job->one_call && p->query.choices == 1) job->called = has_call(x);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------- */
@@ -87,23 +85,14 @@ static void end_job(ZxServer *s, ZxJob *job) {
   zb_text_free(&t);
 }
 
-void zx_reply_answered(ZxServer *s, ZxPart *p, const ZxAnswered *q) {
+void zx_reply_answered(ZxServer *s, ZxPart *p) {
   ZxJob *job = p->job;
-  p->answered = true;
-  job->answered++;
-  job->prompt_tokens += q->prompt_tokens;
-  job->cached_tokens += q->cached;
-  for (uint32_t c = 0; c < (uint32_t)p->query.choices; c++)
-    job->answer_tokens += q->answer[c].n - q->answer[c].nprompt;
+  uint32_t n = (uint32_t)p->query.choices;
+  for (uint32_t c = 0; c < n; c++) job->answer_tokens += p->copy[c].is.n - p->copy[c].is.nprompt;
   if (job->done) return; /* only the main thread sets it */
-  if (q->broken) {
-    ZxRefusal r = {.status = 500, .err = *q->broken};
-    zx_reply_broken(s, job, &r);
-    return;
-  }
-  for (uint32_t c = 0; c < (uint32_t)p->query.choices; c++)
-    if (job->stream) send_new(s, p, &q->answer[c], "", 0, true);
-    else add_choice(s, p, &q->answer[c]);
+  for (uint32_t c = 0; c < n; c++)
+    if (job->stream) send_new(s, p, &p->copy[c].is, "", 0, true);
+    else add_choice(s, p, &p->copy[c].is);
   if (job->answered == job->nparts) end_job(s, job);
 }
 

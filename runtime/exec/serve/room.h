@@ -50,7 +50,9 @@ typedef struct {
   uint32_t index;
   ZxQuery query;
   ZbText choices; /* JSON, once it is answered */
-  bool asked, answered;
+  bool answered;
+  uint32_t lane; /* who writes it */
+  ZxCopy *copy;  /* by choice, while it is written */
   ZxSent sent[ZX_CHOICES];
 } ZxPart;
 struct ZxJob {
@@ -68,6 +70,8 @@ struct ZxJob {
   /* The main thread's: */
   ZxJob *next;
   uint32_t asked, answered; /* parts */
+  bool ends;                /* nobody waits for it any more: */
+  uint32_t ended;           /* so many parts were looked at for that */
   uint64_t prompt_tokens, answer_tokens, cached_tokens;
   double came, first, last; /* by zb_now: the request, the first piece, the latest; 0: none yet */
   /* Shared, under the server's lock: */
@@ -126,9 +130,7 @@ struct ZxServer {
 
   /* The main thread's: jobs under way, oldest first; when it looked for clients that left. */
   ZxJob *first, **last;
-  ZxAnswers *answers;
-  const ZxTogether *together; /* NULL: this rank is alone */
-  double looked, met;
+  double looked;
 };
 
 /* job.c */
@@ -179,9 +181,9 @@ cJSON *zx_request_parse(const char *body, size_t n, ZxRefusal *r);
 
 /* reply.c */
 void zx_reply_error(ZbText *out, ZxForm form, const ZxRefusal *r);
-void zx_reply_piece(ZxServer *s, const ZxAnswers *x, ZxPart *p, uint32_t choice, const char *text, size_t n);
-/* Takes an answered part. */
-void zx_reply_answered(ZxServer *s, ZxPart *p, const ZxAnswered *q);
+/* Takes text of a choice that has become sure; its copy has it. */
+void zx_reply_piece(ZxServer *s, ZxPart *p, uint32_t choice, const char *text, size_t n);
+void zx_reply_answered(ZxServer *s, ZxPart *p); /* what its copies have */
 /* Writes what ends a job that cannot be answered; ends it with that. */
 void zx_reply_ended(ZbText *out, const ZxJob *job, const ZxRefusal *r);
 void zx_reply_broken(ZxServer *s, ZxJob *j, const ZxRefusal *r);

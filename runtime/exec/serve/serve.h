@@ -1,10 +1,10 @@
 /* serve: an HTTP server in front of answers (answer/answer.h), for clients of OpenAI's API. Knows no engine and
- * no ranks.
+ * no ranks: whoever writes answers asks for the next query, and tells how they come on.
  *
  *   threads of libmicrohttpd                                    the main thread
  *   http.c      heads, bodies, keys  --+                        loop.c    between two steps
- *   request.c   JSON -> queries, ids   +-- job.c: inbox ------>   asks queries, ends those whose client left,
- *   endpoints.c what needs no step   --+                          makes a step
+ *   request.c   JSON -> queries, ids   +-- job.c: inbox ------>   hands out queries, ends those whose client left,
+ *   endpoints.c what needs no step   --+                          takes what is written
  *   http.c      sends   <------------------ job.c: output <----   reply.c   JSON of texts and answers
  *                                                                 metrics.c counts
  *
@@ -30,16 +30,6 @@ typedef struct {
   double limit;    /* seconds that a request may take; 0: any */
 } ZxServing;
 
-/* Ranks that play the same steps: what they are told. */
-typedef struct {
-  void (*asked)(void *ctx, const ZxQuery *q, uint64_t number);
-  void (*ended)(void *ctx, uint64_t number);
-  /* Collective: tells them, and that a step comes; without one it is called at least every second. */
-  void (*meet)(void *ctx, bool step);
-  bool (*step)(void *ctx, ZxAnswers *x, ZbErr *err); /* with them */
-  void *ctx;
-} ZxTogether;
-
 typedef struct ZxServer ZxServer;
 /* Listens, and answers that it is not ready yet. `how` must stay. NULL with a message: the address cannot be had, the
  * keys cannot be read, or this build has no HTTP library. */
@@ -49,20 +39,30 @@ void zx_server_close(ZxServer *s);
 /* Returns "http://127.0.0.1:8080". */
 const char *zx_server_address(const ZxServer *s);
 
-/* From now on requests are taken; `slots` sequences run at once. `together`: NULL, if this rank is alone. */
-void zx_server_ready(ZxServer *s, uint32_t slots, const ZxTogether *together);
+/* From now on requests are taken; `slots` sequences run at once. */
+void zx_server_ready(ZxServer *s, uint32_t slots);
 /* From now on requests are refused, and those under way go on. */
 void zx_server_drain(ZxServer *s);
 /* Any thread: the main one will make no turn any more. All clients are told `why`, which stays, at once. */
 void zx_server_fail(ZxServer *s, const char *why);
 bool zx_server_busy(ZxServer *s); /* says whether requests are under way */
 
-/* Takes text that has become sure: the ZxPiece of the answers, with the server as its context. */
-ZxPiece zx_server_piece;
-/* Does what is due between two steps: takes requests, forgets those whose client has left, makes a step, hands out
- * answers. Without work it waits for some, a fifth of a second at most. False with a message: the engine failed. */
-bool zx_server_turn(ZxServer *s, ZxAnswers *x, ZbErr *err);
+/* ---- the main thread's, between two steps ---- */
+/* Takes requests, and sees whose client has left and what took too long. */
+void zx_server_look(ZxServer *s, const ZxCounts *counts);
+/* Waits for a request, a fifth of a second at most. */
+void zx_server_wait(ZxServer *s);
+/* Returns the query that is to be asked next, until zx_server_asked says by whom it is; NULL: there is none. It stays
+ * until it is answered or refused. */
+const ZxQuery *zx_server_next(const ZxServer *s, uint64_t *number);
+void zx_server_asked(ZxServer *s, uint32_t lane);
+/* Finds a query that was asked and that nobody waits for any more, each once. False: there is none. */
+bool zx_server_leaves(ZxServer *s, uint64_t *number, uint32_t *lane);
+/* Take what is new of a choice (zx_pack_news); that a query is answered, or cannot be. */
+void zx_server_news(ZxServer *s, uint64_t number, uint32_t choice, const char *news, size_t n);
+void zx_server_answered(ZxServer *s, uint64_t number, uint32_t prompt_tokens, uint32_t cached);
+void zx_server_refused(ZxServer *s, uint64_t number, int status, const ZbErr *err);
 /* Ends all requests: their clients are told `why`. */
-void zx_server_abort(ZxServer *s, ZxAnswers *x, const char *why);
+void zx_server_abort(ZxServer *s, const char *why);
 
 #endif
