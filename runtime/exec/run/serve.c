@@ -150,15 +150,15 @@ static void opened(void *ctx, uint32_t slots) {
   begin_mourner(&d->mourner, r);
 }
 
-static void look(void *ctx, const ZxCounts *counts) { zx_server_look(server_of(ctx), counts); }
+static void see_clients(void *ctx, const ZxCounts *counts) { zx_server_look(server_of(ctx), counts); }
 static bool leaves(void *ctx, uint64_t *number, uint32_t *lane) {
   return zx_server_leaves(server_of(ctx), number, lane);
 }
 static void wait_for_query(void *ctx) { zx_server_wait(server_of(ctx)); }
-static void lost(void *ctx) { zx_server_abort(server_of(ctx), "the server has failed"); }
+static void tell_clients(void *ctx) { zx_server_abort(server_of(ctx), "the server has failed"); }
 
 bool zx_run_serve(ZxRun *r) {
-  static const ZxOpenDesk open = {opened, look, leaves, wait_for_query, lost};
+  static const ZxOpenDesk open = {opened, see_clients, leaves, wait_for_query, tell_clients};
   Counter d = {.r = r};
   ZxDesk desk = {.ctx = &d,
                  .wants_news = true,

@@ -31,8 +31,21 @@ static void script(const char *text) {
 }
 
 static ZbText pieces[8];
+static ZxAnswers *telling; /* who gives news with each piece; NULL */
+static ZxCopy copies[2];
+/* Takes what is new of a choice, the text of which must be that piece. */
+static void take_news(uint64_t number, uint32_t choice, const char *text, size_t n) {
+  ZbText news = {0};
+  size_t came;
+  zx_answers_news(telling, number, choice, &news);
+  const char *is = zx_copy_take(&copies[choice], news.s, news.len, &came);
+  cr_assert(came == n && !memcmp(is, text, n), "'%.*s' is new, not '%.*s'", (int)came, is, (int)n, text);
+  zb_text_free(&news);
+}
+
 static void piece(void *ctx, uint64_t number, uint32_t choice, const char *text, size_t n) {
-  (void)ctx, (void)choice;
+  (void)ctx;
+  if (telling) take_news(number, choice, text, n);
   zb_text_put(&pieces[number], text, n);
 }
 
@@ -231,6 +244,62 @@ Test(answers, log_probabilities_and_results) {
   zb_text_free(&t);
   zx_answers_free(x);
   zx_words_close(&words);
+}
+
+static void same_answer(const ZxAnswer *is, const ZxAnswer *x) {
+  cr_assert(is->choice == x->choice && is->n == x->n && is->nprompt == x->nprompt && is->first == x->first);
+  cr_assert(is->length == x->length && is->stop == x->stop);
+  cr_assert_str_eq(is->finish, x->finish);
+  cr_assert(!memcmp(is->text, x->text, x->length) && !memcmp(is->id, x->id, x->n * sizeof *x->id));
+  for (uint32_t i = 0; i < x->n - x->first; i++) {
+    const ZxChoice *c = &is->logprob[i], *o = &x->logprob[i];
+    cr_assert(c->id == o->id && c->logprob == o->logprob && c->ntop == o->ntop);
+    for (uint32_t k = 0; k < o->ntop; k++)
+      cr_assert(c->top[k].id == o->top[k].id && c->top[k].logprob == o->top[k].logprob);
+  }
+}
+
+Test(answers, are_copied_by_their_news) {
+  static const char *const stop[] = {"wor"};
+  ZxAnswers *x = begin();
+  ZxQuery q = query("AHe");
+  q.stop = (ZbTexts){(const char **)stop, 1};
+  q.choices = 2;
+  q.logprobs = 2;
+  q.echo = true;
+  q.temperature = 1;
+  q.seed = 3;
+  telling = x;
+  const ZxAnswered *r = only(x, &q);
+  for (uint32_t c = 0; c < 2; c++) {
+    cr_expect(!copies[c].is.finish && copies[c].is.length == r->answer[c].length, "a copy ends by itself");
+    take_news(1, c, "", 0);
+    same_answer(&copies[c].is, &r->answer[c]);
+    zx_copy_free(&copies[c]);
+  }
+  telling = NULL;
+  zx_answers_free(x);
+  zx_words_close(&words);
+}
+
+Test(answers, queries_are_packed) {
+  static const char *const stop[] = {"a", "end of it"};
+  static const uint32_t id[] = {1, 2, 3}, end[] = {9};
+  static const ZxBias bias[] = {{.id = 4, .by = -2}};
+  ZxQuery q = query("");
+  q.prompt = NULL;
+  q.token = id, q.ntokens = 3, q.end = end, q.nend = 1, q.bias = bias, q.nbias = 1;
+  q.stop = (ZbTexts){(const char **)stop, 2};
+  q.schema = "{}", q.nschema = 2, q.seed = 5;
+  ZbText t = {0};
+  zb_text_put(&t, "x", 1); /* they need not be aligned */
+  zx_pack_query(&q, &t);
+  ZxQuery *o = zx_unpack_query(t.s + 1, t.len - 1);
+  cr_expect(o->ntokens == 3 && !memcmp(o->token, id, sizeof id) && o->token != id && o->end[0] == 9);
+  cr_expect(o->bias[0].id == 4 && o->bias[0].by == -2 && !memcmp(o->schema, "{}", 2) && o->seed == 5);
+  cr_expect(o->stop.n == 2 && !strcmp(o->stop.s[0], "a") && !strcmp(o->stop.s[1], "end of it"));
+  free(o);
+  zb_text_free(&t);
 }
 
 Test(answers, cancelled_and_broken) {
