@@ -109,6 +109,8 @@ static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
   }
   double num[2] = {0};
   bool varies = false;
+  if (s->param.value && formula_is(s->param.value))
+    return; /* of each parameter by itself, which has the axes */
   if (!s->param.value) p->init = (uint8_t)inits[i].init;
   if (!init_numbers(e, s, (ZgInit)p->init, num, &varies)) return;
   memcpy(p->num, num, sizeof num);
@@ -182,9 +184,10 @@ static bool unique_path(Elab *e, const ZlParamDef *def, const char *path) {
   return false;
 }
 
-static Val declare_param(Elab *e, const ZlParamDef *def, ZgParam p) {
+static Val declare_param(Elab *e, const ZlParamDef *def, const ZlExpr *value, ZgParam p) {
   Val poison = {.kind = VAL_POISON};
   if (!param_type(e, def, &p)) return poison;
+  if (value && formula_is(value)) p.formula = formula_make(e, def, value);
   p.path = zb_printf(e->arena, "%s%s", e->frame->path, def->name.s);
   if (strlen(p.path) > 255) {
     complain(e, ZL_Z0111, def->span, "the path of parameter `%s` is longer than 255 bytes", def->name.s);
@@ -213,7 +216,7 @@ static void do_param(Elab *e, const ZlStmt *s) {
   for (uint32_t i = 0; i < s->param.ndefs; i++) {
     const ZlParamDef *def = &s->param.defs[i];
     uint32_t before = e->g->nparams;
-    Val v = declare_param(e, def, p);
+    Val v = declare_param(e, def, s->param.value, p);
     name_bind(e, def->name, v);
     Bind *b = name_find(e, def->name.s);
     b->shared = !e->frame->block && !e->in_repeat;

@@ -28,6 +28,7 @@ bool num_less(Num a, Num b);
 bool num_equal(Num a, Num b);
 bool num_is_int(Num a, int64_t *out);
 int num_function_args(const char *name); /* -1: there is no such function of statics */
+uint16_t num_function_op(const char *name); /* ZG_OP_COUNT: it is none of tensors */
 uint32_t num_function_names(const char *out[NUM_MAX_FUNCTIONS]);
 bool num_call(const char *name, const Num *arg, Num *out); /* false: no value there */
 const char *num_text(ZbArena *a, Num v);
@@ -198,6 +199,11 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out);
 bool static_eval(Elab *e, const ZlExpr *x, Num *out);
 /* The same of what initial values are made of, which may differ from iteration to iteration (Num.varies). */
 bool static_initial(Elab *e, const ZlExpr *x, Num *out);
+/* ---- formula.c: initial values by position ---- */
+bool formula_is(const ZlExpr *x); /* does it have the place along an axis? */
+/* Returns the steps of the initial value of a parameter whose type is known; NULL, and a report. */
+const ZgUpdate *formula_make(Elab *e, const ZlParamDef *def, const ZlExpr *x);
+
 /* Reports a number that does where it may not. */
 void static_varies(Elab *e, ZlSpan span, const char *name);
 /* a op b, both static; false and a report when there is no value. */

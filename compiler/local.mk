@@ -32,6 +32,7 @@ libcompiler_a_SOURCES = \
   compiler/operands.c \
   compiler/place.c \
   compiler/recurrence.c \
+  compiler/formula.c \
   compiler/rope.c \
   compiler/sep.c \
   compiler/unused.c \

@@ -122,15 +122,14 @@ static bool is_function(uint16_t op) {
   return o->function && !o->truth && op != ZG_OP_STOP;
 }
 
-/* ZG_OP_COUNT: it is none of tensors. */
-static uint16_t function_named(const char *name) {
+uint16_t num_function_op(const char *name) {
   uint16_t op = 0;
   while (op < ZG_OP_COUNT && !(is_function(op) && !strcmp(zg_op_info[op].text, name))) op++;
   return op;
 }
 
 int num_function_args(const char *name) {
-  uint16_t op = function_named(name);
+  uint16_t op = num_function_op(name);
   if (op < ZG_OP_COUNT) return zg_op_info[op].max_in;
   for (int i = 0; i < NMORE; i++)
     if (!strcmp(more_functions[i], name)) return 1;
@@ -156,7 +155,7 @@ bool num_call(const char *name, const Num *arg, Num *out) {
   else if (!strcmp(name, "ceil")) *out = a.exact ? fraction(-floor_div(-a.n, a.d), 1) : num_double(ceil(a.v));
   else if (!strcmp(name, "sqrt")) *out = num_sqrt(a);
   else if (!strcmp(name, "rsqrt")) return a.v > 0 && num_div(num_int(1), num_sqrt(a), out);
-  else *out = inexact(zg_pointwise(function_named(name), a.v, num_function_args(name) > 1 ? arg[1].v : 0, 0));
+  else *out = inexact(zg_pointwise(num_function_op(name), a.v, num_function_args(name) > 1 ? arg[1].v : 0, 0));
   *out = from(a, num_function_args(name) > 1 ? arg[1] : a, *out);
   return isfinite(out->v);
 }

@@ -1,5 +1,6 @@
 /* Making graphs, and types as sorted sets of axes. Everything lives in the graph's arena. See graph.h. */
 #include "graph/graph.h"
+#include "graph/ops.h"
 
 #include <string.h>
 
@@ -234,4 +235,15 @@ void zg_io_put(const ZgGraph *g, ZbText *b, const ZgIo *io) {
   for (int i = 0; i < t->naxes && i < ZG_MAX_AXES; i++)
     zb_text_add(b, "%s%s", i ? ", " : "[", g->axes[t->axis[zg_io_axis(io, i)]].name);
   if (t->naxes) zb_text_put(b, "]", 1);
+}
+
+double zg_initial(const ZgParam *p, const double *place, uint32_t iteration) {
+  double reg[ZG_MAX_AXES + 1 + ZG_MAX_FORMULA], *step = reg + p->type.naxes + 1;
+  for (int a = 0; a < p->type.naxes; a++) reg[a] = place[a];
+  reg[p->type.naxes] = iteration;
+  for (uint32_t i = 0; i < p->formula->n; i++) {
+    const ZgUpdateStep *s = &p->formula->steps[i];
+    step[i] = s->op == ZG_OP_FILL ? s->num : zg_pointwise(s->op, reg[s->a], reg[s->b], reg[s->c]);
+  }
+  return step[p->formula->n - 1];
 }

@@ -31,7 +31,8 @@
   X(23, STEP, 16, 1 << 22)                                                                                   \
   X(24, ORDR, 12, ZG_MAX_IO)                                                                                 \
   X(25, COPY, 8, ZG_MAX_KEYS)                                                                                \
-  X(26, EACH, 24, 1 << 20)
+  X(26, EACH, 24, 1 << 20)                                                                                   \
+  X(27, FORM, 8, 1 << 20)
 
 enum {
 #define X(kind, name, record, most) SEC_##name = kind,
@@ -42,12 +43,12 @@ enum {
 #define ZSG_MAGIC "ZSG\x1a"
 enum {
   ZSG_MAJOR = 1,
-  /* With EACH; 4: with ORDR; 3: states; 2: names of losses; 1: other optional sections; else 0. */
-  ZSG_MINOR = 5,
+  /* With FORM; 5: EACH; 4: with ORDR; 3: states; 2: names of losses; 1: other optional sections; else 0. */
+  ZSG_MINOR = 6,
   ZSG_HEADER = 64,    /* bytes; then the directory */
   ZSG_ENTRY = 32,     /* bytes of a directory entry */
   ZSG_KINDS = 17,     /* 1 to this: in every file */
-  ZSG_ALL_KINDS = 26, /* the others: where they have records */
+  ZSG_ALL_KINDS = 27, /* the others: where they have records */
   ZSG_REQUIRED = 1,   /* flag of a section that a reader must know */
   ZSG_OP_VERSION = 1, /* of every op so far */
   ZSG_MAX_STRING = 255,

@@ -63,6 +63,7 @@ typedef enum { ZG_INIT_CONST, ZG_INIT_NORMAL, ZG_INIT_UNIFORM, ZG_INIT_TRUNC_NOR
 /* How a state changes at the end of a step: elementwise operations on f32 registers. Register 0 is the state,
  * 1 its measure (0 if it has none), and 2.. are the steps' results, of which the last is what it becomes. */
 #define ZG_MAX_UPDATE 32
+#define ZG_MAX_FORMULA 64 /* steps of an initial value by position */
 typedef struct {
   uint16_t op;      /* EW, but for CAST, AXSIZE and KNOWN */
   uint16_t a, b, c; /* registers of its operands; others 0 */
@@ -83,7 +84,10 @@ typedef struct {
   uint8_t init;               /* ZgInit */
   double num[2];
   const double (*each)[2]; /* of a repeat: in place of `num`, by iteration; NULL: all iterations are alike */
-  uint32_t tags;           /* bit i: carries tag i of the graph */
+  /* An initial value by position, in place of all these, or NULL: registers are an element's place along each declared axis,
+   * the number of the iteration, and then the steps' results, in f64. */
+  const ZgUpdate *formula;
+  uint32_t tags; /* bit i: carries tag i of the graph */
   uint32_t segment;        /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
   uint32_t loc;            /* where it was declared */
   /* Outside of the gradient: what its param_grad adds up is its measure. Without an update it stays. */
@@ -95,6 +99,9 @@ typedef struct {
 static inline const double *zg_init_numbers(const ZgParam *p, uint32_t iteration) {
   return p->each ? p->each[iteration] : p->num;
 }
+
+/* Returns an initial value by position, of the element at `place` along its declared axes. */
+double zg_initial(const ZgParam *p, const double *place, uint32_t iteration);
 
 /* A labelled part of the model: the model itself, a block call, a repeat. What `recompute Layer.attn` and
  * `unit layer` name. Region 0 is the model; parents come before children. */

@@ -18,13 +18,12 @@ static void put_loc(const ZgGraph *g, ZbText *b, uint32_t loc) {
   if (l->file[0]) zb_text_add(b, "  # %s:%u:%u", l->file, l->line, l->col);
 }
 
-/* "= %0 + %2 * ..": the state is %0, its measure %1. */
-static void put_update(ZbText *b, const ZgUpdate *u) {
-  zb_text_add(b, " updates");
+/* "%2 = add %0, %1; ...": of so many registers, and of what was computed before. */
+static void put_steps(ZbText *b, const ZgUpdate *u, uint32_t first) {
   for (uint32_t i = 0; i < u->n; i++) {
     const ZgUpdateStep *s = &u->steps[i];
     const uint16_t reg[] = {s->a, s->b, s->c};
-    zb_text_add(b, "%s %%%u = %s", i ? ";" : "", 2 + i, zg_op_info[s->op].text);
+    zb_text_add(b, "%s%%%u = %s", i ? "; " : "", first + i, zg_op_info[s->op].text);
     for (int k = 0; k < zg_op_info[s->op].min_in; k++) zb_text_add(b, "%s%%%u", k ? ", " : " ", reg[k]);
     if (s->op != ZG_OP_FILL) continue;
     zb_text_add(b, " ");
@@ -49,14 +48,15 @@ static void put_param(const ZgGraph *g, ZbText *b, const ZgParam *p) {
     zb_text_add(b, "%s%s", i ? ", " : "[", g->axes[p->type.axis[p->order[i]]].name);
   zb_text_add(b, "%s%s", p->type.naxes ? "]" : "", p->init == ZG_INIT_CONST ? " = " : " ~ ");
   uint32_t n = p->each ? g->segments[p->segment].trip : 1;
-  for (uint32_t i = 0; i < n; i++) {
+  if (p->formula) put_steps(b, p->formula, p->type.naxes + 1u); /* places along axes, and the iteration */
+  for (uint32_t i = 0; i < n && !p->formula; i++) {
     if (i) zb_text_add(b, "; ");
     put_init(b, p, zg_init_numbers(p, i));
   }
   for (uint32_t i = 0, n = 0; i < g->ntags; i++)
     if (p->tags >> i & 1) zb_text_add(b, "%s%s", n++ ? ", " : " tag ", g->tags[i]);
   if (p->segment != ZG_NONE) zb_text_add(b, " in segment %u", p->segment);
-  if (p->update) put_update(b, p->update);
+  if (p->update) zb_text_add(b, " updates "), put_steps(b, p->update, 2); /* the state, its measure */
   put_loc(g, b, p->loc);
   zb_text_add(b, "\n");
 }

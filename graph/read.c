@@ -237,6 +237,20 @@ static bool read_params(Reader *r) {
   return true;
 }
 
+static bool read_steps(Reader *r, uint32_t n, const ZgUpdate **out) {
+  const uint8_t *step = take_records(r, SEC_STEP, n);
+  if (!step) return false;
+  if (!n) return true;
+  ZgUpdate *u = ZB_NEW(r->a, ZgUpdate);
+  u->n = n;
+  u->steps = ZB_NEWN(r->a, ZgUpdateStep, n);
+  for (uint32_t k = 0; k < n; k++, step += 16)
+    u->steps[k] =
+        (ZgUpdateStep){u16_at(step), u16_at(step + 2), u16_at(step + 4), u16_at(step + 6), f64_at(step + 8)};
+  *out = u;
+  return true;
+}
+
 static bool read_states(Reader *r) {
   ZgGraph *g = r->g;
   for (uint32_t i = 0; i < count(r, SEC_STAT); i++) {
@@ -244,16 +258,19 @@ static bool read_states(Reader *r) {
     uint32_t param = u32_at(p), n = u32_at(p + 4);
     if (param >= g->nparams || g->params[param].state) return FAIL(r, "state %u is not a parameter", i);
     g->params[param].state = true;
-    const uint8_t *step = take_records(r, SEC_STEP, n);
-    if (!step) return false;
-    if (!n) continue;
-    ZgUpdate *u = ZB_NEW(r->a, ZgUpdate);
-    u->n = n;
-    u->steps = ZB_NEWN(r->a, ZgUpdateStep, n);
-    for (uint32_t k = 0; k < n; k++, step += 16)
-      u->steps[k] = (ZgUpdateStep){u16_at(step), u16_at(step + 2), u16_at(step + 4), u16_at(step + 6),
-                                   f64_at(step + 8)};
-    g->params[param].update = u;
+    if (!read_steps(r, n, &g->params[param].update)) return false;
+  }
+  return true;
+}
+
+static bool read_formulas(Reader *r) {
+  ZgGraph *g = r->g;
+  for (uint32_t i = 0; i < count(r, SEC_FORM); i++) {
+    const uint8_t *p = record(r, SEC_FORM, i);
+    uint32_t param = u32_at(p), n = u32_at(p + 4);
+    if (param >= g->nparams || g->params[param].formula || !n)
+      return FAIL(r, "initial value by position %u is not a parameter's", i);
+    if (!read_steps(r, n, &g->params[param].formula)) return false;
   }
   return r->used[SEC_STEP] == count(r, SEC_STEP) || FAIL(r, "section STEP has records that nothing uses");
 }
@@ -505,8 +522,8 @@ ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err) {
   r.g = ZB_NEW(a, ZgGraph);
   r.g->arena = a;
   if (!read_strings(&r) || !read_small_tables(&r) || !read_types(&r) || !read_params(&r) ||
-      !read_states(&r) || !read_regions(&r) || !read_io(&r) || !read_orders(&r) || !read_losses(&r) ||
-      !read_segments(&r) || !read_each(&r) || !read_foreign(&r) || !read_config(&r))
+      !read_states(&r) || !read_formulas(&r) || !read_regions(&r) || !read_io(&r) || !read_orders(&r) ||
+      !read_losses(&r) || !read_segments(&r) || !read_each(&r) || !read_foreign(&r) || !read_config(&r))
     return NULL;
   ZbErr why;
   if (!zg_verify(r.g, &why)) {

@@ -170,12 +170,8 @@ static bool check_param(Ctx *c, uint32_t i) {
   return true;
 }
 
-/* An update is of a state, and of what was computed before. */
-static bool check_update(Ctx *c, const ZgParam *p) {
-  if (!p->update) return true;
-  const ZgUpdate *u = p->update;
-  if (!p->state || u->n < 1 || u->n > ZG_MAX_UPDATE)
-    return FAIL(c, "parameter %s has an update of %u steps", p->path, u->n);
+/* Elementwise steps, of `first` registers and of what was computed before. */
+static bool check_steps(Ctx *c, const ZgParam *p, const ZgUpdate *u, uint32_t first, const char *what) {
   for (uint32_t i = 0; i < u->n; i++) {
     const ZgUpdateStep *s = &u->steps[i];
     bool none = s->op >= ZG_OP_COUNT || zg_op_info[s->op].kind != ZG_EW || s->op == ZG_OP_CAST ||
@@ -183,16 +179,35 @@ static bool check_update(Ctx *c, const ZgParam *p) {
     int operands = none ? 0 : zg_op_info[s->op].max_in;
     bool idle = (s->a && operands < 1) || (s->b && operands < 2) || (s->c && operands < 3) ||
                 (s->op != ZG_OP_FILL && (s->num != 0 || signbit(s->num)));
-    if (none || idle || s->a >= 2 + i || s->b >= 2 + i || s->c >= 2 + i || !isfinite(s->num))
-      return FAIL(c, "parameter %s: step %u of its update is none", p->path, i);
+    if (none || idle || s->a >= first + i || s->b >= first + i || s->c >= first + i || !isfinite(s->num))
+      return FAIL(c, "parameter %s: step %u of its %s is none", p->path, i, what);
   }
   return true;
+}
+
+/* An update is of a state, and of what was computed before. */
+static bool check_update(Ctx *c, const ZgParam *p) {
+  if (!p->update) return true;
+  const ZgUpdate *u = p->update;
+  if (!p->state || u->n < 1 || u->n > ZG_MAX_UPDATE)
+    return FAIL(c, "parameter %s has an update of %u steps", p->path, u->n);
+  return check_steps(c, p, u, 2, "update");
+}
+
+/* Places along axes, the iteration, and what was computed before. Nothing else says what the value is. */
+static bool check_formula(Ctx *c, const ZgParam *p) {
+  if (!p->formula) return true;
+  if (p->formula->n < 1 || p->formula->n > ZG_MAX_FORMULA || p->init != ZG_INIT_CONST || p->num[0] != 0 ||
+      p->each)
+    return FAIL(c, "parameter %s has no valid initial value by position", p->path);
+  return check_steps(c, p, p->formula, p->type.naxes + 1u, "initial value");
 }
 
 static bool check_params(Ctx *c) {
   const ZgGraph *g = c->g;
   for (uint32_t i = 0; i < g->nparams; i++)
-    if (!check_param(c, i) || !check_update(c, &g->params[i])) return false;
+    if (!check_param(c, i) || !check_update(c, &g->params[i]) || !check_formula(c, &g->params[i]))
+      return false;
   if (zg_param_count(g) > ZG_MAX_ELEMENTS) return FAIL(c, "the parameters have more than 2^48 elements");
   CHECK_UNIQUE(c, "parameter", g->params, g->nparams, path, names);
   return true;

@@ -104,6 +104,14 @@ static void put_each(Writer *w) {
   }
 }
 
+static void put_steps(Writer *w, const ZgUpdate *u) {
+  for (uint32_t k = 0; k < u->n; k++) {
+    const uint16_t words[] = {u->steps[k].op, u->steps[k].a, u->steps[k].b, u->steps[k].c};
+    for (int j = 0; j < 4; j++) put_number(w, SEC_STEP, 2, words[j]);
+    put_f64(w, SEC_STEP, u->steps[k].num);
+  }
+}
+
 static void put_states(Writer *w) {
   const ZgGraph *g = w->g;
   for (uint32_t i = 0; i < g->nparams; i++) {
@@ -111,11 +119,17 @@ static void put_states(Writer *w) {
     if (!g->params[i].state) continue;
     put32(w, SEC_STAT, i);
     put32(w, SEC_STAT, u ? u->n : 0);
-    for (uint32_t k = 0; u && k < u->n; k++) {
-      const uint16_t words[] = {u->steps[k].op, u->steps[k].a, u->steps[k].b, u->steps[k].c};
-      for (int j = 0; j < 4; j++) put_number(w, SEC_STEP, 2, words[j]);
-      put_f64(w, SEC_STEP, u->steps[k].num);
-    }
+    if (u) put_steps(w, u);
+  }
+}
+
+static void put_formulas(Writer *w) {
+  const ZgGraph *g = w->g;
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    if (!g->params[i].formula) continue;
+    put32(w, SEC_FORM, i);
+    put32(w, SEC_FORM, g->params[i].formula->n);
+    put_steps(w, g->params[i].formula);
   }
 }
 
@@ -183,6 +197,7 @@ static void put_tables(Writer *w) {
   put_params(w);
   put_each(w);
   put_states(w);
+  put_formulas(w);
   for (uint32_t i = 0; i < g->nregions; i++) {
     const ZgRegion *r = &g->regions[i];
     const uint32_t words[] = {r->kind, r->parent, string(w, r->label), string(w, r->block)};
@@ -271,7 +286,8 @@ static void assemble(Writer *w, ZbText *out) {
   size_t start = out->len, offset = ZSG_HEADER + n * ZSG_ENTRY;
   uint8_t header[ZSG_HEADER + ZSG_ALL_KINDS * ZSG_ENTRY] = ZSG_MAGIC, *e = header + ZSG_HEADER;
   zsg_set(header + 4, 2, ZSG_MAJOR);
-  int minor = w->section[SEC_EACH].len   ? ZSG_MINOR
+  int minor = w->section[SEC_FORM].len   ? ZSG_MINOR
+              : w->section[SEC_EACH].len ? 5
               : w->section[SEC_ORDR].len ? 4
               : w->section[SEC_STAT].len ? 3
               : w->section[SEC_LOSS].len ? 2

@@ -339,7 +339,7 @@ pdefs   : pdef           { $$ = (ZlParamList){0}; PUSH($$, $1); }
 pdef    : IDENT          { $$ = (ZlParamDef){.name = $1, .span = @$}; }
         | IDENT '[' names ']' { $$ = (ZlParamDef){$1, $3, @$}; }
         ;
-init    : '=' sexpr      { memset(&$$, 0, sizeof $$); $$.value = $2; }
+init    : '=' expr       { memset(&$$, 0, sizeof $$); $$.value = $2; }
         | '~' IDENT '(' sexprs0 ')' { $$.value = NULL; $$.name = $2; $$.args = $4; }
         ;
 tag     : %empty         { $$ = (ZlNames){0}; }

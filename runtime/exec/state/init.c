@@ -25,9 +25,25 @@ static void draw_normals(const ZxWalk *w, const ZgParam *q, uint64_t global, uin
   }
 }
 
+/* Initial values by position: of n elements of the whole parameter. */
+static void by_position(const ZpSlice *s, const ZgParam *q, uint32_t iter, uint64_t global, uint64_t n,
+                        float *at) {
+  double place[ZG_MAX_AXES];
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t left = global + i;
+    for (int a = s->naxes; a-- > 0; left /= (uint64_t)s->valid[a])
+      place[a] = (double)(left % (uint64_t)s->valid[a]);
+    at[i] = (float)zg_initial(q, place, iter);
+  }
+}
+
 bool zx_draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   const ZxWalk *w = ctx;
   const ZgParam *q = &w->e->p->graph->params[w->s->param];
+  if (q->formula) {
+    by_position(w->s, q, w->iter, global, n, at);
+    return true;
+  }
   if (q->init == ZG_INIT_NORMAL || q->init == ZG_INIT_TRUNC_NORMAL) {
     draw_normals(w, q, global, n, at);
     return true;

@@ -3,6 +3,7 @@
 #include "tests/unit/compiler/load.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -61,6 +62,50 @@ Test(structure, gpt2) {
     cr_expect(uses && grads, "segment %d", i);
   }
   done(&c);
+}
+
+/* Values by position: of the place along the parameter's own axes, numbers, and the iteration, also by way of statics of
+ * blocks; with the operators and functions of statics. */
+Test(structure, initial_values_by_position) {
+  Case c = load_text("block B[a](x: real[.., a], depth = 0) -> real[.., a] {\n"
+                     "  param w[a] = log(1 + place[a]()) + depth\n  return x * w\n}\n"
+                     "model M(layers = 3) { axis batch, a = 4, b = 6\n  input x: real[batch, a]\n"
+                     "  param t[b, a] = sin(place[b]() / pow(100, place[a]() / a)) + 10 * (place[a]() <= 1 "
+                     "and not (place[b]() == 2))\n"
+                     "  param p[a] = place[a]()\n  param q[a] = ceil(place[a]() / 2) - -max(place[a](), 2)\n"
+                     "  x = x * sum[b](t) + p + q\n"
+                     "  repeat layers as layer { x = B[a](x, depth = layer * 10) as b }\n"
+                     "  loss sum[a](x) per samples() }");
+  ZgGraph *g = must(&c, elaborate(&c));
+  const ZgParam *t = find_param(g, "t"), *p = find_param(g, "p"), *q = find_param(g, "q"),
+                *w = find_param(g, "layer.*.b.w");
+  cr_assert(t && p && q && w && t->formula && p->formula && q->formula && w->formula);
+  for (int i = 0; i < 6 * 4; i++) {
+    double b = i / 4, a = i % 4;
+    cr_expect_float_eq(zg_initial(t, (double[]){b, a}, 0), sin(b / pow(100, a / 4)) + 10 * (a <= 1 && b != 2),
+                       1e-12);
+    cr_expect_float_eq(zg_initial(p, &a, 0), a, 0);
+    cr_expect_float_eq(zg_initial(q, &a, 0), ceil(a / 2) + fmax(a, 2), 0);
+    if (b < 3) cr_expect_float_eq(zg_initial(w, &a, (uint32_t)b), log(1 + a) + 10 * b, 1e-12);
+  }
+  done(&c);
+  static const char *const wrong[][2] = {
+      {"param w[a] = place[b]()", "parameter `w` has no axis `b`"},
+      {"param w[a] = place[a]() * x", "`x` is a tensor"},
+      {"param w[a] = log(place[a](), 2)", "`log` takes 1 argument, found 2"},
+      {"param w[a] = lookup(place[a]())", "`lookup` is not a function of statics"},
+      {"param w[a] ~ normal(place[a]())", "unexpected `[`"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    ZbText text = {0};
+    zb_text_add(
+        &text,
+        "model M { axis batch, a = 4, b = 3  input x: real[batch, a]  %s  loss sum[a](w * x) per samples() }",
+        wrong[i][0]);
+    c = load_text(text.s);
+    cr_expect(!elaborate(&c) && strstr(messages(&c), wrong[i][1]), "%s: %s", wrong[i][0], messages(&c));
+    done(&c);
+    zb_text_free(&text);
+  }
 }
 
 /* A repeat's label is the number of the iteration in initial values, also by way of statics of blocks; elsewhere it is

@@ -107,6 +107,11 @@ static Make whole(void) {
   double(*each)[2] = (void *)ZB_NEWN(m.a, double, 2 * m.g->segments[m.g->params[1].segment].trip);
   each[0][0] = 0.5;
   m.g->params[1].each = (const double(*)[2])each;
+  static ZgUpdateStep by_place[] = {{ZG_OP_FILL, 0, 0, 0, 2}, {ZG_OP_ADD, 0, 3, 0, 0}};
+  static const ZgUpdate formula = {2, by_place};
+  m.g->params[0].formula = &formula;
+  m.g->params[0].init = ZG_INIT_CONST;
+  m.g->params[0].num[0] = m.g->params[0].num[1] = 0;
   return m;
 }
 

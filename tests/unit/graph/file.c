@@ -180,7 +180,7 @@ Test(file, each_iteration) {
   cr_assert(zg_verify(m.g, &err), "%s", err.text);
   ZB_ASSERT(zg_write(m.g, &t, NULL));
   const uint8_t *entry = (uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
-  cr_expect(t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 1);
+  cr_expect(t.s[6] == 5 && t.s[12] == ZSG_KINDS + 1);
   cr_expect(zsg_get(entry, 4) == SEC_EACH && zsg_get(entry + 4, 4) == ZSG_REQUIRED);
   ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
   cr_assert(g, "%s", err.text);
@@ -205,6 +205,45 @@ Test(file, each_iteration) {
     else copy[first + (uint64_t)bad[i].at] = (char)bad[i].value;
     zg_seal(copy, t.len);
     cr_expect(!zg_read(m.a, copy, t.len, &err) && strstr(err.text, bad[i].why), "%zu: %s", i, err.text);
+  }
+  zb_text_free(&t);
+  zb_text_free(&again);
+  zb_text_free(&shown);
+  zb_arena_free(m.a);
+}
+
+/* Initial values by position: their steps come behind those of states, and are checked as these. */
+Test(file, by_position) {
+  Make m = make_sample();
+  ZbText t = {0}, again = {0}, shown = {0};
+  ZbErr err;
+  ZgParam *p = &m.g->params[0];
+  ZgUpdateStep steps[] = {{.op = ZG_OP_FILL, .num = 2},
+                          {.op = ZG_OP_POW, .a = (uint16_t)(p->type.naxes + 1), .b = 0}};
+  p->init = ZG_INIT_CONST, p->num[0] = p->num[1] = 0;
+  p->formula = &(ZgUpdate){2, steps};
+  cr_assert(zg_verify(m.g, &err), "%s", err.text);
+  ZB_ASSERT(zg_write(m.g, &t, NULL));
+  cr_expect(t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 2);
+  ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
+  cr_assert(g, "%s", err.text);
+  cr_expect(zg_initial(&g->params[0], (double[ZG_MAX_AXES]){3}, 0) == 8);
+  ZB_ASSERT(zg_write(g, &again, NULL));
+  cr_expect(t.len == again.len && !memcmp(t.s, again.s, t.len));
+  zg_print(g, ZG_NONE, &shown);
+  cr_expect(strstr(shown.s, " = pow %"), "%s", shown.s);
+  static const struct {
+    uint32_t n;
+    ZgUpdateStep last;
+    const char *why;
+  } bad[] = {{0, {.op = ZG_OP_POW}, "no valid initial value by position"},
+             {ZG_MAX_FORMULA + 1, {.op = ZG_OP_POW}, "no valid initial value by position"},
+             {2, {.op = ZG_OP_POW, .a = 100}, "step 1 of its initial value is none"},
+             {2, {.op = ZG_OP_DOT}, "step 1 of its initial value is none"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    steps[1] = bad[i].last;
+    p->formula = &(ZgUpdate){bad[i].n, steps};
+    cr_expect(!zg_verify(m.g, &err) && strstr(err.text, bad[i].why), "%zu: %s", i, err.text);
   }
   zb_text_free(&t);
   zb_text_free(&again);
