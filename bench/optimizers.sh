@@ -1,6 +1,6 @@
 #!/bin/sh
 # `make bench-optimizers`: a step of the small GPT-2 of `make bench` with AdamW, with its states in 8 bits, with Muon for the
-# matrices of its layers, and with all but the last norm frozen, and with
+# matrices of its layers and with second moments of their rows, with the other optimizers, with all but the last norm frozen, and with
 # adapters of rank 8 beside all matrices (`lora`), which alone are trained: milliseconds of the median step, its share of AdamW's, bytes of
 # states and of the arena, and the loss. Each runs in turn, ROUNDS (2) times, STEPS (12) steps; the faster round counts. Not a
 # test: nothing is required.
@@ -13,7 +13,7 @@ rm -rf "$out" && mkdir -p "$out" && cd "$out"
 graph_of() { case $1 in lora*) echo lora.zsg ;; *) echo small.zsg ;; esac; }
 "$ZUG_BUILD/zdata" pack "$ZUG_SRC/lang" "$ZUG_SRC/runtime" "$ZUG_SRC/kernels" -o text.bin >/dev/null
 recipes=$ZUG_SRC/bench/recipes.zug
-list=${RECIPES:-"small bits8 muon frozen lora frozen_bf16 lora_bf16 small_bf16"}
+list=${RECIPES:-"small bits8 lion adagrad adafactor schedule_free muon normuon frozen lora frozen_bf16 lora_bf16 small_bf16"}
 
 i=0
 while [ $i -lt "${ROUNDS:-2}" ]; do

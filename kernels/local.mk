@@ -9,6 +9,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/halves.h \
   kernels/elem.h \
   kernels/matrix.h \
+  kernels/sides.h \
   kernels/optimize.h \
   kernels/kernels.def \
   kernels/debug.c \
@@ -87,6 +88,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/rows.c \
   kernels/cpu/step.h \
   kernels/cpu/sgemm.c \
+  kernels/cpu/sides.c \
   kernels/cpu/softmax.c \
   kernels/cpu/xent.c \
   kernels/cpu/topk.c \
@@ -132,6 +134,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/packed_rows.cu \
   kernels/cuda/random.cu \
   kernels/cuda/reduce.cu \
+  kernels/cuda/sides.cu \
   kernels/cuda/resume_linear.cu \
   kernels/cuda/rope.cu \
   kernels/cuda/steps.cu \

@@ -5,7 +5,7 @@
 #include "kernels/optimize.h"
 
 #define ALL(...) __VA_ARGS__
-enum { FLAT, MATRICES, HIDDEN }; /* `how` of a row */
+enum { FLAT, MATRICES, AVERAGES, HIDDEN }; /* `how` of a row */
 
 /* ---- what rows say ---- */
 #define SET(name, range, otherwise) #name,
@@ -18,8 +18,8 @@ enum { FLAT, MATRICES, HIDDEN }; /* `how` of a row */
 #define SET(name, range, otherwise) #name,
 #define FIXED(name, range, otherwise) #name,
 #define UPDATE(NAME, word, how, flops, nstates, a, b, c, files, codes, settings, ...)                        \
-  {word,        how == MATRICES,     nstates,    COUNT(settings_##NAME), flops,                              \
-   {ALL files}, {ALL settings NULL}, {ALL codes}},
+  {word,  how == MATRICES, how == AVERAGES,     nstates,    COUNT(settings_##NAME),                          \
+   flops, {ALL files},     {ALL settings NULL}, {ALL codes}},
 const ZkOptimizerInfo zk_optimizer_info[ZK_OPTIMIZERS] = {
 #include "lang/updates.def"
 };
@@ -32,21 +32,21 @@ const ZkOptimizerInfo zk_optimizer_info[ZK_OPTIMIZERS] = {
 #define FIXED SET
 #define S(name, value) *out++ = (float)(value);
 #define UPDATE(NAME, word, how, flops, nstates, a, b, c, files, codes, settings, scalars, ...)               \
-  static float *scalars_##NAME(const double *setting, double lr, double t, float *out) {                     \
-    (void)setting, (void)lr, (void)t;                                                                        \
+  static float *scalars_##NAME(const double *setting, const ZkStepOf *at, double lr, float *out) {           \
+    const double decay = (double)(float)at->decay, t = (double)at->step, weight = at->weight;                \
+    (void)setting, (void)decay, (void)t, (void)weight, (void)lr;                                             \
     ALL settings ALL scalars return out;                                                                     \
   }
 #include "lang/updates.def"
 
-void zk_optimizer_scalars(ZkOptimizerKind kind, const double *setting, double lr, double decay, int64_t step,
-                          bool acts, float *out) {
-  static float *(*const of_row[])(const double *, double, double, float *) = {
+void zk_optimizer_scalars(ZkOptimizerKind kind, const double *setting, const ZkStepOf *at, float *out) {
+  static float *(*const of_row[])(const double *, const ZkStepOf *, double, float *) = {
 #define UPDATE(NAME, ...) scalars_##NAME,
 #include "lang/updates.def"
   };
-  out[ZK_KEEP] = 1 - (float)lr * (float)decay;
-  out[ZK_ACTS] = acts;
-  float *end = of_row[kind](setting, (double)(float)lr, (double)step, out + ZK_OWN_SCALARS);
+  out[ZK_KEEP] = 1 - (float)at->lr * (float)at->decay;
+  out[ZK_ACTS] = at->acts;
+  float *end = of_row[kind](setting, at, (double)(float)at->lr, out + ZK_OWN_SCALARS);
   ZB_ASSERT(end - out <= ZK_MOST_SCALARS);
 }
 

@@ -19,6 +19,7 @@ typedef enum {
   RULE,
   SCALE,
   COEFFICIENTS,
+  SECOND,
   RANGES
 } Range;
 
@@ -29,13 +30,14 @@ typedef struct {
   bool varies;      /* may change from step to step */
 } Setting;
 
-enum { MOST_WORDS = 6, MOST_SETTINGS = 20 };
+enum { MOST_WORDS = 6, MOST_SETTINGS = 24 };
 static const char *const words[RANGES][MOST_WORDS] = {
     [ANNEAL] = {"constant", "linear", "cosine", "sqrt", "rsqrt"},
     [SWITCH] = {"on", "off"},
     [RULE] = {"sum", "mean"},
     [SCALE] = {"shape", "rms"},
     [COEFFICIENTS] = {"jordan", "polar"},
+    [SECOND] = {"off", "rows", "longer"},
 };
 static const char *const numbers[] = {
     "a number of at least 0",  "at least 0 and less than 1",  "between 0 and 1", "greater than 0",
@@ -59,7 +61,7 @@ enum { GENERAL = sizeof general / sizeof *general };
 #define FIXED(name, range, otherwise) {#name, range, otherwise, false},
 #define UPDATE(NAME, word, how, flops, nstates, a, b, c, files, codes, settings, ...)                        \
   {word, HOW_##how, {ALL settings{NULL, REQUIRED, 0, false}}},
-typedef enum { HOW_FLAT, HOW_MATRICES, HOW_HIDDEN } How;
+typedef enum { HOW_FLAT, HOW_MATRICES, HOW_AVERAGES, HOW_HIDDEN } How;
 static const struct {
   const char *name;
   How how;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/cpu/math.h"
+#include "kernels/optimize.h"
 
 #define GRAIN 32768
 
@@ -24,19 +25,34 @@ typedef struct {
 #define SUMSQ_PARTS 256
 
 typedef struct {
-  const float *x;
+  ZkMaster x;
   int64_t n, chunk;
   double part[SUMSQ_PARTS];
 } SumSq;
+
+/* Of what is in halves a piece at a time is joined. */
+static double sumsq_of(ZkMaster x, int64_t n) {
+  enum { PIECE = 4096 };
+  float joined[PIECE];
+  double sum = 0;
+  if (x.f32) return sumsq(n, x.f32);
+  for (int64_t i = 0, m; i < n; i += m) {
+    m = zk_min(PIECE, n - i);
+    zk_run_join(joined, x.high + i, x.low + i, m);
+    sum += sumsq(m, joined);
+  }
+  return sum;
+}
 
 static void run_sumsq(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   SumSq *s = arg;
   for (int64_t i = from; i < to; i++)
-    s->part[i] = sumsq(zk_min(s->chunk, s->n - i * s->chunk), s->x + i * s->chunk);
+    s->part[i] =
+        sumsq_of(zk_master_from(s->x, (uint64_t)(i * s->chunk)), zk_min(s->chunk, s->n - i * s->chunk));
 }
 
-double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x) {
+double zk_cpu_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster x) {
   /* The pieces depend on n only: the sum does not depend on the threads. */
   SumSq s = {.x = x, .n = n, .chunk = zk_max(16384, zk_ceil_div(n, SUMSQ_PARTS))};
   int64_t parts = zk_ceil_div(n, s.chunk);
@@ -44,6 +60,10 @@ double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x) {
   double sum = 0;
   for (int64_t i = 0; i < parts; i++) sum += s.part[i];
   return sum;
+}
+
+double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x) {
+  return zk_cpu_sumsq_params(env, n, (ZkMaster){.f32 = (float *)(uintptr_t)x});
 }
 
 static void run_axpy(void *arg, int64_t from, int64_t to, int part) {

@@ -6,7 +6,7 @@
 #include "kernels/cpu/math.h"
 #include "kernels/optimize.h"
 
-enum { FLAT, MATRICES, HIDDEN }; /* `how` of a row */
+enum { FLAT, MATRICES, AVERAGES, HIDDEN }; /* `how` of a row */
 enum { BLOCK = ZK_DYN8_BLOCK, PIECE = 4096, GRAIN = 32768 };
 
 /* x: the states, f32; s: the group's scalars. */
@@ -96,29 +96,30 @@ static void run_plain(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-/* Blocks of codes: a block is decoded, updated in f32, and encoded again. */
+/* Blocks of codes: a block is decoded, updated in f32, and encoded again; of states in f32 that is their place. */
 static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   Step *s = arg;
   float values[ZK_MOST_STATES][BLOCK], *x[ZK_MOST_STATES];
   for (int64_t i = from * BLOCK; i < to * BLOCK; i += BLOCK) {
     for (int k = 0; k < s->nstates; k++) {
-      x[k] = values[k];
-      zk_decode_block(zk_flat_from(s->p->state[k], (uint64_t)i), values[k]);
+      ZkFlat at = zk_flat_from(s->p->state[k], (uint64_t)i);
+      x[k] = at.elem == ZK_F32 ? at.at : values[k];
+      if (x[k] == values[k]) zk_decode_block(at, values[k]);
     }
     update_piece(s, i, BLOCK, x);
     for (int k = 0; k < s->nstates && acts(s); k++)
-      zk_encode_block(values[k], zk_flat_from(s->p->state[k], (uint64_t)i));
+      if (x[k] == values[k]) zk_encode_block(values[k], zk_flat_from(s->p->state[k], (uint64_t)i));
   }
 }
 
 bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, ZkMaster w) {
   Step s = {p, runs[p->kind][p->cautious], zk_optimizer_info[p->kind].nstates, g, w, false};
   ZB_ASSERT(w.f32 || !zk_optimizer_info[p->kind].matrices);
-  bool codes = s.nstates && p->state[0].elem != ZK_F32;
+  bool codes = zk_has_codes(p);
   for (int k = 0; k < s.nstates; k++) {
     ZkElem e = p->state[k].elem;
-    ZB_ASSERT(codes ? zk_elem_info[e].block == BLOCK && n % BLOCK == 0 : e == ZK_F32);
+    ZB_ASSERT(e == ZK_F32 || (zk_elem_info[e].block == BLOCK && n % BLOCK == 0));
   }
   if (codes) zk_for(env, n / BLOCK, 32, run_blocks, &s);
   else zk_for(env, n, GRAIN, run_plain, &s);

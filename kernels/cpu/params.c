@@ -107,3 +107,23 @@ void zk_cpu_average_params(const ZkEnv *env, int64_t n, float decay, ZkMaster w,
   Params p = {.decay = decay, .w = w, .y = a};
   zk_for(env, n, GRAIN, run_average, &p);
 }
+
+/* ---- swaps ---- */
+static void run_swap(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Params *p = arg;
+  float was[PIECE];
+  for (int64_t i = from, n; i < to; i += n) {
+    n = zk_min(PIECE, to - i);
+    if (p->w.f32) memcpy(was, p->w.f32 + i, (size_t)n * sizeof *was);
+    else zk_run_join(was, p->w.high + i, p->w.low + i, n);
+    if (p->w.f32) memcpy(p->w.f32 + i, p->y + i, (size_t)n * sizeof *was);
+    else zk_run_split(p->w.high + i, p->w.low + i, p->y + i, n);
+    memcpy(p->y + i, was, (size_t)n * sizeof *was);
+  }
+}
+
+void zk_cpu_swap_params(const ZkEnv *env, int64_t n, ZkMaster w, float *y) {
+  Params p = {.w = w, .y = y};
+  zk_for(env, n, GRAIN, run_swap, &p);
+}

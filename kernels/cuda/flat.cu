@@ -63,12 +63,28 @@ extern "C" void zk_cuda_average_params(const ZkEnv *env, int64_t n, float decay,
             w, a, sums);
 }
 
+static __global__ void __launch_bounds__(THREADS)
+    swap(int64_t n, const __grid_constant__ ZkMaster w, float *y) {
+  each<1>(
+      n, false, [](int64_t) {},
+      [&](int64_t i) {
+        float was = load(w, i);
+        store(w, i, y[i]);
+        y[i] = was;
+      });
+}
+
+extern "C" void zk_cuda_swap_params(const ZkEnv *env, int64_t n, ZkMaster w, float *y) {
+  ZkCuda *cu = zk_cu(env);
+  ZK_LAUNCH(cu, NULL, swap, blocks_for(cu, n, 1), THREADS, 0, n, w, y);
+}
+
 /* ---- norm ---------------------------------------------------------------------------------------------- */
 /* Block b sums the b-th of gridDim.x equal chunks, which are whole fours; the blocks, and who adds what in
  * which order, depend on n only. */
 #define AHEAD 4 /* fours that a thread has under way */
 static __global__ void __launch_bounds__(THREADS)
-    sumsq_parts(const float *x, int64_t n, int64_t chunk, bool wide, double *part) {
+    sumsq_parts(const __grid_constant__ ZkMaster x, int64_t n, int64_t chunk, bool wide, double *part) {
   ZK_SHARED(double, across, [THREADS / 32]);
   int64_t from = (int64_t)blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
   double sum = 0;
@@ -78,11 +94,11 @@ static __global__ void __launch_bounds__(THREADS)
     for (int k = 0; k < AHEAD; k++) {
       int64_t at = i + k * 4 * THREADS;
       f[k] = Four{{0, 0, 0, 0}};
-      if (wide && at + 4 <= to) f[k] = load4(x + at);
+      if (wide && at + 4 <= to) f[k] = load4(x, at);
       else
 #pragma unroll
         for (int j = 0; j < 4; j++)
-          if (at + j < to) f[k].x[j] = x[at + j];
+          if (at + j < to) f[k].x[j] = load(x, at + j);
     }
 #pragma unroll
     for (int k = 0; k < AHEAD; k++)
@@ -102,13 +118,20 @@ static __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) *out = add ? *out + sum : sum;
 }
 
-extern "C" void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add) {
+extern "C" void zk_cuda_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster x, double *sum, bool add) {
   ZkCuda *cu = zk_cu(env);
   int64_t chunk = 4 * zk_ceil_of(n, 4 * ZK_CUDA_PARTS);
   if (chunk < 16 * THREADS) chunk = 16 * THREADS;
   int parts = (int)zk_ceil_of(n, chunk);
-  ZK_LAUNCH(cu, NULL, sumsq_parts, (unsigned)parts, THREADS, 0, x, n, chunk, aligned({x}), cu->parts);
+  ZK_LAUNCH(cu, NULL, sumsq_parts, (unsigned)parts, THREADS, 0, x, n, chunk, aligned({x.f32, x.high, x.low}),
+            cu->parts);
   ZK_LAUNCH(cu, NULL, sumsq_join, 1, THREADS, 0, cu->parts, parts, sum, add);
+}
+
+extern "C" void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add) {
+  ZkMaster all = {};
+  all.f32 = (float *)x;
+  zk_cuda_sumsq_params(env, n, all, sum, add);
 }
 
 /* ---- digest -------------------------------------------------------------------------------------------- */

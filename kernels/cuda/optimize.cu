@@ -7,14 +7,14 @@ extern "C" {
 #include "kernels/cuda/optimize.h"
 }
 
-enum { FLAT, MATRICES, HIDDEN }; /* `how` of a row */
+enum { FLAT, MATRICES, AVERAGES, HIDDEN }; /* `how` of a row */
 #define BLOCK ZK_DYN8_BLOCK
 static_assert(BLOCK == THREADS, "a thread has one element of a block of codes");
 
 typedef struct {
   const float *g;
   ZkMaster w;
-  float *sum, *state[ZK_MOST_STATES]; /* sum: NULL, every step acts */
+  float *sum, *state[ZK_MOST_STATES]; /* sum: NULL, every step acts; state: in f32, or NULL and in */
   void *codes[ZK_MOST_STATES];
   bool sign[ZK_MOST_STATES]; /* of codes */
   Scale scale;
@@ -175,6 +175,10 @@ static __global__ void __launch_bounds__(THREADS) coded(const __grid_constant__ 
     float g = take(p, acts, scale, i), w = Row::MAKES ? 0 : load(p.w, i), x[3] = {0, 0, 0};
     if (acts) {
       for (int k = 0; k < Row::N; k++) {
+        if (p.state[k]) {
+          x[k] = p.state[k][i];
+          continue;
+        }
         const unsigned char *from = (const unsigned char *)p.codes[k] + b * bytes;
         float unit;
         memcpy(&unit, from + BLOCK, sizeof unit);
@@ -183,8 +187,10 @@ static __global__ void __launch_bounds__(THREADS) coded(const __grid_constant__ 
       lost |= update_one<Row, CAUTIOUS>(s, p.times, g, w, x);
     } else lost |= is_lost(g);
     __syncthreads();
-    for (int k = 0; k < Row::N && acts; k++)
-      encode(&map[p.sign[k]], p.sign[k], x[k], (unsigned char *)p.codes[k] + b * bytes, across);
+    for (int k = 0; k < Row::N && acts; k++) {
+      if (p.state[k]) p.state[k][i] = x[k];
+      else encode(&map[p.sign[k]], p.sign[k], x[k], (unsigned char *)p.codes[k] + b * bytes, across);
+    }
     store(p.w, i, w);
   }
   tell(p.lost, lost);
@@ -205,9 +211,9 @@ extern "C" void zk_cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const d
   c.step_state = env->step_state, c.group = p->group, c.times = p->times;
   c.lost = lost, c.sums = sums;
   if (!c.step_state) memcpy(c.s, p->s, sizeof c.s);
-  bool codes = zk_optimizer_info[p->kind].nstates && p->state[0].elem != ZK_F32;
+  bool codes = zk_has_codes(p);
   for (int k = 0; k < zk_optimizer_info[p->kind].nstates; k++) {
-    if (codes) c.codes[k] = p->state[k].at, c.sign[k] = p->state[k].elem == ZK_DYN8;
+    if (p->state[k].elem != ZK_F32) c.codes[k] = p->state[k].at, c.sign[k] = p->state[k].elem == ZK_DYN8;
     else c.state[k] = (float *)p->state[k].at;
   }
   ZB_ASSERT(!codes || n % BLOCK == 0);

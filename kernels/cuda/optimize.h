@@ -15,10 +15,19 @@ void zk_cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const double *squa
 /* As zk_cpu_update_state, and zk_cpu_average_params, unless the sums are not sound. */
 void zk_cuda_update_state(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, ZkMaster w,
                           double *lost, ZkIfSound sums);
+void zk_cuda_swap_params(const ZkEnv *env, int64_t n, ZkMaster w, float *y); /* as zk_cpu_swap_params */
+/* As zk_cuda_sumsq. */
+void zk_cuda_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster w, double *sum, bool add);
 void zk_cuda_average_params(const ZkEnv *env, int64_t n, float decay, ZkMaster w, float *a, ZkIfSound sums);
 /* As zk_cpu_matrix, and zk_cpu_orthogonalize; behind the latter's scratch begins that of its products. */
 void zk_cuda_matrix(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
 void zk_cuda_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
                            float *x, float *scratch);
+/* As zk_cpu_side_squares and the others; factors are 0 where an update is not made. */
+void zk_cuda_side_squares(const ZkEnv *env, int64_t rows, int64_t cols, const float *x, bool columns,
+                          float *sums);
+void zk_cuda_side_factors(const ZkEnv *env, const ZkSides *p, ZkIfSound sums, float *squares, float *moments);
+void zk_cuda_side_scale(const ZkEnv *env, int64_t rows, int64_t cols, float *x, bool columns,
+                        const float *by);
 
 #endif

@@ -73,6 +73,7 @@ bool zx_eval_run(ZxEval *v, int64_t step, int64_t steps, ZxEvalMetrics *out, ZbE
     for (uint32_t k = 0; k < n; k++) sum[k] += s.loss_sum[k], weight[k] += s.weight[k];
     aux += s.aux;
   }
+  if (!zx_engine_restore(v->engine, err)) return false;
   aux /= (double)v->batches;
   *out = (ZxEvalMetrics){.step = step,
                          .steps = steps,

@@ -139,6 +139,7 @@ libexec_a_SOURCES = \
   runtime/exec/device/staged.c \
   runtime/exec/engine/admit.c \
   runtime/exec/engine/beside.c \
+  runtime/exec/engine/averages.c \
   runtime/exec/engine/buffers.c \
   runtime/exec/engine/capture.c \
   runtime/exec/engine/collective.c \
@@ -180,6 +181,8 @@ libexec_a_SOURCES = \
   runtime/exec/state/grow.h \
   runtime/exec/state/load.c \
   runtime/exec/state/predict.c \
+  runtime/exec/state/moments.c \
+  runtime/exec/state/moments.h \
   runtime/exec/state/packed.c \
   runtime/exec/state/slices.c \
   runtime/exec/state/walk.c \

@@ -51,6 +51,12 @@ bool zp_rate_note(const ZpRate *r, int64_t steps, ZbText *out);
 #define ZP_UPDATE ZK_OPTIMIZERS /* what updates states: the last of a plan's optimizers, if it has any */
 const char *zp_optimizer_text(ZkOptimizerKind kind); /* "adamw" */
 enum { ZP_MOST_STATES = ZK_MOST_STATES + 1 };        /* of an optimizer */
+typedef enum {
+  ZP_SECOND_OFF,
+  ZP_SECOND_ROWS,
+  ZP_SECOND_LONGER,
+  ZP_SECOND_BOTH
+} ZpSecond; /* BOTH: ADAFACTOR */
 typedef struct {
   ZkOptimizerKind kind;
   ZpRate rate;
@@ -61,9 +67,20 @@ typedef struct {
   int64_t every;  /* it acts in every so manieth step, on summed gradients */
   bool rms;       /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
   int iterations; /* MUON: of what orthogonalises, */
-  ZkCoefficients coefficients;        /* MUON: and by which polynomials */
+  ZkCoefficients coefficients; /* MUON: and by which polynomials */
+  bool even, snapped;          /* MUON: rows are made even before, and the norm exact afterwards */
+  ZpSecond second;             /* MUON: of which sides second moments are kept */
+  bool relative; /* ADAFACTOR: updates are times the root of the mean square of the parameter, or `least` */
+  double least;
+  double most, eps; /* ADAFACTOR: root of the mean square of an update, and what is added to squares */
   uint8_t state_elem[ZP_MOST_STATES]; /* ZkElem of each state: f32, or one with blocks */
 } ZpOptimizer;
+/* Returns whether it updates matrices whole, one by one. */
+static inline bool zp_takes_matrices(const ZpOptimizer *o) {
+  return o->kind != ZP_UPDATE && zk_optimizer_info[o->kind].matrices;
+}
+/* Returns whether it multiplies rows or columns of these by a number each. */
+static inline bool zp_scales_sides(const ZpOptimizer *o) { return o->even || o->snapped || o->second; }
 /* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by
  * this. */
 typedef struct {
@@ -189,6 +206,11 @@ static inline const ZpStage *zp_fullest(const ZpPlan *p) {
  * aux sums, squared norm, loss denominators. Bytes of each of the two blocks of scalars. */
 ZpDims zp_count_dims(const ZpPlan *p);
 uint32_t zp_step_sums(const ZpPlan *p);
+/* Returns how many parameters have an update relative to their size, each iteration of a repeat by itself; and how many of these
+ * come before an iteration of one: their sums of squares are among a step's sums. */
+uint32_t zp_sizes(const ZpPlan *p);
+uint32_t zp_size_index(const ZpPlan *p, uint32_t param, uint32_t iter);
+bool zp_is_relative(const ZpPlan *p, uint32_t param);
 uint64_t zp_scalars_bytes(const ZpPlan *p);
 /* Returns where the cotangent of a loss lies among the seeds. */
 static inline uint32_t zp_seed_index(bool aux, uint32_t loss) { return aux ? 1 : loss ? 1 + loss : 0; }
@@ -279,6 +301,8 @@ uint64_t zp_order_clock(const ZpPlan *p, ZbArena *a, ZpOrder *order);
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
 /* Returns how many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
+/* Returns the state that is what the parameters are to all but the steps that train; -1: they are that themselves. */
+int zp_averaged_state(const ZpPlan *p, const ZpBucket *k);
 /* Returns whether its parameters are stored in their own format alone, without what is missing to f32. */
 static inline bool zp_lacks_master(const ZpPlan *p, const ZpBucket *k) {
   return k->elem != ZK_F32 && (k->frozen || p->asked.forward_only);
@@ -343,15 +367,18 @@ double zp_moved_bytes(const ZpSegment *s, const ZpNode *n, bool adds);
 const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *bytes);
 
 /* ---- muon.c -------------------------------------------------------------------------------------------- */
-static inline bool zp_is_muon(const ZpPlan *p, const ZpBucket *k) {
-  return !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZK_BY_MUON;
+static inline bool zp_updates_whole(const ZpPlan *p, const ZpBucket *k) {
+  return !p->asked.forward_only && !k->frozen && zp_takes_matrices(&p->asked.optimizers[k->optimizer]);
 }
-/* A matrix of a bucket that Muon updates, whole. */
+/* A matrix of a bucket that is updated whole. */
 typedef struct {
   uint32_t slice;
   uint64_t index;     /* among those of the slice, as far as a group along `matrices` has them */
   int64_t rows, cols; /* with padding */
-  uint32_t owner;     /* who orthogonalises it: of the group along the bucket's `matrices` */
+  double valid[2];    /* rows, columns without it */
+  uint64_t
+      moments; /* where its second moments begin among the bucket's: those of its rows, then of its columns */
+  uint32_t owner; /* who orthogonalises it: of the group along the bucket's `matrices` */
 } ZpMatrix;
 ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *n);
 /* Returns how large axis `i` of a slice is over such a group. */
@@ -364,6 +391,15 @@ uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k);
 uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k);
 double zp_matrix_flops(const ZpOptimizer *o, const ZpMatrix *m);
 double zp_orthogonal_flops(const ZpPlan *p, const ZpBucket *k);
+/* Returns the bytes that sweeps over a matrix move beside its products; the most of a rank. */
+double zp_matrix_bytes(const ZpOptimizer *o, const ZpMatrix *m);
+double zp_orthogonal_bytes(const ZpPlan *p, const ZpBucket *k);
+/* Returns whether second moments are kept of the rows (side 0) or columns (1) of a matrix of so many. */
+bool zp_keeps_side(const ZpOptimizer *o, double rows, double cols, int side);
+/* Returns how many second moments a rank has room for: of all matrices of a bucket, as its group has them. */
+uint64_t zp_moments(const ZpPlan *p, const ZpBucket *k);
+/* Returns where they begin, in bytes, among a bucket's states. */
+uint64_t zp_moments_at(const ZpPlan *p, uint32_t bucket);
 
 /* ---- alike.c: what ranks hold alike, bit for bit, between steps ---------------------------------------- */
 /* A kind of groups of ranks: the members of one differ along `dims` alone, and for a tied bucket are on any

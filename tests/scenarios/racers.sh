@@ -16,7 +16,7 @@ n=$(wc -l <"$expect")
   sum=
   for k in $(seq 0 $((n - 1))); do
     echo "  param w$k[a, b] = 0"
-    echo "  e$k = dot[a](x, w$k) - dot[a](x, sin(t + $k))"
+    echo "  e$k = dot[a](x, $([ $k = 13 ] && echo '2 * ')w$k) - dot[a](x, sin(t + $k))"
     sum="$sum${sum:+ + }e$k * e$k"
   done
   echo "  loss sum[b]($sum) per samples()"
@@ -34,8 +34,16 @@ recipe one {
   optimizer adagrad(lr = 0.1) for w6
   optimizer muon(lr = 0.02) for w7 decay 1.2
   optimizer muon(lr = 0.02, momentum = 0.85 to 0.95 over 8, coefficients = polar, rule = mean, cautious = on) for w8 decay 1.2
+  optimizer schedule_free(lr = 0.03, warmup = 5) for w9 decay 0.1
+  optimizer muon(lr = 0.02, rule = mean, second = rows) for w10 decay 1.2
+  optimizer muon(lr = 0.005, momentum = 0.85 to 0.97 over 8, coefficients = polar, rule = mean, cautious = on, equilibrate = on, exact = on,
+    second = longer, b2 = 0.9) for w11 decay 0.28
+  optimizer adafactor(lr = 0.05) for w12 decay 0.1
+  optimizer adafactor(lr = 0.05, threshold = 0.8) for w13
+  optimizer adafactor(lr = 0.3, relative = on, least = 0.02, decay_rate = 0.6) for w14
 }
 recipe four from one { mesh data = 2, tensor = 2   split batch over data   split b over tensor   shard params, grads, states over data }
+recipe half from one { precision compute bf16 }
 recipe codes from one { optimizer all(bits = 8) }
 END2
 # The samples, as racers.py has them.
@@ -69,5 +77,25 @@ for steps in 7 20; do
   ok $(on 4) zrun train racers.zsg --recipe recipes.zug:four --data x.bin --order sequential --steps $steps --ckpt kept --resume --save again.safetensors
 done
 cmp four.safetensors again.safetensors || fail "a run that was resumed has other weights"
+# In another layout, too: states of rows and columns are then other ranks'.
+ok $(on 4) zrun train racers.zsg --recipe recipes.zug:four --data x.bin --order sequential --steps 7 --ckpt moved
+ok zckpt verify moved/step-00000007
+ok zrun train racers.zsg --recipe recipes.zug:one --data x.bin --order sequential --steps 20 --ckpt moved --resume --save moved.safetensors
+agree moved.safetensors 2
+# What is evaluated is what is saved, and evaluating changes no step.
+ok zrun train racers.zsg --recipe recipes.zug:one --data x.bin --order sequential --steps 20 --save again.safetensors --eval x.bin --eval-every 5 --log eval
+cmp one.safetensors again.safetensors || fail "evaluating changes what is trained"
+ok zrun eval racers.zsg --recipe recipes.zug:one --data x.bin --init one.safetensors --log saved
+for log in eval saved; do sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' $log/metrics.jsonl | tail -1 >$log.txt; done
+[ -s eval.txt ] && cmp eval.txt saved.txt || fail "what is saved has another loss than what was evaluated"
+# Where parameters are read in bf16, too.
+for more in '' '--eval x.bin --eval-every 3' '--ckpt half --ckpt-every 7'; do
+  ok zrun train racers.zsg --recipe recipes.zug:half --data x.bin --order sequential --steps 20 --save half.safetensors $more
+  [ -f first.safetensors ] || mv half.safetensors first.safetensors
+  [ -z "$more" ] || cmp first.safetensors half.safetensors || fail "$more changes what is trained"
+done
+rm -r half/step-00000020 half/step-00000014
+ok zrun train racers.zsg --recipe recipes.zug:half --data x.bin --order sequential --steps 20 --save half.safetensors --ckpt half --resume
+cmp first.safetensors half.safetensors || fail "a run in bf16 that was resumed has other weights"
 ok zrun train racers.zsg --recipe recipes.zug:codes --data x.bin --order sequential --steps 20 --save codes.safetensors
 agree codes.safetensors 3e5

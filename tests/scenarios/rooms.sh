@@ -107,7 +107,7 @@ floors() {
 }
 floors comm say.c post.c reap.c vigil.c watch.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
 floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
-floors engine buffers.c tokens.c cut.c narrow.c exchange.c stall.c trace.c queues.c ring.c views.c halo.c collective.c rows.c profile.c nan.c node.c feed.c grads.c optimizer.c muon.c compute.c play.c \
+floors engine buffers.c tokens.c cut.c narrow.c exchange.c stall.c trace.c queues.c ring.c views.c halo.c collective.c rows.c profile.c nan.c node.c feed.c grads.c averages.c optimizer.c muon.c compute.c play.c \
   fallback.c capture.c setup.c engine.c generate.c admit.c beside.c
 floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
@@ -119,7 +119,7 @@ floors generate pages.c sample.c shared.c draft.c scheduler.c
 floors answer query.c folder.c chats.c shipped.c words.c packed.c answers.c results.c
 floors serve calls.c connection.c job.c part.c messages.c forced.c chat.c request.c endpoints.c metrics.c logprobs.c openai.c reply.c loop.c http.c
 floors run agree.c machine.c inputs.c layout.c model.c new_tokens.c answering.c sample.c start.c train.c lanes.c generate.c chat.c serve.c
-floors state slices.c packed.c walk.c init.c grow.c load.c save.c predict.c finite.c snapshot.c alike.c writer.c checkpoints.c resume.c
+floors state slices.c packed.c walk.c init.c grow.c load.c save.c predict.c finite.c moments.c snapshot.c alike.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in a few files.

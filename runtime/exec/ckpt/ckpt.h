@@ -30,6 +30,7 @@ typedef struct {
   uint32_t file;     /* of the contents */
   uint32_t param;    /* of which it is: its values, */
   uint32_t state;    /* 0; or its state 1, 2, ... of those that there are: state[state - 1] */
+  uint32_t less;     /* of a state: axes of the parameter that it has not, a bit each */
   uint64_t at, n;    /* first byte in that file; elements, f32 */
   /* Of all its values, each with its index: see zx_digest. */
   uint64_t digest;
@@ -55,10 +56,12 @@ typedef struct {
   uint64_t bytes; /* of all files */
 } ZxContents;
 /* Puts the parameters, and their states, into files of at most `most` bytes of tensors each; a larger tensor
- * has one of its own. has: per parameter its states, bit s: states[s]; NULL: each has all. False with a message
- * if that is more than the format holds. */
+ * has one of its own. has: per parameter its states, bit s: states[s]; NULL: each has all. less: per parameter, and of
+ * each by state, the axes that this lacks, bit i: the i-th; NULL: none lacks one. False with a message if that is more than
+ * the format holds. */
 bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const char *const *states,
-                      uint32_t nstates, const uint32_t *has, uint64_t most, ZxContents *out, ZbErr *err);
+                      uint32_t nstates, const uint32_t *has, const uint32_t *less, uint64_t most,
+                      ZxContents *out, ZbErr *err);
 /* How many states a parameter has; the tensor of that of this name, or ZB_NO_NAME. */
 uint32_t zx_nstates_of(const ZxContents *c, uint32_t param);
 uint32_t zx_state_named(const ZxContents *c, uint32_t param, const char *name);

@@ -59,8 +59,19 @@ static void name_files(ZbArena *a, ZxContents *c, const char *stem, uint32_t fro
         zb_printf(a, "%s-%05" PRIu32 "-of-%05" PRIu32 ".safetensors", stem, i - from + 1, to - from);
 }
 
+/* Leaves out the axes that a state has not. */
+static void lose_axes(ZxCkptTensor *t, uint32_t less) {
+  const ZxTensorInfo whole = t->info;
+  t->less = less;
+  t->info.nshape = 0;
+  for (int k = 0; k < whole.nshape; k++)
+    if (!(less >> k & 1)) t->info.shape[t->info.nshape++] = whole.shape[k];
+  t->n = elements(&t->info);
+}
+
 bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const char *const *states,
-                      uint32_t nstates, const uint32_t *has, uint64_t most, ZxContents *out, ZbErr *err) {
+                      uint32_t nstates, const uint32_t *has, const uint32_t *less, uint64_t most,
+                      ZxContents *out, ZbErr *err) {
   ZB_ASSERT(nstates <= ZX_MAX_STATES);
   *out = (ZxContents){.nparams = n, .nstates = nstates, .ntensors = n, .most = most};
   out->tensors = ZB_NEWN(a, ZxCkptTensor, n * (1 + nstates));
@@ -76,6 +87,7 @@ bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const 
       *t = out->tensors[i];
       t->state = s + 1;
       t->info.path = zb_printf(a, "%s.%s", params[i].path, states[s]);
+      if (less && less[i * nstates + s]) lose_axes(t, less[i * nstates + s]);
     }
   }
   out->first[n] = out->ntensors;

@@ -54,6 +54,18 @@ static void put_own_states(ZbJson *j, const ZxContents *c, uint32_t param) {
   zb_json_end(j);
 }
 
+/* Puts, of its states that lack axes of the parameter, which: a bit each. */
+static void put_less(ZbJson *j, const ZxContents *c, uint32_t param) {
+  bool any = false;
+  for (uint32_t i = c->first[param]; i < c->first[param + 1]; i++) {
+    if (!c->tensors[i].less) continue;
+    if (!any) zb_json_object(j, "less");
+    any = true;
+    zb_json_int(j, c->state[c->tensors[i].state - 1], c->tensors[i].less);
+  }
+  if (any) zb_json_end(j);
+}
+
 static void put_params(ZbJson *j, const ZxContents *c) {
   zb_json_line(j, 0);
   zb_json_list(j, "parameters");
@@ -66,6 +78,7 @@ static void put_params(ZbJson *j, const ZxContents *c) {
     for (int k = 0; k < x->info.nshape; k++) zb_json_int(j, NULL, x->info.shape[k]);
     zb_json_end(j);
     if (zx_nstates_of(c, i) < c->nstates) put_own_states(j, c, i);
+    put_less(j, c, i);
     zb_json_list(j, "checksums");
     put_sum(j, NULL, x->digest);
     for (uint32_t s = c->first[i]; s < c->first[i + 1]; s++) put_sum(j, NULL, c->tensors[s].digest);
@@ -278,6 +291,20 @@ static bool get_own_states(const cJSON *x, const char *const *state, uint32_t ns
   return !k && (!list || cJSON_IsArray(list));
 }
 
+/* Reads which axes of the parameter its states lack. */
+static bool get_less(const Reader *r, const cJSON *x, const char *const *state, uint32_t nstates,
+                     const ZxTensorInfo *t, uint32_t *less) {
+  const cJSON *list = zb_json_member(x, "less");
+  bool ok = !list || cJSON_IsObject(list);
+  for (const cJSON *k = list && ok ? list->child : NULL; k; k = k->next) {
+    uint32_t s = 0;
+    while (s < nstates && strcmp(state[s], k->string)) s++;
+    ok &= s < nstates && cJSON_IsNumber(k) && k->valuedouble >= 0 && k->valuedouble < 1 << t->nshape;
+    if (ok) less[s] = (uint32_t)k->valuedouble;
+  }
+  return ok || altered(r, zb_printf(r->a, "parameter '%s' has states of impossible shapes", t->path));
+}
+
 /* One parameter, with the digests of it and of its states. */
 static bool get_param(const Reader *r, const cJSON *x, uint32_t has, ZxTensorInfo *t, Digests *digest) {
   uint64_t n = 4;
@@ -309,14 +336,16 @@ static bool get_contents(const Reader *r, const cJSON *root, ZxContents *c) {
   for (const cJSON *k = params ? params->child : NULL; k; k = k->next) n++;
   ZxTensorInfo *info = ZB_NEWN(r->a, ZxTensorInfo, n + 1);
   Digests *digest = ZB_NEWN(r->a, Digests, n + 1);
-  uint32_t *has = ZB_NEWN(r->a, uint32_t, n + 1);
+  uint32_t *has = ZB_NEWN(r->a, uint32_t, n + 1), *less = ZB_NEWN(r->a, uint32_t, (size_t)n * nstates + 1);
   for (const cJSON *k = params ? params->child : NULL; k; k = k->next, i++)
     if (!get_own_states(k, state, nstates, &has[i]))
       return altered(r, "a parameter's list of states is none");
-    else if (!get_param(r, k, has[i], &info[i], &digest[i])) return false;
+    else if (!get_param(r, k, has[i], &info[i], &digest[i]) ||
+             !get_less(r, k, state, nstates, &info[i], less + (size_t)i * nstates))
+      return false;
   int64_t most = 0;
   if (!get_number(r, root, "file_limit", &most) ||
-      !zx_contents_make(r->a, info, n, state, nstates, has, (uint64_t)most, c, r->err))
+      !zx_contents_make(r->a, info, n, state, nstates, has, less, (uint64_t)most, c, r->err))
     return false;
   for (i = 0; i < n; i++) {
     c->tensors[i].digest = digest[i].of[0];

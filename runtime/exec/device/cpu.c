@@ -104,6 +104,12 @@ static void cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars
   }
 }
 
+static void cpu_side_factors(const ZkEnv *env, const ZkSides *p, const ZxScalars *clip, float *squares,
+                             float *moments) {
+  (void)env;
+  zk_cpu_side_factors(p, updates(clip), squares, moments);
+}
+
 static void cpu_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
                        ZkMaster w) {
   if (updates(clip) && !zk_cpu_update_state(env, p, n, g, w)) *clip->lost = 1;
@@ -116,6 +122,10 @@ static void cpu_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, floa
 
 static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
   *sum += zk_cpu_sumsq(env, n, x);
+}
+
+static void cpu_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster w, double *sum) {
+  *sum += zk_cpu_sumsq_params(env, n, w);
 }
 
 static void cpu_zero(const ZkEnv *env, void *p, size_t bytes) {
@@ -205,7 +215,12 @@ const ZxDeviceTable zx_device_cpu = {
     .matrix = zk_cpu_matrix,
     .orthogonalize = zk_cpu_orthogonalize,
     .update = cpu_update,
+    .side_squares = zk_cpu_side_squares,
+    .side_factors = cpu_side_factors,
+    .side_scale = zk_cpu_side_scale,
     .average = cpu_average,
+    .swap = zk_cpu_swap_params,
+    .sumsq_params = cpu_sumsq_params,
     .sumsq = cpu_sumsq,
     .axpy = zk_cpu_axpy,
     .to_bf16 = zk_cpu_to_bf16,

@@ -242,6 +242,11 @@ static void cuda_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int
   zk_cuda_orthogonalize(env, rows, cols, steps, which, x, scratch);
 }
 
+static void cuda_side_factors(const ZkEnv *env, const ZkSides *p, const ZxScalars *clip, float *squares,
+                              float *moments) {
+  zk_cuda_side_factors(env, p, sums_of(clip), squares, moments);
+}
+
 static void cuda_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
                         ZkMaster w) {
   zk_cuda_update_state(env, p, n, g, w, clip->lost, sums_of(clip));
@@ -255,6 +260,11 @@ static void cuda_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, flo
 static void cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
   on_compute(env);
   zk_cuda_sumsq(env, n, x, sum, true);
+}
+
+static void cuda_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster w, double *sum) {
+  on_compute(env);
+  zk_cuda_sumsq_params(env, n, w, sum, true);
 }
 
 static void cuda_digest(const ZkEnv *env, const void *p, size_t bytes, uint64_t salt, uint64_t *sum) {
@@ -456,7 +466,12 @@ const ZxDeviceTable zx_device_cuda = {
     .matrix = zk_cuda_matrix,
     .orthogonalize = cuda_orthogonalize,
     .update = cuda_update,
+    .side_squares = zk_cuda_side_squares,
+    .side_factors = cuda_side_factors,
+    .side_scale = zk_cuda_side_scale,
     .average = cuda_average,
+    .swap = zk_cuda_swap_params,
+    .sumsq_params = cuda_sumsq_params,
     .sumsq = cuda_sumsq,
     .axpy = zk_cuda_axpy,
     .to_bf16 = zk_cuda_to_bf16,

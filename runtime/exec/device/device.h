@@ -99,12 +99,20 @@ typedef struct {
   void (*matrix)(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
   void (*orthogonalize)(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
                         float *x, float *scratch);
+  /* As zk_cpu_side_squares and the others; where there is no update factors are 0. */
+  void (*side_squares)(const ZkEnv *env, int64_t rows, int64_t cols, const float *x, bool columns,
+                       float *sums);
+  void (*side_factors)(const ZkEnv *env, const ZkSides *p, const ZxScalars *clip, float *squares,
+                       float *moments);
+  void (*side_scale)(const ZkEnv *env, int64_t rows, int64_t cols, float *x, bool columns, const float *by);
   /* Of a state; g, its measure, is not clipped. */
   void (*update)(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
                  ZkMaster w);
   /* a = decay*a + (1-decay)*w, where there is an update. */
   void (*average)(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, ZkMaster w, float *a);
-  void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
+  void (*swap)(const ZkEnv *env, int64_t n, ZkMaster w, float *y);            /* n values for each other */
+  void (*sumsq_params)(const ZkEnv *env, int64_t n, ZkMaster w, double *sum); /* sum += w.w */
+  void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum);    /* sum += x.x */
   void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
   void (*from_bf16)(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);

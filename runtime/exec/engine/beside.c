@@ -57,6 +57,7 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEng
 
 bool zx_engine_publish(ZxEngine *x, ZbErr *err) {
   ZxEngine *e = x->beside;
+  if (e && !zx_agree(e->world, zx_trade_averages(e, err))) return false;
   for (uint32_t i = 0; e && i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     const ZpBucket *k = &e->p->programs.buckets[h->bucket];
@@ -69,4 +70,9 @@ bool zx_engine_publish(ZxEngine *x, ZbErr *err) {
                                     zk_bytes(elem, to - from), params));
   }
   return !e || zx_agree(e->world, zx_finish(e, err));
+}
+
+/* Parts of others are whole again when the next step begins. */
+bool zx_engine_restore(ZxEngine *x, ZbErr *err) {
+  return !x->beside || zx_agree(x->beside->world, zx_trade_averages(x->beside, err));
 }

@@ -126,6 +126,10 @@ float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
   return (float *)(void *)zx_stored(e, ZP_B_GRAD, h) + (zp_stages_grads(bucket_of(e, h)) ? 0 : from);
 }
 
+float *zx_moments(const ZxEngine *e, const ZpStageBucket *h) {
+  return (float *)(void *)(zx_stored(e, ZP_B_STATE, h) + zp_moments_at(e->p, h->bucket));
+}
+
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state) {
   return f32(zx_part(e, h, 1 + state));
 }

@@ -107,7 +107,7 @@ void zx_compute(ZxEngine *e, const ZpInstr *in) {
   }
   case ZP_I_OPT_STEP: {
     double t = zb_now();
-    if (zp_is_muon(e->p, &e->p->programs.buckets[e->st->held[in->held].bucket])) zx_muon(e, in);
+    if (zp_updates_whole(e->p, &e->p->programs.buckets[e->st->held[in->held].bucket])) zx_muon(e, in);
     else zx_optimize(e, &e->st->held[in->held], NULL);
     zx_profile_update(e, &e->st->held[in->held]);
     zx_finish_call(e);

@@ -84,9 +84,9 @@ static void *scalars(ZxEngine *e, ZpBufKind kind, uint32_t index) {
   return zx_buf_at(e, &b[index]);
 }
 
-/* In the order in which REDUCE_STEP adds them up; `lost` is the rank's own. */
-static ZxSums sums_at(double *x, uint32_t n) {
-  return (ZxSums){x, x + n, x + n + 1, x + n + 2, x + 2 * n + 2, (2 * n + 3) * sizeof *x};
+/* In the order in which REDUCE_STEP adds them up; `lost` is the rank's own. `all`: with those before it. */
+static ZxSums sums_at(double *x, uint32_t n, uint32_t all) {
+  return (ZxSums){x, x + n, x + n + 1, x + n + 2, x + 2 * n + 2, x + all, (all + 1) * sizeof *x};
 }
 
 static ZxCount count_at(double *x, uint32_t n) {
@@ -98,15 +98,16 @@ static ZxCount count_at(double *x, uint32_t n) {
 static void find_scalars(ZxEngine *e) {
   uint32_t n = e->nlosses = zg_losses(e->p->graph);
   uint64_t bytes = zp_scalars_bytes(e->p);
+  uint32_t all = zp_step_sums(e->p);
   char *count = scalars(e, ZP_B_SCALARS, ZP_SCALARS_COUNT);
-  e->sums = sums_at(scalars(e, ZP_B_SCALARS, ZP_SCALARS_SUMS), n);
+  e->sums = sums_at(scalars(e, ZP_B_SCALARS, ZP_SCALARS_SUMS), n, all);
   e->count = count_at((double *)(void *)count, n);
   ZB_ASSERT(e->sums.bytes <= bytes && (char *)e->count.step_state + zx_step_state_bytes(e) <= count + bytes);
   bool pins = e->p->asked.pins;
   e->step_state =
       pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_STEP_STATE) : zb_alloc(e->a, zx_step_state_bytes(e));
   e->step_sums =
-      sums_at(pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_SUMS) : zb_alloc(e->a, e->sums.bytes), n);
+      sums_at(pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_SUMS) : zb_alloc(e->a, e->sums.bytes), n, all);
   e->pinned_inputs = first_buf(e, ZP_B_PINNED_INPUTS);
 }
 

@@ -35,9 +35,11 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
  * `e` and with its communicators: the two play in turns, and what one computes with is what the other has stored. Of
  * `o` it takes the data and their order. It lives in `a`, and `e` stays until it is freed. Collective, as above. */
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o, ZbErr *err);
-/* Makes whole what the other engine's last step has left in parts; of an engine that is beside none, nothing.
- * Collective. */
+/* Before steps of an engine that is beside another: makes whole what the other's last step has left in parts, and puts
+ * averages in the parameters' place where an optimizer has them; and behind them gives the parameters back. Of an engine that is
+ * beside none, nothing. Collective, both. */
 bool zx_engine_publish(ZxEngine *e, ZbErr *err);
+bool zx_engine_restore(ZxEngine *e, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
 typedef struct {
   double loss, aux, grad_norm;

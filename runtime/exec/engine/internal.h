@@ -13,6 +13,7 @@
  *   feed.c        data into input blocks
  *   grads.c       what of a gradient is cleared, what is written first
  *   optimizer.c   norm, update
+ *   averages.c    averages in the parameters' place, and back
  *   muon.c        updates that pass through whole matrices
  *   profile.c     what operations had to do, beside how long they took
  * trace.c       what was done when
@@ -74,6 +75,7 @@ typedef struct {
   double *loss;          /* the numerator of each loss */
   double *aux, *squares; /* auxiliary losses, squared norm of the gradient */
   double *denominator;   /* of each loss */
+  double *sizes;         /* of parameters to whose size updates are relative, their squared norms */
   double *lost;          /* not summed; of this rank: 1 if its update left something that is not finite */
   uint64_t bytes;        /* of all of them, which lie one behind the other */
 } ZxSums;
@@ -344,6 +346,14 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h, const float *update);
 /* The update of elements of a held bucket from `at` of the owned shard on, all of one group. */
 ZkOptimizer zx_call_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t group, uint64_t at);
 
+/* Where, among the step's sums, a parameter's sum of squares is, to whose size updates are relative. */
+double *zx_size_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t param);
+
+/* ---- averages.c ---- */
+/* Lets parameters and the averages that an optimizer keeps to be used in their place change places; the device is done
+ * then. */
+bool zx_trade_averages(ZxEngine *e, ZbErr *err);
+
 /* ---- tokens.c ---- */
 void zx_open_sizes(ZxEngine *e); /* at set-up, of a plan that generates */
 /* A step begins: its calls get their sizes. Returns whether they are to be prepared, since they have not had them
@@ -444,6 +454,7 @@ float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
 /* its state number `state` from 0 on, which is f32. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
+float *zx_moments(const ZxEngine *e, const ZpStageBucket *h); /* of rows and columns of its matrices */
 /* Returns a part of the owned shard in its format: ZP_PART_ROUNDED, ZP_PART_VALUES, or a state from 1 on. */
 ZkFlat zx_part(const ZxEngine *e, const ZpStageBucket *h, int part);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);

@@ -1,10 +1,12 @@
-/* Muon on whole matrices: an update as it was gathered to the matrices of it that this rank owns, and back.
+/* Updates of whole matrices (Muon, Adafactor): an update as it was gathered to the matrices of it that this rank owns, and
+ * back.
  *
  * An update of a bucket is one block for each rank of its group (ZpBucket.matrices), in their order: the
  * elements that this rank updates. So an element of the bucket is in the block of the rank that has its part
  * of split axes and whose shard it is in (kernels/matrix.h). */
 #include "runtime/exec/engine/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Where matrix m lies; in x its smaller side is the slowest. */
@@ -45,7 +47,7 @@ void zx_make_matrices(ZxEngine *e) {
   e->matrices = ZB_NEWN(e->a, ZpMatrix *, p->programs.nbuckets);
   e->nmatrices = ZB_NEWN(e->a, uint32_t, p->programs.nbuckets);
   for (uint32_t i = 0; i < p->programs.nbuckets; i++) {
-    if (!zp_is_muon(p, &p->programs.buckets[i])) continue;
+    if (!zp_updates_whole(p, &p->programs.buckets[i])) continue;
     e->matrices[i] = zp_matrices(p, &p->programs.buckets[i], e->a, &e->nmatrices[i]);
   }
 }
@@ -72,27 +74,104 @@ void zx_momentum(ZxEngine *e, const ZpInstr *in) {
   e->dev->optimize(e->env, &x, &e->clip, (int64_t)(to - from), zx_grads(e, h), (ZkMaster){.f32 = u});
 }
 
+/* ---- a matrix ---- */
+/* A matrix as it lies in the scratch, x, its smaller side the slowest; what is free behind it; and its second moments. */
+typedef struct {
+  const ZpMatrix *m;
+  const ZpOptimizer *o;
+  uint32_t group;
+  int64_t rows, cols; /* as it lies */
+  bool wide;          /* its rows lie as rows */
+  float *x, *behind, *moments;
+  const double *size; /* the parameter's sum of squares, if the update is relative to it; else NULL */
+  double elements;    /* of the parameter */
+} Whole;
+
+static double elements(const ZpSlice *s) {
+  double n = 1;
+  for (int a = 0; a < s->naxes; a++) n *= (double)s->valid[a];
+  return n;
+}
+
+/* Sums of squares of the rows (side 0) or columns (1). */
+static void sum_side(ZxEngine *e, const Whole *w, int side, float *sums) {
+  e->dev->side_squares(e->env, w->rows, w->cols, w->x, side == w->wide, sums);
+}
+/* These to factors; moments: those of this side, or NULL. */
+static void make_factors(ZxEngine *e, const Whole *w, ZkFactorKind kind, int side, double norm, float *sums,
+                         float *moments) {
+  ZkSides p = {.kind = kind,
+               .n = side ? w->m->cols : w->m->rows,
+               .count = w->m->valid[side],
+               .length = w->m->valid[!side],
+               .norm = norm,
+               .eps = w->o->eps,
+               .size = kind == ZK_CLIPPED ? w->size : NULL,
+               .elements = w->elements,
+               .least = w->o->least,
+               .group = w->group,
+               .s = zk_scalars_of(e->step_state, w->group)};
+  e->dev->side_factors(e->env, &p, &e->clip, sums, moments);
+}
+static void scale_side(ZxEngine *e, const Whole *w, int side, const float *by) {
+  e->dev->side_scale(e->env, w->rows, w->cols, w->x, side == w->wide, by);
+}
+static void scale_by(ZxEngine *e, const Whole *w, ZkFactorKind kind, int side, double norm, float *moments) {
+  sum_side(e, w, side, w->behind);
+  make_factors(e, w, kind, side, norm, w->behind, moments);
+  scale_side(e, w, side, w->behind);
+}
+
+/* By the inverse root of what the second moments of rows and columns say of each element's. */
+static void factor(ZxEngine *e, const Whole *w) {
+  float *rows = w->behind, *cols = rows + zb_round_up((uint64_t)w->m->rows, 16);
+  sum_side(e, w, 0, rows);
+  sum_side(e, w, 1, cols);
+  make_factors(e, w, ZK_FACTOR, 0, 0, rows, w->moments);
+  make_factors(e, w, ZK_PLAIN, 1, 0, cols, w->moments + w->m->rows);
+  scale_side(e, w, 0, rows);
+  scale_side(e, w, 1, cols);
+  scale_by(e, w, ZK_CLIPPED, 0, w->o->most, NULL);
+}
+
+static void orthogonalize(ZxEngine *e, const Whole *w) {
+  const double *valid = w->m->valid;
+  double norm = w->o->snapped ? sqrt(fmin(valid[0], valid[1])) : 0;
+  bool longer = zp_keeps_side(w->o, valid[0], valid[1], 1);
+  if (w->o->even) scale_by(e, w, ZK_EVEN, 0, 0, NULL);
+  e->dev->orthogonalize(e->env, w->rows, w->cols, w->o->iterations, w->o->coefficients, w->x, w->behind);
+  if (w->o->second) scale_by(e, w, ZK_NORMALIZED, longer, norm, w->moments);
+  else if (w->o->snapped) scale_by(e, w, ZK_SNAPPED, !w->wide, norm, NULL);
+}
+
 void zx_orthogonalize(ZxEngine *e, const ZpInstr *in) {
-  uint32_t b = e->st->held[in->held].bucket;
+  const ZpStageBucket *h = &e->st->held[in->held];
+  uint32_t b = h->bucket;
   const ZpBucket *k = &e->p->programs.buckets[b];
   uint32_t rank = (uint32_t)zp_group_index(&e->p->layout.mesh, e->rank, k->matrices);
   float *update = (float *)(void *)zx_need_buf(e, in, ZP_B_UPDATE, ZP_NONE);
   float *x = (float *)(void *)zx_need_buf(e, in, ZP_B_SCRATCH, ZP_NONE);
   uint64_t end = (uint64_t)((char *)x - e->arena) + zp_orthogonal_scratch(e->p, k);
   if (end > e->high) e->high = end;
-  for (uint32_t i = 0; i < e->nmatrices[b]; i++) {
+  for (uint32_t i = 0; i < e->nmatrices[b] && !e->look; i++) {
     const ZpMatrix *m = &e->matrices[b][i];
     ZkMatrix at = matrix_of(e, k, m);
     if (m->owner != rank) {
       e->dev->matrix(e->env, &at, ZK_MATRIX_CLEAR, update, NULL);
       continue;
     }
-    bool wide = m->rows <= m->cols;
+    Whole w = {
+        .m = m, .o = &e->p->asked.optimizers[k->optimizer], .group = k->slices[m->slice].group, .x = x};
+    w.wide = m->rows <= m->cols;
+    w.rows = w.wide ? m->rows : m->cols;
+    w.cols = w.wide ? m->cols : m->rows;
+    w.behind = x + zb_round_up((uint64_t)(m->rows * m->cols), 16);
+    w.moments = w.o->second ? zx_moments(e, h) + m->moments : NULL;
+    if (w.o->relative) w.size = zx_size_of(e, h, k->slices[m->slice].param);
+    w.elements = elements(&k->slices[m->slice]);
     e->dev->matrix(e->env, &at, ZK_MATRIX_TAKE, update, x);
-    float *behind = x + zb_round_up((uint64_t)(m->rows * m->cols), 16);
-    const ZpOptimizer *o = &e->p->asked.optimizers[k->optimizer];
-    e->dev->orthogonalize(e->env, wide ? m->rows : m->cols, wide ? m->cols : m->rows, o->iterations,
-                          o->coefficients, x, behind);
+    if (w.o->kind == ZK_BY_ADAFACTOR) factor(e, &w);
+    else orthogonalize(e, &w);
     e->dev->matrix(e->env, &at, ZK_MATRIX_PUT, update, x);
   }
 }

@@ -7,6 +7,24 @@ static bool is_updated(const ZxEngine *e, const ZpStageBucket *h) {
   return e->p->asked.optimizers[e->p->programs.buckets[h->bucket].optimizer].kind == ZP_UPDATE;
 }
 
+/* Sums of squares of parameters to whose size updates are relative: of the part of each that this rank owns. */
+static void add_sizes(ZxEngine *e, const ZpStageBucket *h) {
+  const ZpBucket *k = &e->p->programs.buckets[h->bucket];
+  uint64_t own, end;
+  zx_owned_shard(e, h, &own, &end);
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    uint64_t from = s->at > own ? s->at : own, to = s->at + s->n < end ? s->at + s->n : end;
+    if (from < to)
+      e->dev->sumsq_params(e->env, (int64_t)(to - from), zk_master_from(zx_master(e, h), from - own),
+                           zx_size_of(e, h, s->param));
+  }
+}
+
+double *zx_size_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t param) {
+  return &e->sums.sizes[zp_size_index(e->p, param, h->iter)];
+}
+
 void zx_norm_local(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
@@ -14,6 +32,7 @@ void zx_norm_local(ZxEngine *e) {
     if (zx_is_frozen(e, h) || !zx_is_norm_owner(e, h) || is_updated(e, h)) continue;
     zx_owned_shard(e, h, &from, &to);
     e->dev->sumsq(e->env, (int64_t)(to - from), zx_grads(e, h), e->sums.squares);
+    if (e->p->asked.optimizers[e->p->programs.buckets[h->bucket].optimizer].relative) add_sizes(e, h);
   }
 }
 

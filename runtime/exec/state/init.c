@@ -84,15 +84,21 @@ bool zx_publish_initial(ZxEngine *e, ZbErr *err) {
   return zx_agree(e->world, zx_finish(e, err));
 }
 
+static void begin_as_values(ZxEngine *e, const ZpStageBucket *h, int state) {
+  uint64_t from, to;
+  float *x = zx_state(e, h, state);
+  zx_owned_shard(e, h, &from, &to);
+  e->dev->zero(e->env, x, (to - from) * sizeof *x);
+  e->dev->average(e->env, &(ZxScalars){0}, (int64_t)(to - from), 0, zx_master(e, h), x);
+}
+
 void zx_begin_average(ZxEngine *e) {
-  for (uint32_t i = 0; e->p->asked.average > 0 && i < e->st->nheld; i++) {
+  for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
-    uint64_t from, to;
-    if (zx_is_frozen(e, h)) continue;
-    zx_owned_shard(e, h, &from, &to);
-    float *average = zx_state(e, h, zp_states(e->p, &e->p->programs.buckets[h->bucket]) - 1);
-    e->dev->zero(e->env, average, (to - from) * sizeof *average);
-    e->dev->average(e->env, &(ZxScalars){0}, (int64_t)(to - from), 0, zx_master(e, h), average);
+    const ZpBucket *k = &e->p->programs.buckets[h->bucket];
+    int averaged = zp_averaged_state(e->p, k);
+    if (averaged >= 0) begin_as_values(e, h, 0), begin_as_values(e, h, averaged);
+    if (e->p->asked.average > 0 && !zx_is_frozen(e, h)) begin_as_values(e, h, zp_states(e->p, k) - 1);
   }
 }
 

@@ -73,6 +73,13 @@ static bool same_states(const char *path, const ZxContents *found, const ZxConte
     uint32_t n = zx_nstates_of(want, i), have = zx_nstates_of(found, i), same = n == have;
     for (uint32_t k = 0; same && k < n; k++)
       same = found->tensors[found->first[i] + k].state == want->tensors[want->first[i] + k].state;
+    bool like = true;
+    for (uint32_t k = 0; same && k < n; k++)
+      like &= found->tensors[found->first[i] + k].less == want->tensors[want->first[i] + k].less;
+    if (!like)
+      return zb_fail(err, "keep the optimizer, or begin anew from its parameters: `zckpt weights`, --init",
+                     "%s has optimizer states of '%s' by other axes than the recipe's optimizer keeps",
+                     zb_show(path), want->tensors[i].info.path);
     if (!same)
       return zb_fail(err, "keep what is frozen, or begin anew from its parameters: `zckpt weights`, --init",
                      "%s has %" PRIu32 " optimizer states of '%s', and the recipe keeps %" PRIu32,
@@ -154,7 +161,8 @@ bool zx_resume_copies(ZxEngine *e, const char *path, ZxManifest *m, const ZbText
 typedef struct {
   const ZxManifest *m;
   const char *path;
-  int states; /* how many of each parameter are read, too */
+  int states; /* how many of each parameter are read, too, */
+  bool all;   /* and second moments of rows and columns */
   uint64_t *digest;
   uint64_t bytes;
   uint64_t from, to; /* of the running bucket: what this rank speaks for */
@@ -240,10 +248,53 @@ static bool read_stretch(void *walk, uint64_t global, uint64_t n, float *at) {
   return ok;
 }
 
+/* A stretch of second moments of rows or columns. Every rank reads all of its group; the one that would write them digests
+ * them. */
+typedef struct {
+  Read *r;
+  uint32_t tensor;
+  float *to;
+  bool speaks;
+  ZbErr *err;
+} Moments;
+
+static bool read_moments_run(void *ctx, uint64_t global, uint64_t local, uint64_t n) {
+  Moments *m = ctx;
+  float *at = m->to + local;
+  if (!zb_read_at(m->r->fd, m->r->name, at, zk_bytes(ZK_F32, n),
+                  m->r->m->c.tensors[m->tensor].at + zk_bytes(ZK_F32, global), m->err))
+    return false;
+  m->r->bytes += zk_bytes(ZK_F32, n);
+  if (m->speaks) m->r->digest[m->tensor] += zx_digest(at, global, n);
+  return true;
+}
+
+static bool read_moments(ZxEngine *e, const ZpStageBucket *h, Read *r, ZbErr *err) {
+  ZxMoments *all;
+  uint32_t n = zx_moments_of(e, h, e->a, &all);
+  uint64_t count = zp_moments(e->p, &e->p->programs.buckets[h->bucket]);
+  if (!count) return true;
+  float *held = e->dev->pinned(e->env, 2 * count * sizeof *held, err), *listed = held + count;
+  bool ok = held;
+  for (uint32_t i = 0; ok && i < n; i++) {
+    Moments m = {r, zx_moments_tensor(e, &r->m->c, h, &all[i]), listed, zx_speaks_of_moments(e, h), err};
+    ZxWalk w = {.ctx = r, .err = err, .e = e};
+    memset(listed, 0, all[i].n * sizeof *listed);
+    ok = open_file(&w, r->m->c.tensors[m.tensor].file) &&
+         zx_stretches(&e->p->layout.mesh, e->rank, &all[i].slice, 0, all[i].n, read_moments_run, &m);
+    zx_order_moments(&all[i], held + all[i].at, listed, false);
+  }
+  if (ok) e->dev->upload(e->env, zx_moments(e, h), held, count * sizeof *held), ok = zx_finish(e, err);
+  if (ok) zx_keep_own_moments(e, h);
+  if (held) e->dev->unpin(e->env, held);
+  return ok;
+}
+
 static bool read_own(ZxEngine *e, Read *r, ZbErr *err) {
   bool ok = zx_ckpt_look(r->m, r->path, err);
   for (int s = 0; ok && s <= r->states; s++)
     ok = zx_walk(e, &(ZxWalk){.open = open_tensor, .each = read_stretch, .state = s, .ctx = r, .err = err});
+  for (uint32_t i = 0; ok && r->all && i < e->st->nheld; i++) ok = read_moments(e, &e->st->held[i], r, err);
   if (r->fd >= 0) close(r->fd);
   return ok;
 }
@@ -258,7 +309,7 @@ static bool *find_stored(const ZxEngine *e, uint32_t n) {
 }
 
 static bool check_digests(ZxEngine *e, const Read *r, ZxResumed *out, ZbErr *err) {
-  uint32_t n = r->states ? r->m->c.ntensors : r->m->c.nparams; /* parameters come first */
+  uint32_t n = r->all ? r->m->c.ntensors : r->m->c.nparams; /* parameters come first */
   zx_add_digests(e->world, r->digest, n, ZB_NEWN(e->a, double, 2 * n + 1));
   zx_add_bytes(e->world, r->bytes, 0, &out->bytes, &out->most, NULL);
   const bool *stored = find_stored(e, r->m->c.nparams);
@@ -268,9 +319,9 @@ static bool check_digests(ZxEngine *e, const Read *r, ZxResumed *out, ZbErr *err
   return true;
 }
 
-static bool read_checkpoint(ZxEngine *e, const char *path, const ZxManifest *m, int states, ZxResumed *out,
-                            ZbErr *err) {
-  Read r = {.m = m, .path = path, .states = states, .fd = -1};
+static bool read_checkpoint(ZxEngine *e, const char *path, const ZxManifest *m, int states, bool all,
+                            ZxResumed *out, ZbErr *err) {
+  Read r = {.m = m, .path = path, .states = states, .all = all, .fd = -1};
   r.digest = ZB_NEWN(e->a, uint64_t, m->c.ntensors + 1);
   return zx_agree(e->world, read_own(e, &r, err)) && check_digests(e, &r, out, err);
 }
@@ -286,13 +337,14 @@ bool zx_engine_resume(ZxEngine *e, const char *path, const ZxManifest *m, ZxResu
   for (uint32_t i = 0; i < e->p->asked.noptimizers; i++)
     if (e->p->asked.optimizers[i].states > states) states = e->p->asked.optimizers[i].states;
   states += e->p->asked.average > 0;
-  if (!read_checkpoint(e, path, m, states, out, err)) return false;
+  if (!read_checkpoint(e, path, m, states, true, out, err)) return false;
   zx_engine_goes_on(e, m->step, m->samples);
+  if (!zx_agree(e->world, zx_trade_averages(e, err))) return false;
   return zx_publish_initial(e, err);
 }
 
 bool zx_engine_take_params(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err) {
-  if (!read_checkpoint(e, path, m, 0, out, err)) return false;
+  if (!read_checkpoint(e, path, m, 0, false, out, err)) return false;
   zx_begin_average(e);
   return zx_publish_initial(e, err);
 }

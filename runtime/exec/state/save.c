@@ -69,7 +69,8 @@ static bool write_own(ZxEngine *e, ZbErr *err) {
 }
 
 bool zx_engine_save(ZxEngine *e, ZbErr *err) {
-  if (!zx_agree(e->world, write_own(e, err))) return false;
+  if (!zx_agree(e->world, zx_trade_averages(e, err) && write_own(e, err) && zx_trade_averages(e, err)))
+    return false;
   ZbOut *save = e->save;
   e->save = NULL;
   return zx_agree(e->world, zb_out_commit(save, err));

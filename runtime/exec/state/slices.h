@@ -82,7 +82,7 @@ bool zx_share_out(ZxEngine *e, ZbOut **out, const char *option, ZbErr *err);
  * are not finite. */
 bool zx_draw_run(void *ctx, uint64_t global, uint64_t n, float *at);
 bool zx_check_run(void *ctx, uint64_t global, uint64_t n, float *at);
-/* The average of parameters, where one is kept, begins with their values. */
+/* Averages of parameters, and what else begins with their values. */
 void zx_begin_average(ZxEngine *e);
 /* Collective. From the values of owned shards to all parameters that steps read. */
 bool zx_publish_initial(ZxEngine *e, ZbErr *err);

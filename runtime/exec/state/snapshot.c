@@ -33,6 +33,23 @@ static uint32_t states_of(const ZpPlan *p, uint32_t which, const char **name, ui
   return has;
 }
 
+/* Adds the second moments of rows and columns to what a parameter has, and which of its axes each lacks. */
+static uint32_t moments_of(ZxEngine *e, uint32_t param, const char **name, uint32_t *n, uint32_t *less) {
+  uint32_t has = 0;
+  ZxMoments *all;
+  for (uint32_t b = 0; b < e->p->programs.nbuckets; b++) {
+    const ZpBucket *k = &e->p->programs.buckets[b];
+    const ZpStageBucket h = {.bucket = b};
+    for (uint32_t i = 0, m = zx_moments_of(e, &h, e->a, &all); i < m; i++) {
+      if (all[i].of->param != param) continue;
+      uint32_t bit = bit_of(zx_moments_name(&e->p->asked.optimizers[k->optimizer], all[i].side), name, n);
+      less[__builtin_ctz(bit)] = all[i].less;
+      has |= bit;
+    }
+  }
+  return has;
+}
+
 bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   ZxTensorInfo *t = NULL;
   const ZpPlan *p = e->p;
@@ -42,15 +59,19 @@ bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   for (uint32_t i = 0; i < p->asked.noptimizers; i++) of[i] = states_of(p, i, name, &nstates);
   for (uint32_t i = 0; p->asked.average > 0 && i < p->asked.noptimizers; i++)
     of[i] |= bit_of("average", name, &nstates);
+  uint32_t(*less)[ZX_MAX_STATES] = (void *)ZB_NEWN(e->a, uint32_t, p->graph->nparams * ZX_MAX_STATES + 1),
+  *sides = ZB_NEWN(e->a, uint32_t, p->graph->nparams + 1), *lacks = NULL, nlacks = 0;
+  for (uint32_t i = 0; i < p->graph->nparams; i++) sides[i] = moments_of(e, i, name, &nstates, less[i]);
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
     for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
       ZxTensorInfo x = zx_tensor_info(e, i, k);
       bool none = !p->asked.ngroups || (p->asked.frozen && p->asked.frozen[i]);
-      uint32_t states = none ? 0 : of[p->asked.groups[p->asked.group[i]].optimizer];
+      uint32_t states = none ? 0 : of[p->asked.groups[p->asked.group[i]].optimizer] | sides[i];
       ZB_PUSH(e->a, t, n, x);
       ZB_PUSH(e->a, has, nhas, states);
+      for (uint32_t s = 0; s < nstates; s++) ZB_PUSH(e->a, lacks, nlacks, less[i][s]);
     }
-  return zx_contents_make(e->a, t, n, name, nstates, has, most, out, err);
+  return zx_contents_make(e->a, t, n, name, nstates, has, lacks, most, out, err);
 }
 
 uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state) {
@@ -59,6 +80,14 @@ uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, ui
   if (!state) return at;
   const ZpOptimizer *o = &e->p->asked.optimizers[e->p->asked.groups[e->p->asked.group[param]].optimizer];
   return zx_state_named(c, at, (int)state > o->states ? "average" : name_of(o, (int)state - 1));
+}
+
+uint32_t zx_moments_tensor(const ZxEngine *e, const ZxContents *c, const ZpStageBucket *h,
+                           const ZxMoments *m) {
+  const ZpOptimizer *o = &e->p->asked.optimizers[e->p->programs.buckets[h->bucket].optimizer];
+  uint32_t t = zx_state_named(c, zx_tensor_of(e, c, m->of->param, h->iter, 0), zx_moments_name(o, m->side));
+  ZB_ASSERT(t != ZB_NO_NAME);
+  return t;
 }
 
 /* ---- the copy ---- */
@@ -88,6 +117,18 @@ static void add_pieces(ZxEngine *e, const ZxContents *c, const ZpStageBucket *h,
   }
 }
 
+/* The pieces of second moments of rows and columns, listed one tensor after the other. Returns where the next begin. */
+static float *add_moments(ZxEngine *e, const ZxContents *c, const ZpStageBucket *h, float *at,
+                          ZxSnapshot *out) {
+  ZxMoments *all;
+  uint32_t n = zx_speaks_of_moments(e, h) ? zx_moments_of(e, h, e->a, &all) : 0;
+  for (uint32_t i = 0; i < n; i++, at += all[i - 1].n) {
+    ZxPiece piece = {&all[i].slice, zx_moments_tensor(e, c, h, &all[i]), 0, all[i].n, at};
+    ZB_PUSH(e->a, out->piece, out->npieces, piece);
+  }
+  return at;
+}
+
 void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out) {
   const ZpBuf *buf = buffer_of(e);
   *out = (ZxSnapshot){.memory = (float *)(void *)zx_buf_at(e, buf)};
@@ -99,13 +140,36 @@ void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out) {
     uint32_t states = (uint32_t)zp_states(e->p, &e->p->programs.buckets[h->bucket]);
     for (uint32_t s = 0; s <= states; s++, at += to - from) add_pieces(e, c, h, s, from, to, at, out);
   }
+  for (uint32_t i = 0; i < e->st->nheld; i++) at = add_moments(e, c, &e->st->held[i], at, out);
   ZB_ASSERT((uint64_t)(at - out->memory) * sizeof *at <= buf->bytes);
   if (out->npieces) qsort(out->piece, out->npieces, sizeof *out->piece, by_tensor);
 }
 
+/* Copies the second moments of rows and columns, in declared order, to *at, behind which the next begin. All ranks take part,
+ * `ok` or not. */
+static bool take_moments(ZxEngine *e, const ZpStageBucket *h, float **at, bool ok, ZbErr *err) {
+  ZxMoments *all;
+  uint64_t count = zp_moments(e->p, &e->p->programs.buckets[h->bucket]);
+  if (!count) return ok;
+  zx_share_moments(e, h);
+  if (ok && zx_speaks_of_moments(e, h)) {
+    ZbArena *a = zb_arena_new();
+    uint32_t n = zx_moments_of(e, h, a, &all);
+    float *held = e->dev->pinned(e->env, count * sizeof *held, err);
+    ok = held;
+    if (ok) e->dev->download(e->env, held, zx_moments(e, h), count * sizeof *held), ok = zx_finish(e, err);
+    for (uint32_t i = 0; ok && i < n; *at += all[i].n, i++)
+      zx_order_moments(&all[i], held + all[i].at, *at, true);
+    if (held) e->dev->unpin(e->env, held);
+    zb_arena_free(a);
+  }
+  zx_keep_own_moments(e, h);
+  return zx_finish(e, err) && ok;
+}
+
 /* Copies values and states of all buckets, as f32. Frozen ones are copied before the first checkpoint, and
  * stay there. */
-bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
+static bool copy_all(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
   float *at = s->memory;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
@@ -121,7 +185,13 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
         return false;
   }
   s->has_frozen = true;
-  return zx_finish(e, err);
+  bool ok = zx_finish(e, err);
+  for (uint32_t i = 0; i < e->st->nheld; i++) ok = take_moments(e, &e->st->held[i], &at, ok, err);
+  return ok;
+}
+
+bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
+  return zx_trade_averages(e, err) && copy_all(e, s, err) && zx_trade_averages(e, err);
 }
 
 /* ---- digests ---- */

@@ -3,6 +3,7 @@
 #define ZUG_EXEC_SNAPSHOT_H
 
 #include "runtime/exec/ckpt/ckpt.h"
+#include "runtime/exec/state/moments.h"
 #include "runtime/exec/state/slices.h"
 
 /* Elements from..to of a slice: values or one of the states, of one iteration; where the copy of the first
@@ -25,6 +26,8 @@ const char *zx_state_name(const ZpPlan *p, const ZpBucket *k, int state);
 bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err);
 /* The tensor of an iteration of a parameter: its values (state 0), or state 1, 2, ... */
 uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state);
+uint32_t zx_moments_tensor(const ZxEngine *e, const ZxContents *c, const ZpStageBucket *h,
+                           const ZxMoments *m);
 void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out);
 /* Collective: the digests of n tensors' parts on all ranks become those of the whole tensors, on all ranks;
  * `halves` is room for 2 n numbers. Exact for 2^21 ranks. */

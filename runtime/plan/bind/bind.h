@@ -8,7 +8,7 @@
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
 ^ * roles.c  how the model uses a parameter: in which products, as a table, otherwise
 ^ * pack.c   which parameters are stored in 8 or 4 bits
- * muon.c   which parameters Muon updates as which matrices
+ * muon.c   which parameters are updated as which matrices
  * names.c  axes that a recipe names
  * select.c which parameters a recipe's words mean
  * zigzag.c whether positions are split zigzag
@@ -85,8 +85,8 @@ void zp_param_uses(const ZgGraph *g, ZbArena *scratch, uint32_t param, ZpParamUs
 bool zp_is_matrix(const ZgParam *q, const ZpParamUses *u);
 /* Fills p->asked.packed; reports what cannot be. */
 void zp_bind_packed(ZpBuild *b);
-/* Fills p->layout.roles where there is Muon; o: the recipe's optimizers, as in p->asked.optimizers. */
-void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o);
+/* Fills p->layout.roles where something is updated by matrices; o: the recipe's optimizers, as in p->asked.optimizers. */
+void zp_bind_matrices(ZpBuild *b, const ZlOptimizer *const *o);
 /* Axes by where their sizes come from: what a directive can name. */
 typedef enum { ZP_AXIS_OF_DATA, ZP_AXIS_OF_MODEL, ZP_AXIS_ANY } ZpAxisKind;
 /* Returns the axis of that name. If there is none, ZG_NONE: the report says which of the kind there are, and

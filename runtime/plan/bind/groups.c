@@ -100,6 +100,23 @@ static void take_states(ZpOptimizer *x, bool codes, bool kept) {
   if (kept) x->states = info->nstates + (x->every > 1); /* sums of gradients, in f32 */
 }
 
+/* Refuses what goes against an optimizer that keeps the average of its parameters itself. */
+static void check_averages(ZpBuild *b, const ZlOptimizer *o, const ZpOptimizer *x) {
+  const ZlKw *cautious = zl_kw(o->kws, o->n, "cautious");
+  if (!zk_optimizer_info[x->kind].averages) return;
+  if (b->p->asked.recipe->average > 0 && !b->p->asked.forward_only)
+    zl_help(zl_report(b->d, ZL_Z0805, o->span,
+                      "`average` is of the parameters at which gradients are taken, and `%s` evaluates and "
+                      "saves an average of its own",
+                      o->name.s),
+            "leave `average` out");
+  if (x->cautious)
+    zl_help(zl_report(b->d, ZL_Z0805, cautious->span.file >= 0 ? cautious->span : o->span,
+                      "`cautious` decays where the step does not point away from 0, and `%s` makes two steps",
+                      o->name.s),
+            "leave `cautious` out of `%s`", o->name.s);
+}
+
 static ZpOptimizer optimizer_of(const ZpPlan *p, const ZlOptimizer *o) {
   ZpOptimizer x = {.rate = rate_of(o),
                    .cautious = !strcmp(word(o, "cautious"), "on"),
@@ -108,7 +125,20 @@ static ZpOptimizer optimizer_of(const ZpPlan *p, const ZlOptimizer *o) {
   const ZkOptimizerInfo *info = &zk_optimizer_info[x.kind];
   for (int i = 0; i < info->nsettings; i++) x.set[i] = setting_of(o, info->setting[i]);
   if (x.kind == ZK_BY_SGD && zl_amount_most(&x.set[0]) == 0) x.kind = ZK_BY_PLAIN;
+  if (x.kind == ZK_BY_ADAFACTOR) {
+    x.second = ZP_SECOND_BOTH;
+    x.most = number(o, "threshold");
+    x.eps = number(o, "eps");
+    x.relative = !strcmp(word(o, "relative"), "on");
+    x.least = number(o, "least");
+  }
   if (x.kind == ZK_BY_MUON) {
+    const char *second = word(o, "second");
+    x.even = !strcmp(word(o, "equilibrate"), "on");
+    x.snapped = !strcmp(word(o, "exact"), "on");
+    x.second = !strcmp(second, "rows")     ? ZP_SECOND_ROWS
+               : !strcmp(second, "longer") ? ZP_SECOND_LONGER
+                                           : ZP_SECOND_OFF;
     x.rms = !strcmp(word(o, "scale"), "rms");
     x.iterations = (int)number(o, "steps");
     x.coefficients = !strcmp(word(o, "coefficients"), "polar") ? ZK_POLAR : ZK_JORDAN;
@@ -237,8 +267,11 @@ void zp_bind_groups(ZpBuild *b) {
   Words *w = ZB_NEWN(p->arena, Words, r->nothers + 1);
   uint32_t n = find_words(b, w);
   p->asked.optimizers = ZB_NEWN(p->arena, ZpOptimizer, n + 1);
-  for (; p->asked.noptimizers < n; p->asked.noptimizers++)
-    p->asked.optimizers[p->asked.noptimizers] = optimizer_of(p, w[p->asked.noptimizers].o);
+  for (; p->asked.noptimizers < n; p->asked.noptimizers++) {
+    const ZlOptimizer *o = w[p->asked.noptimizers].o;
+    p->asked.optimizers[p->asked.noptimizers] = optimizer_of(p, o);
+    check_averages(b, o, &p->asked.optimizers[p->asked.noptimizers]);
+  }
   if (n) bind_updates(p);
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
     if (!is_trained(p, i) || p->graph->params[i].state) continue;
@@ -254,5 +287,5 @@ void zp_bind_groups(ZpBuild *b) {
   }
   const ZlOptimizer **o = ZB_NEWN(p->arena, const ZlOptimizer *, n + 1);
   for (uint32_t i = 0; i < n; i++) o[i] = w[i].o;
-  if (p->asked.ngroups) zp_bind_muon(b, o);
+  if (p->asked.ngroups) zp_bind_matrices(b, o);
 }

@@ -40,13 +40,37 @@ static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
 static const ZpOptimizer *formats_of(const ZpPlan *p, const ZpBucket *k) {
   return k->frozen || !p->asked.ngroups ? NULL : &p->asked.optimizers[k->optimizer];
 }
+/* Returns the second moments of a bucket's matrices: of each a number for each row, for each column, or both, as it says;
+ * whole matrices are those of the ranks along the dims that cut some of them. */
+static uint64_t moments(const ZpPlan *p, const ZpBucket *k) {
+  uint64_t all = 0;
+  if (k->frozen || p->asked.forward_only) return 0;
+  ZpSecond second = p->asked.optimizers[k->optimizer].second;
+  for (uint32_t i = 0; second && i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    uint64_t n[3] = {1, 1, 1};
+    double valid[3] = {1, 1, 1};
+    for (int a = 0; a < s->naxes; a++) {
+      uint8_t role = p->layout.roles[s->param][a];
+      valid[role] *= (double)s->valid[a];
+      n[role] *= (uint64_t)s->size[a];
+      for (int d = 0; d < p->layout.mesh.ndims; d++)
+        if (k->matrices >> d & 1 && s->state[d].kind == 'S' && s->state[d].axis == s->axis[a])
+          n[role] *= (uint64_t)p->layout.mesh.dim[d].size;
+    }
+    bool tall = valid[ZP_ROWS] >= valid[ZP_COLS];
+    if (second != ZP_SECOND_LONGER || tall) all += n[ZP_EACH] * n[ZP_ROWS];
+    if (second == ZP_SECOND_BOTH || (second == ZP_SECOND_LONGER && !tall)) all += n[ZP_EACH] * n[ZP_COLS];
+  }
+  return all;
+}
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
-  uint64_t n = k->elems / shards(p, k), bytes = 0;
-  if (!states(p, k)) return 0;
+  uint64_t n = k->elems / shards(p, k), bytes = 0, sides = lines(zk_bytes(ZK_F32, moments(p, k)));
+  if (!states(p, k)) return sides;
   const ZpOptimizer *o = &p->asked.optimizers[k->optimizer];
   for (int i = 0; i < o->states; i++) bytes += zk_bytes((ZkElem)o->state_elem[i], n);
   if (p->asked.average != 0) bytes += zk_bytes(ZK_F32, n);
-  return lines(bytes);
+  return lines(bytes) + sides;
 }
 
 /* Adds up, for each bucket that no earlier stage holds, the values and states that a rank writes into a
@@ -58,7 +82,9 @@ static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
     uint64_t own = k->elems / shards(p, k), same = 1;
     for (int d = 0; d < p->layout.mesh.ndims; d++)
       if ((k->replicas & ~k->shard) >> d & 1) same *= (uint64_t)p->layout.mesh.dim[d].size;
-    if (st->held[h].norm_owner) bytes += zk_bytes(ZK_F32, own / same + (own % same > 0)) * (1 + states(p, k));
+    if (st->held[h].norm_owner)
+      bytes += zk_bytes(ZK_F32, own / same + (own % same > 0)) * (1 + states(p, k)) +
+               zk_bytes(ZK_F32, moments(p, k));
   }
   return bytes;
 }
@@ -75,7 +101,7 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
 /* Dims along which a matrix of Muon's is not whole on a rank. */
 static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
   ZpDims cut = k->shard;
-  if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZK_BY_MUON) return 0;
+  if (p->asked.forward_only || k->frozen || !zp_takes_matrices(&p->asked.optimizers[k->optimizer])) return 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
     for (int d = 0; d < p->layout.mesh.ndims; d++)
@@ -218,6 +244,8 @@ static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
     uint64_t r = side[ZP_ROWS], c = side[ZP_COLS], least = r < c ? r : c;
     uint64_t bytes =
         2 * lines(r * c * 4) + 2 * lines(least * least * 4) + product_bytes(p, least, r + c - least);
+    if (p->asked.optimizers[k->optimizer].kind == ZK_BY_ADAFACTOR)
+      bytes = lines(r * c * 4) + lines(r * 4) + lines(c * 4);
     if (bytes > most) most = bytes;
   }
   return most;
@@ -227,7 +255,8 @@ static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
-    if (p->asked.forward_only || k->frozen || p->asked.optimizers[k->optimizer].kind != ZK_BY_MUON) continue;
+    if (p->asked.forward_only || k->frozen || !zp_takes_matrices(&p->asked.optimizers[k->optimizer]))
+      continue;
     uint64_t bytes = orthogonal_bytes(p, k);
     if (bytes > most) most = bytes;
   }
@@ -260,10 +289,23 @@ static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
-/* Returns the bytes of the engine's larger block of scalars: the sums of a step, or denominators with their
+/* Numerators and denominators of losses, what is added to them, a norm, and that of each parameter to whose size an update is
+ * relative. */
+uint64_t zp_summed_doubles(const ZpPlan *p) {
+  uint64_t sums = 2 * (uint64_t)zg_losses(p->graph) + 2;
+  for (uint32_t i = 0; !p->asked.forward_only && i < p->graph->nparams; i++) {
+    const ZgParam *q = &p->graph->params[i];
+    if (p->asked.ngroups && !(p->asked.frozen && p->asked.frozen[i]) &&
+        p->asked.optimizers[p->asked.groups[p->asked.group[i]].optimizer].relative)
+      sums += q->segment == ZG_NONE ? 1 : p->graph->segments[q->segment].trip;
+  }
+  return sums;
+}
+
+/* Returns the bytes of the engine's larger block of scalars: the sums of a step and one more, or denominators with their
  * reciprocals, the step's number, and what updates take of it. */
 static uint64_t scalars_bytes(const ZpPlan *p) {
-  uint64_t losses = zg_losses(p->graph), sums = (2 * losses + 3) * sizeof(double);
+  uint64_t losses = zg_losses(p->graph), sums = (zp_summed_doubles(p) + 1) * sizeof(double);
   uint64_t now = (losses + (losses + 2) / 2) * sizeof(double) + zk_step_state_bytes(p->asked.ngroups);
   return lines(now > sums ? now : sums);
 }
@@ -274,7 +316,7 @@ static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
     uint64_t bytes = zp_whole_update(p, k);
-    if (!k->frozen && p->asked.optimizers[k->optimizer].kind == ZK_BY_MUON && bytes > most) most = bytes;
+    if (!k->frozen && zp_takes_matrices(&p->asked.optimizers[k->optimizer]) && bytes > most) most = bytes;
   }
   return most;
 }

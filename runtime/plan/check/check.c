@@ -460,7 +460,7 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   }
   if (in->op == ZP_I_REDUCE_STEP)
     return moves(c, s, i, ZG_OP_ALL_REDUCE, p->stream ? 0 : (1u << p->layout.mesh.ndims) - 1,
-                 8 * (2 + 2 * losses));
+                 8 * zp_summed_doubles(p));
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->programs.buckets[p->programs.stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
@@ -508,7 +508,7 @@ static bool reductions(const Check *c, uint32_t s) {
        h++) { /* else the form says that there are none */
     const ZpBucket *b = &c->p->programs.buckets[st->held[h].bucket];
     uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->asked.nmicro * users(c, s, h) : 0;
-    bool muon = !b->frozen && c->p->asked.optimizers[b->optimizer].kind == ZK_BY_MUON,
+    bool muon = !b->frozen && zp_takes_matrices(&c->p->asked.optimizers[b->optimizer]),
          cut = muon && b->matrices;
     bool in_place = b->scatters == ZP_SCATTER_AT_END, tied = !b->frozen && st->held[h].tied != ZP_NONE;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||

@@ -762,7 +762,7 @@ static bool calls_fit(const Check *c, const ZpBucket *k) {
 /* Checks that Muon updates the matrices of the plan, and nothing else. */
 static bool roles_fit(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
-  bool muon = !p->asked.forward_only && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZK_BY_MUON;
+  bool muon = !p->asked.forward_only && !k->frozen && zp_takes_matrices(&p->asked.optimizers[k->optimizer]);
   for (uint32_t i = 0; i < k->nslices; i++)
     for (int a = 0; a < k->slices[i].naxes; a++)
       if (k->slices[i].role[a] != (muon ? p->layout.roles[k->slices[i].param][a] : ZP_EACH))

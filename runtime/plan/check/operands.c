@@ -154,6 +154,7 @@ static void want_change(Wants *w, ZpBufKind kind, uint32_t pool, uint64_t before
 static void want_of_bucket(Wants *w, const ZpInstr *in) {
   uint32_t h = in->held, t = w->st->held[h].bucket, phase = phase_after(w, h, (ZpInstrOp)in->op);
   uint64_t param = held_tag(w, ZP_TAG_PARAM, h, 0), stepped = held_tag(w, ZP_TAG_PARAM, h, 1);
+  const ZpOptimizer *by;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_GATHER_PARAMS:
     want(w, ZP_B_PARAM, h, ZP_READ, param);
@@ -177,13 +178,17 @@ static void want_of_bucket(Wants *w, const ZpInstr *in) {
   case ZP_I_ORTHOGONALIZE:
     want_change(w, ZP_B_UPDATE, 0, held_tag(w, ZP_TAG_UPDATE, h, bucket_of(w, h)->matrices != 0),
                 held_tag(w, ZP_TAG_UPDATE, h, 2));
+    by = &w->p->asked.optimizers[bucket_of(w, h)->optimizer];
+    if (by->second) want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
+    if (by->second || by->even || by->snapped)
+      want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
     return;
   case ZP_I_SCATTER_UPDATES:
     want_change(w, ZP_B_UPDATE, 0, held_tag(w, ZP_TAG_UPDATE, h, 2), held_tag(w, ZP_TAG_UPDATE, h, 3));
     return;
   case ZP_I_OPT_STEP:
     want_change(w, ZP_B_PARAM, h, param, stepped);
-    if (w->p->asked.optimizers[bucket_of(w, h)->optimizer].kind == ZK_BY_MUON) {
+    if (zp_takes_matrices(&w->p->asked.optimizers[bucket_of(w, h)->optimizer])) {
       want(w, ZP_B_UPDATE, 0, ZP_READ, held_tag(w, ZP_TAG_UPDATE, h, bucket_of(w, h)->matrices ? 3 : 2));
       if (w->p->asked.average > 0)
         want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
@@ -215,6 +220,9 @@ static void want_of_step(Wants *w, const ZpInstr *in) {
     for (uint32_t h = 0; h < w->st->nheld; h++)
       if (!bucket_of(w, h)->frozen)
         want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
+    for (uint32_t h = 0; h < w->st->nheld; h++)
+      if (!bucket_of(w, h)->frozen && w->p->asked.optimizers[bucket_of(w, h)->optimizer].relative)
+        want(w, ZP_B_PARAM, h, ZP_READ, held_tag(w, ZP_TAG_PARAM, h, 0));
     want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, sums0, zp_tag(ZP_TAG_SUMS, 0, 0, 1));
     return;
   case ZP_I_REDUCE_COUNT:

@@ -91,7 +91,7 @@ void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
 
 /* Adds the dims that cut matrices which Muon updates; later slices may add more. */
 static void cut_matrices(const ZpPlan *p, ZpBucket *k, const ZpSlice *s) {
-  if (!zp_is_muon(p, k)) return;
+  if (!zp_updates_whole(p, k)) return;
   k->matrices |= k->shard;
   for (int i = 0; i < s->naxes; i++)
     for (int d = 0; d < p->layout.mesh.ndims && s->role[i] != ZP_EACH; d++)
@@ -101,7 +101,7 @@ static void cut_matrices(const ZpPlan *p, ZpBucket *k, const ZpSlice *s) {
 /* The calls that update a bucket: neighbours of a group are one, but for matrices, which are scaled by their shape. A
  * state's update may make something of zeros, so its call ends where it does. */
 static void list_calls(ZpPlan *p, ZpBucket *k) {
-  bool muon = zp_is_muon(p, k);
+  bool muon = zp_updates_whole(p, k);
   for (uint32_t j = 0; j < k->nslices && !k->frozen && p->asked.ngroups && !p->asked.forward_only; j++) {
     const ZpSlice *s = &k->slices[j];
     bool exact = muon || p->graph->params[s->param].state;
@@ -321,16 +321,24 @@ int zp_states(const ZpPlan *p, const ZpBucket *k) {
   bool none = k->frozen || p->asked.forward_only || !p->asked.noptimizers;
   return none ? 0 : p->asked.optimizers[k->optimizer].states + (p->asked.average > 0);
 }
+int zp_averaged_state(const ZpPlan *p, const ZpBucket *k) {
+  if (!zp_states(p, k) || p->asked.optimizers[k->optimizer].kind == ZP_UPDATE) return -1;
+  const ZkOptimizerInfo *info = &zk_optimizer_info[p->asked.optimizers[k->optimizer].kind];
+  return info->averages ? info->nstates - 1 : -1;
+}
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
   bool none = p->asked.forward_only || p->programs.buckets[b].frozen;
   return none ? 0
               : bucket_bytes(p, &p->programs.buckets[b], zp_stages_grads(&p->programs.buckets[b]), ZK_F32);
 }
-uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
+uint64_t zp_moments_at(const ZpPlan *p, uint32_t b) {
   const ZpBucket *k = &p->programs.buckets[b];
   uint64_t bytes = 0, own = k->elems / (uint64_t)zp_group_size(&p->layout.mesh, k->shard);
   for (int i = 0; i < zp_states(p, k); i++) bytes += zk_bytes(state_elem(p, k, i), own);
   return zb_round_up(bytes, 64);
+}
+uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
+  return zp_moments_at(p, b) + zb_round_up(zk_bytes(ZK_F32, zp_moments(p, &p->programs.buckets[b])), 64);
 }
 
 /* Each of the ranks that own the same elements saves one part of them, a multiple of 16. */
@@ -345,6 +353,7 @@ uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
   for (uint32_t i = 0; i < st->nheld; i++)
     if (st->held[i].norm_owner)
       bytes += (1 + (uint64_t)zp_states(p, &p->programs.buckets[st->held[i].bucket])) *
-               zk_bytes(ZK_F32, zp_spoken_elems(p, st->held[i].bucket));
+                   zk_bytes(ZK_F32, zp_spoken_elems(p, st->held[i].bucket)) +
+               zk_bytes(ZK_F32, zp_moments(p, &p->programs.buckets[st->held[i].bucket]));
   return bytes;
 }

@@ -22,12 +22,24 @@ double zp_rate(const ZpRate *r, int64_t step) {
   return r->lr * (r->final + (1 - r->final) * rest_of(r->anneal, part));
 }
 
+/* Returns the weight of step t among the steps 1 .. t, each by the square of the largest rate so far, as
+ * Defazio et al. 2024 have it: rates grow in the first `warm` of these, and no more afterwards. */
+static double weight_of(double warm, double t) {
+  double grown = fmin(t, floor(warm)), sum = t - grown, now = t < warm ? t / warm : 1;
+  if (grown > 0) sum += grown * (grown + 1) * (2 * grown + 1) / (6 * warm * warm);
+  return now * now / sum;
+}
+
 void zp_group_scalars(const ZpOptimizer *o, const ZpGroup *g, int64_t step, float *out) {
-  double set[ZK_MOST_SETTINGS], lr = zp_rate(&o->rate, step) * g->rate;
-  int64_t every = o->every;
+  double set[ZK_MOST_SETTINGS];
+  int64_t every = o->every, t = (step + every - 1) / every;
+  ZkStepOf at = {.lr = zp_rate(&o->rate, step) * g->rate,
+                 .decay = zl_amount_at(&g->decay, step),
+                 .step = t,
+                 .acts = step % every == 0,
+                 .weight = weight_of((double)o->rate.warmup / (double)every, (double)t)};
   for (int i = 0; i < zk_optimizer_info[o->kind].nsettings; i++) set[i] = zl_amount_at(&o->set[i], step);
-  zk_optimizer_scalars(o->kind, set, lr, zl_amount_at(&g->decay, step), (step + every - 1) / every,
-                       step % every == 0, out);
+  zk_optimizer_scalars(o->kind, set, &at, out);
 }
 
 bool zp_rate_note(const ZpRate *r, int64_t steps, ZbText *out) {

@@ -53,10 +53,12 @@ static void add_amount(Hash *h, const ZlAmount *x) {
 }
 
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
-  ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
+  uint64_t kind = o->kind == ZP_UPDATE ? UINT8_MAX : o->kind; /* however many optimizers there are */
+  ADD(h, kind, U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
   add_double(h, o->rate.lr), add_double(h, o->rate.final);
   if (o->kind == ZP_UPDATE) return;
   ADD(h, o->cautious, U(o->every), o->rms, U(o->iterations), U(o->coefficients));
+  if (o->second) add(h, o->second);
   for (int i = 0; i < o->states; i++) add(h, zk_elem_info[o->state_elem[i]].bits);
   for (int i = 0; i < zk_optimizer_info[o->kind].nsettings; i++) add_amount(h, &o->set[i]);
 }

@@ -60,7 +60,7 @@ static void add_buffers(ZpBuilder *g) {
     g->grad_buf[h] = g->state_buf[h] = ZP_NONE;
     if (p->asked.forward_only || p->programs.buckets[b].frozen) continue;
     g->grad_buf[h] = zp_gen_bufs(g, ZP_B_GRAD, h, 1, zp_grad_bytes(p, b));
-    if (zp_states(p, &p->programs.buckets[b]))
+    if (zp_state_bytes(p, b))
       g->state_buf[h] = zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b));
   }
   zp_gen_update_bufs(g);
@@ -374,6 +374,8 @@ static void touch_compute(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
     for (uint32_t h = 0; h < g->st->nheld; h++) {
       if (g->grad_buf[h] == ZP_NONE) continue;
       zp_gen_touch(g, g->grad_buf[h], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, h, g->phase[h]));
+      if (g->p->asked.optimizers[g->p->programs.buckets[g->st->held[h].bucket].optimizer].relative)
+        zp_gen_touch(g, g->param_buf[h], ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, h, 0));
       zp_gen_await(g, pos, g->reduced[h]);
     }
     zp_gen_touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
@@ -382,7 +384,7 @@ static void touch_compute(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   case ZP_I_MOMENTUM: zp_gen_touch_muon(g, pos, in); return;
   case ZP_I_ORTHOGONALIZE: zp_gen_touch_muon(g, pos, in); break;
   case ZP_I_OPT_STEP:
-    if (zp_is_muon(g->p, &g->p->programs.buckets[g->st->held[in->held].bucket]))
+    if (zp_updates_whole(g->p, &g->p->programs.buckets[g->st->held[in->held].bucket]))
       zp_gen_touch_muon(g, pos, in);
     else {
       zp_gen_touch(g, g->grad_buf[in->held], ZP_READ,
@@ -510,13 +512,13 @@ ZpDims zp_count_dims(const ZpPlan *p) {
   return d;
 }
 
-uint32_t zp_step_sums(const ZpPlan *p) { return 2 * zg_losses(p->graph) + 2; }
+uint32_t zp_step_sums(const ZpPlan *p) { return 2 * zg_losses(p->graph) + 2 + zp_sizes(p); }
 
 /* Returns the bytes of the larger block: denominators, as many seeds and one more, and the step's own numbers
  * (ZkStepState). */
 uint64_t zp_scalars_bytes(const ZpPlan *p) {
   uint64_t n = zg_losses(p->graph), count = 8 * n + 8 * ((n + 2) / 2) + zk_step_state_bytes(p->asked.ngroups);
-  uint64_t sums = 8 * (2 * n + 3);
+  uint64_t sums = 8 * ((uint64_t)zp_step_sums(p) + 1);
   return zb_round_up(count > sums ? count : sums, 64);
 }
 

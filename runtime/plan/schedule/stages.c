@@ -159,7 +159,7 @@ void zp_measure_stage(const ZpPlan *p, ZpStage *st) {
   }
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *k = &p->programs.buckets[st->held[h].bucket];
-    if (zp_is_muon(p, k)) st->scratch_bytes = larger(st->scratch_bytes, zp_orthogonal_scratch(p, k));
+    if (zp_updates_whole(p, k)) st->scratch_bytes = larger(st->scratch_bytes, zp_orthogonal_scratch(p, k));
   }
 }
 

@@ -23,7 +23,7 @@ void zp_gen_update_bufs(ZpBuilder *g) {
   for (uint32_t h = 0; h < g->st->nheld; h++) {
     const ZpBucket *b = bucket_of(g, h);
     g->gathered[h] = g->scattered[h] = ZP_NONE;
-    if (!zp_is_muon(g->p, b)) continue;
+    if (!zp_updates_whole(g->p, b)) continue;
     uint64_t bytes = zp_update_bytes(g->p, b);
     if (bytes > most) most = bytes;
     g->turn[h] = n++ % 2;
@@ -73,7 +73,7 @@ static void orthogonalize(ZpBuilder *g, uint32_t held, uint64_t *now) {
 static void update_matrices(ZpBuilder *g, uint64_t now) {
   uint32_t *list = ZB_NEWN(g->a, uint32_t, g->st->nheld), n = 0;
   for (uint32_t h = 0; h < g->st->nheld; h++)
-    if (zp_is_muon(g->p, bucket_of(g, h))) list[n++] = h;
+    if (zp_updates_whole(g->p, bucket_of(g, h))) list[n++] = h;
   uint32_t ahead = g->nupdate == 2; /* whose momentum comes before the matrices of one */
   for (uint32_t i = 0; i < n; i++) {
     if (!i && ahead) momentum(g, list[0], &now);
@@ -86,7 +86,7 @@ static void update_matrices(ZpBuilder *g, uint64_t now) {
 
 void zp_gen_updates(ZpBuilder *g, uint64_t step) {
   for (uint32_t h = 0; h < g->st->nheld; h++)
-    if (!bucket_of(g, h)->frozen && !zp_is_muon(g->p, bucket_of(g, h))) update(g, h, step + h);
+    if (!bucket_of(g, h)->frozen && !zp_updates_whole(g->p, bucket_of(g, h))) update(g, h, step + h);
   update_matrices(g, step + g->st->nheld + 1);
 }
 
@@ -102,6 +102,10 @@ void zp_gen_touch_muon(ZpBuilder *g, uint32_t pos, const ZpInstr *in) {
   } else if (in->op == ZP_I_ORTHOGONALIZE) {
     zp_gen_touch(g, buf, ZP_READ, zp_tag_held(g, ZP_TAG_UPDATE, h, whole));
     zp_gen_touch(g, buf, ZP_WRITE, zp_tag_held(g, ZP_TAG_UPDATE, h, 2));
+    if (zp_moments(g->p, bucket_of(g, h)))
+      zp_gen_touch(g, states, ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_STATE, h, 0));
+    if (zp_scales_sides(&g->p->asked.optimizers[bucket_of(g, h)->optimizer]))
+      zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
     zp_gen_await(g, pos, g->gathered[h]);
   } else {
     zp_gen_touch(g, buf, ZP_READ, zp_tag_held(g, ZP_TAG_UPDATE, h, whole ? 3 : 2));

@@ -274,7 +274,8 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
   int n = zp_states(p, k);
   double states = 0;
-  for (int i = zp_is_muon(p, k) ? 1 : 0; i < n; i++) /* Muon's momentum was before */
+  int made = zp_updates_whole(p, k) ? zk_optimizer_info[p->asked.optimizers[k->optimizer].kind].nstates : 0;
+  for (int i = made; i < n; i++) /* a momentum was made before */
     states += zk_mean_bytes(zp_part_elem(p, k, 1 + i));
   return elems * (4 + 2 * states + 8);
 }
@@ -300,12 +301,14 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
     }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
   case ZP_I_MOMENTUM: /* gradient in, momentum in and out, update out */
-    bytes = 16 * owned(p, &p->programs.buckets[st->held[in->held].bucket]);
+    k = &p->programs.buckets[st->held[in->held].bucket];
+    bytes = (8 + 8 * zk_optimizer_info[p->asked.optimizers[k->optimizer].kind].nstates) * owned(p, k);
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_ORTHOGONALIZE: {
     k = &p->programs.buckets[st->held[in->held].bucket];
     seconds = zp_orthogonal_flops(p, k) / (x->c->flops_f32 * x->c->products);
-    return one_piece(x, ZP_T_OPTIMIZER, seconds + zp_stream_seconds(x->c, 2 * (double)zp_update_bytes(p, k)));
+    bytes = 2 * (double)zp_update_bytes(p, k) + zp_orthogonal_bytes(p, k);
+    return one_piece(x, ZP_T_OPTIMIZER, seconds + zp_stream_seconds(x->c, bytes));
   }
   case ZP_I_OPT_STEP:
     k = &p->programs.buckets[st->held[in->held].bucket];

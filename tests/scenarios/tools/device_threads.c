@@ -288,6 +288,12 @@ static ZkOptimizer *optimizer_now(const ZkEnv *env, const ZkOptimizer *p, ZkOpti
   return out;
 }
 
+static ZkSides *sides_now(const ZkEnv *env, const ZkSides *p, ZkSides *out) {
+  *out = *p;
+  out->s = zk_scalars_of(env->step_state, p->group);
+  return out;
+}
+
 #define WORK(NAME, FIELDS, CALL, PARAMS, ...)                                                                \
   typedef struct {                                                                                           \
     ZkEnv env;                                                                                               \
@@ -303,11 +309,10 @@ static ZkOptimizer *optimizer_now(const ZkEnv *env, const ZkOptimizer *p, ZkOpti
   }
 
 WORK(run, ZkCall call;, run(&env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
-WORK(optimize, ZkOptimizer p; ZxScalars clip; int64_t n; const float *g; float *w; uint16_t * w16;
-     , optimize(&env, optimizer_now(&a->env, &a->p, &(ZkOptimizer){0}), &a->clip, a->n, a->g, a->w, a->w16),
-     (const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
-      uint16_t *w16),
-     *p, *clip, n, g, w, w16)
+WORK(optimize, ZkOptimizer p; ZxScalars clip; int64_t n; const float *g; ZkMaster w;
+     , optimize(&env, optimizer_now(&a->env, &a->p, &(ZkOptimizer){0}), &a->clip, a->n, a->g, a->w),
+     (const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g, ZkMaster w),
+     *p, *clip, n, g, w)
 WORK(matrix, ZkMatrix m; ZkMatrixWay way; float *blocks; float *x;
      , matrix(&env, &a->m, a->way, a->blocks, a->x),
      (const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x), *m, way, blocks, x)
@@ -316,20 +321,36 @@ WORK(orthogonalize, int64_t rows; int64_t cols; int steps; ZkCoefficients which;
      (const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which, float *x,
       float *scratch),
      rows, cols, steps, which, x, scratch)
-WORK(average, ZxScalars clip; int64_t n; float decay; const float *w; float *to;
+WORK(side_squares, int64_t rows; int64_t cols; const float *x; bool columns; float *sums;
+     , side_squares(&env, a->rows, a->cols, a->x, a->columns, a->sums),
+     (const ZkEnv *env, int64_t rows, int64_t cols, const float *x, bool columns, float *sums), rows, cols, x,
+     columns, sums)
+WORK(side_factors, ZkSides p; ZxScalars clip; float *squares; float *moments;
+     , side_factors(&env, sides_now(&a->env, &a->p, &(ZkSides){0}), &a->clip, a->squares, a->moments),
+     (const ZkEnv *env, const ZkSides *p, const ZxScalars *clip, float *squares, float *moments), *p, *clip,
+     squares, moments)
+WORK(side_scale, int64_t rows; int64_t cols; float *x; bool columns; const float *by;
+     , side_scale(&env, a->rows, a->cols, a->x, a->columns, a->by),
+     (const ZkEnv *env, int64_t rows, int64_t cols, float *x, bool columns, const float *by), rows, cols, x,
+     columns, by)
+WORK(average, ZxScalars clip; int64_t n; float decay; ZkMaster w; float *to;
      , average(&env, &a->clip, a->n, a->decay, a->w, a->to),
-     (const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w, float *to), *clip, n,
+     (const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, ZkMaster w, float *to), *clip, n,
      decay, w, to)
-WORK(update, ZkUpdate p; ZxScalars clip; int64_t n; const float *g; float *w; uint16_t * w16;
-     , update(&env, &a->p, &a->clip, a->n, a->g, a->w, a->w16),
-     (const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
-      uint16_t *w16),
-     *p, *clip, n, g, w, w16)
+WORK(update, ZkUpdate p; ZxScalars clip; int64_t n; const float *g; ZkMaster w;
+     , update(&env, &a->p, &a->clip, a->n, a->g, a->w),
+     (const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g, ZkMaster w), *p,
+     *clip, n, g, w)
 WORK(sumsq, int64_t n; const float *x; double *sum;
      , sumsq(&env, a->n, a->x, a->sum), (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)
 WORK(axpy, int64_t n; float s; const float *x; float *y;
      , axpy(&env, a->n, a->s, a->x, a->y), (const ZkEnv *env, int64_t n, float s, const float *x, float *y),
      n, s, x, y)
+WORK(swap, int64_t n; ZkMaster w; float *y;
+     , swap(&env, a->n, a->w, a->y), (const ZkEnv *env, int64_t n, ZkMaster w, float *y), n, w, y)
+WORK(sumsq_params, int64_t n; ZkMaster w; double *sum;, sumsq_params(&env, a->n, a->w, a->sum),
+                                                      (const ZkEnv *env, int64_t n, ZkMaster w, double *sum),
+                                                      n, w, sum)
 WORK(to_bf16, int64_t n; const float *x; uint16_t * y;
      , to_bf16(&env, a->n, a->x, a->y), (const ZkEnv *env, int64_t n, const float *x, uint16_t *y), n, x, y)
 WORK(from_bf16, int64_t n; const uint16_t *x; float *y;
@@ -393,7 +414,12 @@ static const ZxDeviceTable threads = {
     .matrix = matrix,
     .orthogonalize = orthogonalize,
     .update = update,
+    .side_squares = side_squares,
+    .side_factors = side_factors,
+    .side_scale = side_scale,
     .average = average,
+    .swap = swap,
+    .sumsq_params = sumsq_params,
     .sumsq = sumsq,
     .axpy = axpy,
     .to_bf16 = to_bf16,

@@ -21,7 +21,7 @@ static const char *const states[] = {"exp_avg", "exp_avg_sq"};
 static ZxContents contents(ZbArena *a, uint64_t most) {
   ZxContents c;
   ZbErr err;
-  cr_assert(zx_contents_make(a, params, 4, states, 2, NULL, most, &c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, params, 4, states, 2, NULL, NULL, most, &c, &err), "%s", err.text);
   return c;
 }
 
@@ -64,7 +64,7 @@ Test(ckpt, some_states) {
   ZxContents c;
   ZbErr err;
   static const uint32_t has[] = {3, 0, 2, 1};
-  cr_assert(zx_contents_make(a, params, 4, states, 2, has, 1000, &c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, params, 4, states, 2, has, NULL, 1000, &c, &err), "%s", err.text);
   cr_assert_eq(c.ntensors, 8);
   static const char *const paths[] = {"wte.exp_avg", "wte.exp_avg_sq", "scale.exp_avg_sq",
                                       "layer.1.w.exp_avg"};

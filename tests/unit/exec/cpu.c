@@ -104,17 +104,19 @@ static const By by = {.lr = 0.5f, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .momentum = 
 enum { CALLS = 2 * ZK_OPTIMIZERS };
 static ZkFlat state_of(int which, int i, float *x, uint8_t *codes) {
   const ZkOptimizerInfo *info = &zk_optimizer_info[which / 2];
-  bool coded = which % 2 && i < info->nstates;
+  bool coded = which % 2 && i < info->nstates && info->code[i] != ZK_F32;
   return (ZkFlat){coded ? info->code[i] : ZK_F32, coded ? (void *)codes : (void *)x};
 }
 static void update(int which, const ZxScalars *s, const float *g, float *w) {
-  float m[N] = {0}, v[N] = {0};
+  float m[N] = {0}, v[N] = {0}, third[N] = {0};
+  By own = by;
+  own.third = third;
   uint8_t codes[2][N + 4] = {0}; /* and a scale */
   if (which == CALLS)
     zx_device_cpu.update(&env, &(ZkUpdate){1, {{.op = ZG_OP_ADD, .a = 0, .b = 1}}}, s, N, g,
                          (ZkMaster){.f32 = w});
   else
-    device_by((ZkOptimizerKind)(which / 2), &by, s, N, g, w, state_of(which, 0, m, codes[0]),
+    device_by((ZkOptimizerKind)(which / 2), &own, s, N, g, w, state_of(which, 0, m, codes[0]),
               state_of(which, 1, v, codes[1]), NULL);
 }
 
@@ -139,7 +141,7 @@ Test(cpu, every_optimizer_clips) {
   By clipped = by;
   clipped.scale = (float)(1 / (2 + 1e-6));
   for (int which = 0; which < CALLS; which++) {
-    static float g[N], x[2][3][N]; /* by the device, by the kernel: w, m, v */
+    static float g[N], x[2][4][N]; /* by the device, by the kernel: w, m, v, a third state */
     static uint8_t codes[2][2][N + 4];
     static uint16_t w16[2][N];
     memset(x, 0, sizeof x), memset(codes, 0, sizeof codes), memset(w16, 0, sizeof w16);
@@ -148,8 +150,10 @@ Test(cpu, every_optimizer_clips) {
       ZkFlat m = state_of(which, 0, x[k][1], codes[k][0]), v = state_of(which, 1, x[k][2], codes[k][1]);
       ZkOptimizerKind kind = (ZkOptimizerKind)(which / 2);
       uint16_t *high = zk_optimizer_info[kind].matrices ? NULL : w16[k];
-      if (k) cpu_by(&env, kind, &clipped, N, g, x[k][0], m, v, high);
-      else device_by(kind, &by, &s, N, g, x[k][0], m, v, high);
+      By own = k ? clipped : by;
+      own.third = x[k][3];
+      if (k) cpu_by(&env, kind, &own, N, g, x[k][0], m, v, high);
+      else device_by(kind, &own, &s, N, g, x[k][0], m, v, high);
     }
     cr_expect(!memcmp(x[0], x[1], sizeof *x) && !memcmp(codes[0], codes[1], sizeof *codes) &&
                   !memcmp(w16[0], w16[1], sizeof *w16) && x[0][0][N - 1] != 1 &&

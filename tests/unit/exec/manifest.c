@@ -31,7 +31,7 @@ static ZxManifest manifest(uint64_t most) {
                   .facts = facts,
                   .nfacts = 3,
                   .best = {.data = "e.bin", .loss = 1.0 / 3, .step = 200}};
-  cr_assert(zx_contents_make(a, params, 3, states, 2, has, most, &m.c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, params, 3, states, 2, has, NULL, most, &m.c, &err), "%s", err.text);
   for (uint32_t i = 0; i < m.c.ntensors; i++) m.c.tensors[i].digest = 0xfff0 + i;
   return m;
 }
@@ -247,7 +247,7 @@ Test(manifest, some_of_many_states) {
   static const char *const states[] = {"m", "v", "u"};
   ZxManifest m = {.version = "1", .model = "M", .command = "c", .recipe = "r"};
   size_t n;
-  cr_assert(zx_contents_make(a, &w, 1, states, 3, &(uint32_t){6}, 100, &m.c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, &w, 1, states, 3, &(uint32_t){6}, NULL, 100, &m.c, &err), "%s", err.text);
   cr_assert(zx_manifest_write(&m, scratch("."), &err), "%s", err.text);
   char *text = scratch_read("manifest.json", &n);
   cr_expect(strstr(text, "\"shape\":[2],\"states\":[\"v\",\"u\"],\"checksums\""), "%s", text);

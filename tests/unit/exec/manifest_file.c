@@ -9,6 +9,6 @@ void manifest_file(ZbArena *a, const char *path, int64_t step, int64_t serial) {
       .step = step, .serial = serial, .version = "1", .model = "M", .command = "c", .recipe = "r"};
   ZbErr err;
   cr_assert(mkdir(path, 0777) == 0);
-  cr_assert(zx_contents_make(a, &w, 1, NULL, 0, NULL, 100, &m.c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, &w, 1, NULL, 0, NULL, NULL, 100, &m.c, &err), "%s", err.text);
   cr_assert(zx_manifest_write(&m, path, &err), "%s", err.text);
 }

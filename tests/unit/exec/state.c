@@ -125,7 +125,7 @@ typedef struct {
 /* All of w and b, and of their states; w in two pieces. */
 static void part(Part *p) {
   *p = (Part){0};
-  cr_assert(zx_contents_make(a, params, 2, states, 1, NULL, 60, &p->c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, params, 2, states, 1, NULL, NULL, 60, &p->c, &err), "%s", err.text);
   for (int i = 0; i < 40; i++) p->values[i] = (float)i + 0.5f;
   const ZxPiece list[] = {{&slice_w, 0, 0, 7, p->values},
                           {&slice_w, 0, 7, 12, p->values + 7},

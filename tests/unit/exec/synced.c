@@ -72,7 +72,7 @@ Test(synced, reading) {
 static bool write_manifest(void) {
   ZxManifest m = {.step = 1, .samples = 1, .version = "1", .model = "M", .command = "", .recipe = ""};
   static const char *const states[] = {"m"};
-  cr_assert(zx_contents_make(a, two, 2, states, 1, NULL, 16, &m.c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, two, 2, states, 1, NULL, NULL, 16, &m.c, &err), "%s", err.text);
   return zx_manifest_write(&m, scratch("."), &err);
 }
 Test(synced, manifest) {

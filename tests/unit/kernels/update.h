@@ -13,6 +13,7 @@ typedef struct {
   float lr, b1, b2, eps, momentum, decay, scale;
   int64_t step;
   float nesterov, rule;
+  float *third; /* the state of an optimizer that has three, in f32 */
 } By;
 
 /* The call of an optimizer; m and v: its states, as many as it has; s: room for its scalars. */
@@ -24,8 +25,9 @@ static inline ZkOptimizer call_by(ZkOptimizerKind kind, const By *p, ZkFlat m, Z
   for (int i = 0; i < zk_optimizer_info[kind].nsettings; i++)
     for (int k = 0; k < 6; k++)
       if (!strcmp(zk_optimizer_info[kind].setting[i], names[k])) setting[i] = (double)values[k];
-  zk_optimizer_scalars(kind, setting, (double)p->lr, (double)p->decay, p->step, true, s);
-  return (ZkOptimizer){.kind = kind, .scale = p->scale, .times = 1, .state = {m, v}, .s = s};
+  zk_optimizer_scalars(kind, setting, &(ZkStepOf){(double)p->lr, (double)p->decay, p->step, true, 1}, s);
+  return (ZkOptimizer){
+      .kind = kind, .scale = p->scale, .times = 1, .state = {m, v, {ZK_F32, p->third}}, .s = s};
 }
 
 /* Parameters w as what updates them has them: in f32, or, with room for the high ones, in halves. */

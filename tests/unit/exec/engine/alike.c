@@ -57,7 +57,7 @@ static const char *part_name(const ZpPlan *p, const ZpAlikeItem *i) {
   static const char *const of[] = {"(its bf16 values) ", "", "(its exp_avg) ", "(its exp_avg_sq) "};
   const ZpBucket *k = &p->programs.buckets[i->held->bucket];
   if (i->part > 0 && p->asked.average > 0 && i->part == zp_states(p, k)) return "(its average) ";
-  return i->part > 0 && zp_is_muon(p, k) ? "(its momentum_buffer) " : of[i->part + 1];
+  return i->part > 0 && zp_updates_whole(p, k) ? "(its momentum_buffer) " : of[i->part + 1];
 }
 
 enum { VICTIM = 1 };

@@ -30,10 +30,10 @@ typedef struct {
   Kind kind;
   double rate, momentum, decay;
   int warmup;
-} By;
+} Rule;
 typedef struct {
   const char *body;
-  By w, v;
+  Rule w, v;
   double clip, average;
 } Formula;
 
@@ -87,7 +87,7 @@ static double error_of(const double *p, int s) {
   return e;
 }
 
-static double update(const By *o, double g, double scale, int step, double *m, double *v) {
+static double update(const Rule *o, double g, double scale, int step, double *m, double *v) {
   g *= scale;
   if (o->kind == SGD) return *m = o->momentum * *m + g;
   if (o->kind == LION) {
@@ -123,7 +123,7 @@ static void work_out(const Formula *c, Wanted *x) {
     x->loss[step] = sum / weight + aux;
     double scale = c->clip > 0 && norm > c->clip ? c->clip / (norm + 1e-6) : 1;
     for (int i = 0; i < N; i++) {
-      const By *o = i < 4 ? &c->w : &c->v;
+      const Rule *o = i < 4 ? &c->w : &c->v;
       double rate = step < o->warmup ? o->rate * step / o->warmup : o->rate;
       x->p[i] -= rate * (update(o, g[i], scale, step, &m[i], &v[i]) + o->decay * x->p[i]);
       x->average[i] = c->average * x->average[i] + (1 - c->average) * x->p[i];

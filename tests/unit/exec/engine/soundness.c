@@ -46,7 +46,11 @@ static uint64_t digest_of_held(Player *p) {
     const ZpStageBucket *h = &p->e->st->held[i];
     uint64_t from, to;
     zx_owned_shard(p->e, h, &from, &to);
-    x = XXH3_64bits_withSeed(zx_master(p->e, h).f32, (to - from) * sizeof(float), x);
+    int first, end = zp_held_parts(p->e->p, &p->e->p->programs.buckets[h->bucket], &first);
+    for (int part = first; part <= ZP_PART_VALUES && part < end; part++) {
+      ZkFlat at = zx_part(p->e, h, part);
+      x = XXH3_64bits_withSeed(at.at, zk_bytes(at.elem, to - from), x);
+    }
     uint64_t states = zp_state_bytes(p->job->p, h->bucket);
     if (states) x = XXH3_64bits_withSeed(zx_stored(p->e, ZP_B_STATE, h), states, x);
   }

@@ -19,7 +19,7 @@ static ZxContents contents_of(uint32_t n) {
     info[i] = (ZxTensorInfo){.path = zb_printf(a, "w%d", (int)i), .nshape = 1, .shape = {2}};
   ZxContents c;
   ZbErr err = {0};
-  cr_assert(zx_contents_make(a, info, n, NULL, 0, NULL, 4, &c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, info, n, NULL, 0, NULL, NULL, 4, &c, &err), "%s", err.text);
   cr_assert_eq(c.nfiles, n);
   return c;
 }

@@ -408,7 +408,7 @@ Test(flat, scalars_of_a_step) {
   const double settings[][3] = {{0}, {0.5, 0.5}, {0, 0, 1}};
   for (uint32_t k = 0; k < 3; k++) {
     g[k] = 1, w[k] = state[k] = 0;
-    zk_optimizer_scalars(kinds[k], settings[k], 2, 0, 1, true, zk_scalars_of(now, k));
+    zk_optimizer_scalars(kinds[k], settings[k], &(ZkStepOf){2, 0, 1, true, 1}, zk_scalars_of(now, k));
   }
   env.step_state = now;
   for (uint32_t k = 0; k < 3; k++) {
@@ -432,7 +432,7 @@ Test(flat, every_optimizer) {
     float s[ZK_MOST_SCALARS];
     ZkOptimizer by[2];
     for (int d = 0; d < 2; d++) {
-      by[d] = call_by(kind, &(By){0.01f, 0.9f, 0.95f, 1e-6f, 0.9f, 0.1f, 0.5f, 3, 1, 1}, (ZkFlat){0},
+      by[d] = call_by(kind, &(By){0.01f, 0.9f, 0.95f, 1e-6f, 0.9f, 0.1f, 0.5f, 3, 1, 1, NULL}, (ZkFlat){0},
                       (ZkFlat){0}, s);
       by[d].cautious = cautious;
       by[d].sum = sums ? (d ? sum2.x : sum.x) : NULL;
@@ -450,6 +450,84 @@ Test(flat, every_optimizer) {
          i++) /* a code that falls to the other side moves an element by a part of its step */
       EACH_ASSERT(fabs((double)w.x[i] - (double)w2.x[i]) < (codes ? 1e-3 : 2e-6), "%s %d at %d: %g, %g",
                   zk_optimizer_info[kind].word, k % 8, i, (double)w.x[i], (double)w2.x[i]);
+  }
+}
+
+Test(flat, swap) {
+  EACH_LENGTH(n) {
+    Mem x = normals(n, shift, 1, 1), y = normals(n, shift, 2, 1), x0 = normals(n, 0, 1, 1),
+        y0 = normals(n, 0, 2, 1);
+    DO(zk_cuda_swap_params(&env, n, (ZkMaster){.f32 = x.x}, y.x));
+    cr_assert(!memcmp(x.x, y0.x, (size_t)n * 4) && !memcmp(y.x, x0.x, (size_t)n * 4));
+    cr_assert(x.x[n] == MARK && y.x[n] == MARK);
+    ZkMaster w = in_halves(n, x.x, halves(n, shift).h, (int16_t *)halves(n, shift).h);
+    DO(zk_cuda_swap_params(&env, n, w, y.x)); /* as they were, and w in halves */
+    cr_assert(!memcmp(y.x, y0.x, (size_t)n * 4));
+    zk_cpu_swap_params(&(ZkEnv){0}, n, w, y.x);
+    cr_assert(!memcmp(y.x, x0.x, (size_t)n * 4));
+    zk_cpu_swap_params(&(ZkEnv){0}, n, (ZkMaster){.f32 = x.x}, y.x);
+    cr_assert(!memcmp(x.x, x0.x, (size_t)n * 4) && !memcmp(y.x, y0.x, (size_t)n * 4));
+  }
+}
+
+/* Sums of squares of rows and columns against f64 loops, on the CPU too. */
+Test(flat, side_squares) {
+  static const int64_t sizes[][2] = {{1, 1}, {1, 700}, {3, 5}, {33, 31}, {40, 257}, {300, 2}};
+  for (int k = 0; k < 6 * 2; k++) {
+    int64_t rows = sizes[k / 2][0], cols = sizes[k / 2][1], n = k & 1 ? cols : rows;
+    Mem x = normals(rows * cols, k & 1, 1, 1), cpu = take(n, 0), gpu = take(n, 0);
+    gpu.x[n] = MARK;
+    zk_cpu_side_squares(&(ZkEnv){0}, rows, cols, x.x, k & 1, cpu.x);
+    DO(zk_cuda_side_squares(&env, rows, cols, x.x, k & 1, gpu.x));
+    for (int64_t i = 0; i < n; i++) {
+      double want = 0;
+      for (int64_t j = 0; j < rows * cols / n; j++) {
+        double y = (double)x.x[k & 1 ? j * cols + i : i * cols + j];
+        want += y * y;
+      }
+      EACH_ASSERT(close_to(cpu.x[i], want, 1) && close_to(gpu.x[i], want, 1), "%lld of %d", (long long)i, k);
+    }
+    cr_assert(gpu.x[n] == MARK);
+  }
+}
+
+/* What rows or columns are multiplied by: the emulator's as the CPU's, which tests/scenarios/racers.sh compares with the code of
+ * the papers; nothing changes where a step does not act, or its sums are not finite. */
+Test(flat, side_factors) {
+  enum { N = 300, COLS = 8 };
+  for (int k = 0; k <= ZK_CLIPPED; k++) {
+    float s[ZK_MOST_SCALARS] = {[ZK_ACTS] = 1, [ZK_MOMENTS_DECAY] = 0.75f};
+    double *size = number(50), *bad = number(NAN);
+    bool keeps = k == ZK_NORMALIZED || k == ZK_FACTOR || k == ZK_PLAIN;
+    ZkSides p = {.kind = (ZkFactorKind)k,
+                 .n = N,
+                 .count = N,
+                 .length = COLS,
+                 .norm = 1.5,
+                 .eps = 1e-30,
+                 .size = size,
+                 .elements = N * COLS,
+                 .least = 1e-3,
+                 .s = s};
+    Mem x = normals(N * COLS, 0, 1, 1), y = normals(N * COLS, 0, 1, 1), a = take(N, 0), b = take(N, 0),
+        v = normals(N, 0, 3, 0), v2 = normals(N, 0, 3, 0);
+    for (int step = 0; step < 4; step++) {
+      s[ZK_ACTS] = step != 2;
+      zk_cpu_side_squares(&(ZkEnv){0}, N, COLS, x.x, false, a.x);
+      memcpy(b.x, a.x, N * sizeof *b.x);
+      zk_cpu_side_factors(&p, step != 3, a.x, keeps ? v.x : NULL);
+      DO(zk_cuda_side_factors(&env, &p, step == 3 ? (ZkIfSound){bad, 1, NULL, 0} : ALWAYS, b.x,
+                              keeps ? v2.x : NULL));
+      for (int i = 0; i < N; i++) {
+        EACH_ASSERT(close_to(b.x[i], (double)a.x[i], 2) && (step < 2 ? a.x[i] > 0 : a.x[i] == 0),
+                    "factor %d of kind %d in step %d: %g, %g", i, k, step, (double)a.x[i], (double)b.x[i]);
+        EACH_ASSERT(close_to(v2.x[i], (double)v.x[i], 2) && (v.x[i] > 0) == keeps, "moment %d", i);
+      }
+      if (step) continue;
+      zk_cpu_side_scale(&(ZkEnv){0}, N, COLS, x.x, false, a.x);
+      DO(zk_cuda_side_scale(&env, N, COLS, y.x, false, a.x));
+      cr_assert(!memcmp(x.x, y.x, N * COLS * sizeof *x.x));
+    }
   }
 }
 
