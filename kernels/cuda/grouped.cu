@@ -30,10 +30,49 @@ typedef struct {
   int experts, ktiles, ntiles;
   bool add;
   Packed packed; /* w; codes NULL: it is not packed */
+  bool quads;    /* it is, and k and n are its elements and columns in their order */
 } Grouped;
 
 ZK_DEVICE long long first_row(const Grouped &p, int expert) {
   return expert ? p.ends[(expert - 1) * p.ends_step] : 0;
+}
+
+/* Loads STEP steps from k0 on of SIDE of an expert's columns, from n0 on; zeros where there are none. */
+ZK_DEVICE void load_weights(const Grouped &p, int expert, long long k0, long long n0, float (*b)[SIDE]) {
+  for (int u = threadIdx.x; u < STEP * SIDE; u += THREADS) {
+    int s = u / SIDE, j = u % SIDE;
+    float x = 0;
+    if (k0 + s < p.k.count && n0 + j < p.n.count) {
+      long long in_k[2], off[2];
+      zkc_seek(p.k, (unsigned)(k0 + s), in_k);
+      zkc_seek(p.n, (unsigned)(n0 + j), off);
+      long long at = expert * p.per_expert + in_k[1] + off[1];
+      x = p.packed.codes ? packed_at(p.packed, at) : zk_load(p.w, p.welem, at);
+    }
+    b[s][j] = x;
+  }
+}
+
+/* The same of packed weights: a thread has four columns by eight elements. */
+template <int BITS>
+ZK_DEVICE void load_quads(const Grouped &p, const float *quantile, int expert, long long k0, long long n0,
+                          float (*b)[SIDE]) {
+  for (int u = threadIdx.x; u < STEP / 8 * SIDE / 4; u += THREADS) {
+    int s = u / (SIDE / 4) * 8, j = u % (SIDE / 4) * 4, q = j % ZK_COLUMNS / 4;
+    bool there = k0 + s < p.k.count && n0 + j < p.n.count; /* whole panels, and groups */
+    long long panel = (expert * (long long)p.n.count + n0 + j) / ZK_COLUMNS;
+    Quad<BITS> codes = {};
+    QuadGroup group = {};
+    if (there)
+      codes = quad_at<BITS>(p.packed, panel, k0 + s, q), group = quad_group(p.packed, panel, k0 + s, q);
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+      float x[8];
+      decode<BITS>(p.packed, quantile, codes, group, c, x); /* a scale of 0 makes zeros */
+#pragma unroll
+      for (int i = 0; i < 8; i++) b[s + i][j + c] = x[i];
+    }
+  }
 }
 
 /* acc[i][j] += a[i] b[j] over the steps in shared memory. */
@@ -76,6 +115,8 @@ static __global__ void __launch_bounds__(THREADS)
   ZK_SHARED(int, tiles, [THREADS]);
   ZK_SHARED(float, a, [STEP][SIDE]);
   ZK_SHARED(float, b, [STEP][SIDE]);
+  ZK_SHARED(float, quantile, [16]);
+  if (p.quads) load_quantiles(p.packed, quantile);
   for (long long task = blockIdx.x; task < tasks; task += gridDim.x) {
     int e = 0, t = threadIdx.x;
     long long row = 0, n0 = task % p.ntiles * SIDE, off[2];
@@ -93,18 +134,9 @@ static __global__ void __launch_bounds__(THREADS)
         }
         a[s][i] = x;
       }
-      for (int u = t; u < STEP * SIDE; u += THREADS) {
-        int s = u / SIDE, j = u % SIDE;
-        float x = 0;
-        if (k0 + s < p.k.count && n0 + j < p.n.count) {
-          long long in_k[2];
-          zkc_seek(p.k, (unsigned)(k0 + s), in_k);
-          zkc_seek(p.n, (unsigned)(n0 + j), off);
-          long long at = e * p.per_expert + in_k[1] + off[1];
-          x = p.packed.codes ? packed_at(p.packed, at) : zk_load(p.w, p.welem, at);
-        }
-        b[s][j] = x;
-      }
+      if (!p.quads) load_weights(p, e, k0, n0, b);
+      else if (p.packed.bits == 8) load_quads<8>(p, quantile, e, k0, n0, b);
+      else load_quads<4>(p, quantile, e, k0, n0, b);
       __syncthreads();
       add_steps(a, b, acc);
     }
@@ -201,6 +233,9 @@ static Grouped grouped_of(const ZkCall *c, const ZkView *w, const ZkView *y, boo
   p.rows = zkc_size(y, c->ax[1]) * (has(y->axis, y->rank, c->ax[0]) ? zkc_size(y, c->ax[0]) : 1);
   p.k = outer ? nest_of(x, w, c->ax, 2, false) : nest_of(x, w, c->ax + 2, c->nax - 2, true);
   p.n = nest_of(y, w, c->ax, 2, false);
+  p.quads = p.packed.codes && p.k.nloops == 1 && p.k.stride[0][1] == 1 && p.n.nloops == 1 &&
+            p.n.stride[0][1] == p.packed.k && p.n.count % ZK_COLUMNS == 0 &&
+            p.per_expert == p.n.count * p.packed.k;
   p.ktiles = zk_ceil_of(p.k.count, SIDE), p.ntiles = zk_ceil_of(p.n.count, SIDE);
   p.add = c->accumulate;
   return p;
