@@ -292,8 +292,7 @@ in_few_bits() { # MODEL
   same_ids "$1" -nf4 --weights nf4
   for format in int8 int4 nf4; do
     case $format in int8) bits=8.25 ;; *) bits=4.25 ;; esac
-    writes "$1-$format" "$1" "$dev" write-1 bf16 --weights $format && writes "$1-$format-8" "$1" "$dev" write-8 bf16 --weights $format &&
-      result=$(few_bits_rates "$1" $format $bits)
+    writes "$1-$format" "$1" "$dev" write-1 bf16 --weights $format && result=$(few_bits_rate "$1" $format $bits)
     line "generate-$1-$format"
   done
 }
@@ -325,12 +324,11 @@ read_bytes() { # MODEL: sets $bytes, of weights in bf16, and $table: of a lookup
   case $1 in llama) rows=$words ;; *) rows=1024 ;; esac
   table=$((rows * $(echo "$sizes" | sed 's/.*width=\([0-9]*\).*/\1/') * 2))
 }
-few_bits_rates() { # MODEL FORMAT BITS
+few_bits_rate() { # MODEL FORMAT BITS
   read_bytes "$1"
-  awk -v one="$(rate "$1-$2" 2)" -v eight="$(rate "$1-$2-8" 2)" -v bytes="$(((bytes - table) / 16))" -v bits="$3" \
+  awk -v one="$(rate "$1-$2" 2)" -v bytes="$(((bytes - table) / 16))" -v bits="$3" \
     -v memory="$(memory_sheet "$(cat logs/gpu.txt 2>/dev/null)")" '
-    function share(x) { return memory > 0 ? sprintf(" (%.2f)", x * bytes * bits / memory / 1e9) : "" }
-    BEGIN { printf "%.0f tokens/s%s, 8 at once %.0f%s", one, share(one), eight, share(eight / 8) }'
+    BEGIN { printf "%.0f tokens/s%s", one, (memory > 0 ? sprintf(" (%.2f)", one * bytes * bits / memory / 1e9) : "") }'
 }
 generated() { # MODEL
   read_bytes "$1"
