@@ -13,6 +13,8 @@ recipe all from one {   # parameters of ZeRO-3 are gathered layer by layer
 recipe shared from one {   # of ZeRO-1 they are whole only within a step; positions are split, which steps of generation leave whole
   mesh data = 2, context = 2   split batch over data   split seq over context   shard states over data
 }
+recipe zero from one { mesh data = 2   split batch over data   shard params, grads, states over data unit layer }
+recipe tensor from one { mesh tensor = 2   split head, ffn, vocab over tensor }
 END
 for i in $(seq 100); do printf 'the cat sat on the mat. a dog ran. '; done >text
 ok zdata pack text -o text.bin
@@ -24,7 +26,7 @@ ask="--prompt the_cat --prompt a --temperature 0.3 --max-tokens $tokens"
 train() { # RANKS RECIPE NAME OPTION...: leaves NAME.safetensors
   n=$1 recipe=$2 name=$3
   shift 3
-  ok timeout -k 5 100 $(on "$n") zrun train cat.zsg --recipe r.zug:"$recipe" --data text.bin --steps 4 --save "$name.safetensors" --seed 5 "$@"
+  ok timeout -k 5 200 $(on "$n") ${emulated:-zrun} train cat.zsg --recipe r.zug:"$recipe" --data text.bin --steps 4 --save "$name.safetensors" --seed 5 ${emulated:+--device cuda} "$@"
 }
 # texts LOG STEP: what was written after a step, a line a text
 texts() { python3 -c 'import json, sys
@@ -79,6 +81,15 @@ done
 same 8 all
 says '^stage 1: a sample takes'
 if at_night; then same 4 shared; fi
+
+# ---- on GPUs that are threads ----
+if at_night && [ -x "$ZUG_BUILD/tests/scenarios/cuda/zrun-emu" ]; then
+  emulated=$ZUG_BUILD/tests/scenarios/cuda/zrun-emu
+  same 1 one
+  same 2 zero
+  same 2 tensor
+  emulated=
+fi
 
 # ---- what is wrong ----
 t="zrun train cat.zsg --recipe r.zug:one --data text.bin --steps 2"
