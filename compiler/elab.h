@@ -27,7 +27,7 @@ bool num_div(Num a, Num b, Num *out); /* false, and 1: b is 0 */
 bool num_less(Num a, Num b);
 bool num_equal(Num a, Num b);
 bool num_is_int(Num a, int64_t *out);
-int num_function_args(const char *name); /* -1: there is no such function of statics */
+int num_function_args(const char *name);    /* -1: there is no such function of statics */
 uint16_t num_function_op(const char *name); /* ZG_OP_COUNT: it is none of tensors */
 uint32_t num_function_names(const char *out[NUM_MAX_FUNCTIONS]);
 bool num_call(const char *name, const Num *arg, Num *out); /* false: no value there */

@@ -155,7 +155,8 @@ bool num_call(const char *name, const Num *arg, Num *out) {
   else if (!strcmp(name, "ceil")) *out = a.exact ? fraction(-floor_div(-a.n, a.d), 1) : num_double(ceil(a.v));
   else if (!strcmp(name, "sqrt")) *out = num_sqrt(a);
   else if (!strcmp(name, "rsqrt")) return a.v > 0 && num_div(num_int(1), num_sqrt(a), out);
-  else *out = inexact(zg_pointwise(num_function_op(name), a.v, num_function_args(name) > 1 ? arg[1].v : 0, 0));
+  else
+    *out = inexact(zg_pointwise(num_function_op(name), a.v, num_function_args(name) > 1 ? arg[1].v : 0, 0));
   *out = from(a, num_function_args(name) > 1 ? arg[1] : a, *out);
   return isfinite(out->v);
 }

@@ -87,9 +87,9 @@ typedef struct {
   /* An initial value by position, in place of all these, or NULL: registers are an element's place along each declared axis,
    * the number of the iteration, and then the steps' results, in f64. */
   const ZgUpdate *formula;
-  uint32_t tags; /* bit i: carries tag i of the graph */
-  uint32_t segment;        /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
-  uint32_t loc;            /* where it was declared */
+  uint32_t tags;    /* bit i: carries tag i of the graph */
+  uint32_t segment; /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
+  uint32_t loc;     /* where it was declared */
   /* Outside of the gradient: what its param_grad adds up is its measure. Without an update it stays. */
   bool state;
   const ZgUpdate *update;

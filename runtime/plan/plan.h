@@ -376,8 +376,8 @@ typedef struct {
   uint64_t index;     /* among those of the slice, as far as a group along `matrices` has them */
   int64_t rows, cols; /* with padding */
   double valid[2];    /* rows, columns without it */
-  uint64_t
-      moments; /* where its second moments begin among the bucket's: those of its rows, then of its columns */
+  /* Where its second moments begin among the bucket's: those of its rows, then of its columns. */
+  uint64_t moments;
   uint32_t owner; /* who orthogonalises it: of the group along the bucket's `matrices` */
 } ZpMatrix;
 ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *n);

@@ -243,7 +243,7 @@ void zx_make_groups(ZxEngine *e);
 void zx_engine_room(ZxEngine *e);
 
 /* ---- setup.c ---- */
-bool zx_open_memory(ZxEngine *e, ZbErr *err); /* the arena, and a block to reach it through */
+bool zx_open_memory(ZxEngine *e, ZbErr *err);  /* the arena, and a block to reach it through */
 bool zx_open_outputs(ZxEngine *e, ZbErr *err); /* room on the host for the largest output */
 bool zx_open_events(ZxEngine *e, ZbErr *err);
 void zx_open_comm(ZxEngine *e);           /* collective */

@@ -51,8 +51,8 @@ struct ZxWalk {
 };
 bool zx_walk(ZxEngine *e, ZxWalk *w);
 /* Walks elements lo .. hi of a held bucket, which are of one slice; the first one's f32 value is at `base`. */
-bool zx_walk_slice(ZxEngine *e, const ZpStageBucket *h, const ZpSlice *s, uint64_t lo, uint64_t hi, float *base,
-                   ZxWalk *w);
+bool zx_walk_slice(ZxEngine *e, const ZpStageBucket *h, const ZpSlice *s, uint64_t lo, uint64_t hi,
+                   float *base, ZxWalk *w);
 /* Clears n of w->values, by all threads. */
 void zx_walk_clear(ZxEngine *e, ZxWalk *w, uint64_t n);
 /* Reads elements first .. first + n of a held bucket's shard as f32, into memory of `pinned`. What is f32 there already has

@@ -60,7 +60,7 @@ ZkElem zp_packed_elem(const ZpPlan *p, uint32_t param);
 uint64_t zp_slice_takes(const ZpPlan *p, const ZpSlice *s);
 bool zp_check_packed(const Check *c);
 uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k); /* arena.c: bytes */
-uint64_t zp_summed_doubles(const ZpPlan *p);                   /* arena.c: what a step adds up over all ranks */
+uint64_t zp_summed_doubles(const ZpPlan *p); /* arena.c: what a step adds up over all ranks */
 bool zp_check_arena(const Check *c, uint32_t stage);
 bool zp_check_beside(const Check *c);
 /* Derives which carried values have cotangents, into c->cotangents; whether the plan says the same. */

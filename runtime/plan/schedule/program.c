@@ -60,8 +60,7 @@ static void add_buffers(ZpBuilder *g) {
     g->grad_buf[h] = g->state_buf[h] = ZP_NONE;
     if (p->asked.forward_only || p->programs.buckets[b].frozen) continue;
     g->grad_buf[h] = zp_gen_bufs(g, ZP_B_GRAD, h, 1, zp_grad_bytes(p, b));
-    if (zp_state_bytes(p, b))
-      g->state_buf[h] = zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b));
+    if (zp_state_bytes(p, b)) g->state_buf[h] = zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b));
   }
   zp_gen_update_bufs(g);
   g->boundary_buf =

@@ -122,18 +122,24 @@ Test(flat, halves_train_alike) {
   enum { N = 5003 };
   for (int kind = 0; kind < ZK_OPTIMIZERS; kind++) {
     if (zk_optimizer_info[kind].matrices) continue; /* makes momenta */
-    float *x[2][3], *g = normals(N, 6, 0.5);
+    float *x[2][4], *g = normals(N, 6, 0.5);
     uint16_t *high = malloc(N * sizeof *high);
     for (int half = 0; half < 2; half++) {
-      for (int i = 0; i < 3; i++) x[half][i] = normals(N, 7, i ? 0 : 1);
-      By p = {
-          .lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .momentum = 0.9f, .decay = 0.1f, .scale = 0.7f};
+      for (int i = 0; i < 4; i++) x[half][i] = normals(N, 7, i ? 0 : 1);
+      By p = {.lr = 0.01f,
+              .b1 = 0.9f,
+              .b2 = 0.95f,
+              .eps = 1e-6f,
+              .momentum = 0.9f,
+              .decay = 0.1f,
+              .scale = 0.7f,
+              .third = x[half][3]};
       for (p.step = 1; p.step <= 20; p.step++)
         cpu_by(&(ZkEnv){.pool = pool[half]}, (ZkOptimizerKind)kind, &p, N, g, x[half][0], IN_F32(x[half][1]),
                IN_F32(x[half][2]), half ? high : NULL);
     }
     cr_assert(!memcmp(x[0][0], x[1][0], N * sizeof(float)), "%s", zk_optimizer_info[kind].word);
-    for (int i = 0; i < 6; i++) free(x[i / 3][i % 3]);
+    for (int i = 0; i < 8; i++) free(x[i / 4][i % 4]);
     free(g), free(high);
   }
 }

@@ -226,7 +226,8 @@ static void expect_average(Player *p) {
   p->ok = zx_engine_init(p->e, &p->err);
   const ZpStageBucket *h = NULL;
   for (uint32_t i = 0; i < p->e->st->nheld; i++)
-    if (zp_updates_whole(p->e->p, &p->e->p->programs.buckets[p->e->st->held[i].bucket])) h = &p->e->st->held[i];
+    if (zp_updates_whole(p->e->p, &p->e->p->programs.buckets[p->e->st->held[i].bucket]))
+      h = &p->e->st->held[i];
   cr_assert(h);
   const float *w = zx_master(p->e, h).f32,
               *average = zx_state(p->e, h, zp_states(p->e->p, &p->e->p->programs.buckets[h->bucket]) - 1);
