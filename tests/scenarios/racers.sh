@@ -99,3 +99,11 @@ ok zrun train racers.zsg --recipe recipes.zug:half --data x.bin --order sequenti
 cmp first.safetensors half.safetensors || fail "a run in bf16 that was resumed has other weights"
 ok zrun train racers.zsg --recipe recipes.zug:codes --data x.bin --order sequential --steps 20 --save codes.safetensors
 agree codes.safetensors 3e5
+
+# What goes against an optimizer that keeps an average itself.
+cat >>recipes.zug <<'END4'
+recipe averaged from one { average 0.9 }
+recipe cautious from one { optimizer all(cautious = on) }
+END4
+refuses 'saves an average of its own' zrun train racers.zsg --recipe recipes.zug:averaged --data x.bin --steps 1
+refuses 'makes two steps' zrun train racers.zsg --recipe recipes.zug:cautious --data x.bin --steps 1
