@@ -6,6 +6,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/codes.h \
   kernels/everywhere.h \
   kernels/elem.def \
+  kernels/gradients.h \
   kernels/halves.h \
   kernels/elem.h \
   kernels/matrix.h \
@@ -39,6 +40,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/machine.c \
   kernels/cpu/codes.c \
   kernels/cpu/params.c \
+  kernels/cpu/gradients.c \
   kernels/cpu/attend.c \
   kernels/cpu/attend_grad.c \
   kernels/cpu/attend_half.c \
@@ -124,6 +126,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/dot_few.cu \
   kernels/cuda/experts.cu \
   kernels/cuda/flat.cu \
+  kernels/cuda/gradients.cu \
   kernels/cuda/linear_attend.cu \
   kernels/cuda/lookup.cu \
   kernels/cuda/move.cu \

@@ -4,12 +4,14 @@
  * lang/updates.def  the optimizers, a row each          matrix.h              where matrices lie
  * updates.c         what is known of them, and the scalars that they take of a step
  * cpu/optimize.c    updates of flat buffers             cpu/orthogonalize.c   of matrices
+ * cpu/gradients.c   gradients in bf16 (gradients.h)
  * cpu/params.c      parameters in halves, and what else is done to them       halves.h      what these are
  * cpu/sides.c       rows and columns of these           sides.h               their arithmetic
  * cuda/optimize.cu, cuda/orthogonalize.cu, cuda/sides.cu: the same on GPUs */
 #ifndef ZUG_KERNELS_OPTIMIZE_H
 #define ZUG_KERNELS_OPTIMIZE_H
 
+#include "kernels/gradients.h"
 #include "kernels/kernels.h"
 #include "kernels/matrix.h"
 #include "kernels/sides.h"
@@ -85,8 +87,14 @@ void zk_cpu_average_params(const ZkEnv *env, int64_t n, float decay, ZkMaster w,
 void zk_cpu_swap_params(const ZkEnv *env, int64_t n, ZkMaster w, float *y); /* n values for each other */
 double zk_cpu_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster w);
 
+/* ---- gradients in bf16 --------------------------------------------------------------------------------- */
+/* Adds gradients of a micro-batch to their sums, y = y + x, rounded at random: in the mean what f32 has. */
+void zk_cpu_add_bf16(const ZkEnv *env, const ZkDraws *d, int64_t n, const float *x, uint16_t *y);
+/* As zk_cpu_sumsq. */
+double zk_cpu_sumsq_bf16(const ZkEnv *env, int64_t n, const uint16_t *x);
+
 /* ---- updates ------------------------------------------------------------------------------------------- */
-/* An update of n elements by the formula of `kind`: g is scaled by `scale` first; then
+/* An update of n elements by the formula of `kind`: g, in f32 or bf16, is scaled by `scale` first; then
  *
  *     w = keep * w - times * step
  *
@@ -109,7 +117,7 @@ static inline bool zk_has_codes(const ZkOptimizer *p) {
   for (int k = 0; k < zk_optimizer_info[p->kind].nstates; k++) any |= p->state[k].elem != ZK_F32;
   return any;
 }
-bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, ZkMaster w);
+bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, ZkFlat g, ZkMaster w);
 /* ---- matrices ------------------------------------------------------------------------------------------ */
 /* Takes a matrix out of its blocks into x, puts it back, or clears it there. */
 typedef enum { ZK_MATRIX_TAKE, ZK_MATRIX_PUT, ZK_MATRIX_CLEAR } ZkMatrixWay;

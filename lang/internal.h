@@ -146,7 +146,7 @@ void zl_precision_more(ZlDiags *d, ZbArena *a, ZlPrecision *p, ZlPath name);
 bool zl_packing(ZlDiags *d, const ZlPrecision *p, ZlPacking *to);
 /* Returns the word that another precision is, one of those that the language has; NULL with a report. */
 const char *zl_precision_word(ZlDiags *d, const ZlPrecision *p, int *which);
-extern const char *const zl_precision_keys[]; /* compute, params, reduce, states: by *which */
+extern const char *const zl_precision_keys[]; /* compute, params, grads, reduce, states: by *which */
 /* ---- amount.c ---- */
 /* The value of an expression; false and a report if it has none. */
 bool zl_value(const ZlSizes *s, const ZlExpr *x, double *out);

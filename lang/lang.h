@@ -195,7 +195,7 @@ typedef struct {
   struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
   ZlPath *recompute; uint32_t nrecompute;
   /* "f32", "bf16"; compute: also "tf32"; NULL: default f32. */
-  struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
+  struct { const char *compute, *params, *grads, *reduce, *states; ZlSpan span; } precision;
   ZlPacking *packed; uint32_t npacked;              /* precision weights ... */
   ZlOptimizer optimizer;                            /* name.s NULL: none */
   ZlOptimizer *others; uint32_t nothers;            /* those with `for` */

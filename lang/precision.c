@@ -5,7 +5,7 @@
 #include <string.h>
 
 const char *const zl_packed_formats[] = {"int8", "int4", "nf4", NULL};
-const char *const zl_precision_keys[] = {"compute", "params", "reduce", "states", "weights"};
+const char *const zl_precision_keys[] = {"compute", "params", "grads", "reduce", "states", "weights"};
 
 /* ---- lists of names ---- */
 void zl_precision_names(ZlDiags *d, ZbArena *a, ZlPrecision *p, bool but, ZlPath name) {
@@ -64,13 +64,13 @@ bool zl_packing(ZlDiags *d, const ZlPrecision *p, ZlPacking *to) {
 const char *zl_precision_word(ZlDiags *d, const ZlPrecision *p, int *which) {
   static const char *const types[] = {"f32", "bf16", "tf32", "f16", "f8e4m3", "f8e5m2"};
   static const char there_are[] =
-      "there are `f32`, for `compute` and `reduce` `bf16`, and for `compute` `tf32`";
-  int k = zl_word_index(p->key.s, zl_precision_keys, 5), t = zl_word_index(p->type.s, types, 6);
+      "there are `f32`, for `compute`, `grads` and `reduce` `bf16`, and for `compute` `tf32`";
+  int k = zl_word_index(p->key.s, zl_precision_keys, 6), t = zl_word_index(p->type.s, types, 6);
   *which = k;
   if (k < 0) {
     ZlDiag *g = zl_report(d, ZL_Z0804, p->key.span, "no precision is called `%s`", p->key.s);
-    zl_note(g, "there are `compute`, `params`, `reduce`, `states` and `weights`");
-    zl_help_nearest(g, p->key.s, zl_precision_keys, 5);
+    zl_note(g, "there are `compute`, `params`, `grads`, `reduce`, `states` and `weights`");
+    zl_help_nearest(g, p->key.s, zl_precision_keys, 6);
   } else if (t < 0) {
     ZlDiag *g = zl_report(d, ZL_Z0804, p->type.span, "`%s` is not a precision", p->type.s);
     zl_note(g, "%s", there_are);
@@ -78,7 +78,7 @@ const char *zl_precision_word(ZlDiags *d, const ZlPrecision *p, int *which) {
   } else if (p->word.s) {
     zl_help(zl_report(d, ZL_Z0804, p->word.span, "`%s` takes no settings", p->key.s), "write `%s %s`",
             p->key.s, types[t]);
-  } else if (t > 2 || (t == 1 && k != 0 && k != 2) || (t == 2 && k != 0)) {
+  } else if (t > 2 || (t == 1 && k != 0 && k != 2 && k != 3) || (t == 2 && k != 0)) {
     ZlDiag *g = zl_report(d, ZL_Z0808, p->type.span, "%s in %s is not in this version", p->key.s, p->type.s);
     zl_note(g, "%s", there_are);
     zl_help(g, "write `%s %s`", p->key.s, k == 0 ? "bf16" : "f32");

@@ -345,8 +345,8 @@ static void apply_weights(Build *b, const ZlPrecision *p) {
 }
 
 static void apply_precision(Build *b, const ZlDirective *d) {
-  const char **slot[] = {&b->r->precision.compute, &b->r->precision.params, &b->r->precision.reduce,
-                         &b->r->precision.states};
+  const char **slot[] = {&b->r->precision.compute, &b->r->precision.params, &b->r->precision.grads,
+                         &b->r->precision.reduce, &b->r->precision.states};
   for (uint32_t i = 0; i < d->nprecisions; i++) {
     const ZlPrecision *p = &d->precisions[i];
     int k;

@@ -119,10 +119,10 @@ static void put_micro(Walk *w, const ZlRecipe *r) {
 }
 
 static void put_precision(Walk *w, const ZlRecipe *r) {
-  const char *const words[] = {"compute", "params", "reduce", "states"};
-  const char *const is[] = {r->precision.compute, r->precision.params, r->precision.reduce,
-                            r->precision.states};
-  for (int i = 0; i < 4; i++) {
+  const char *const words[] = {"compute", "params", "grads", "reduce", "states"};
+  const char *const is[] = {r->precision.compute, r->precision.params, r->precision.grads,
+                            r->precision.reduce, r->precision.states};
+  for (int i = 0; i < 5; i++) {
     if (!is[i] && !w->each) continue;
     begin(w, ZL_D_PRECISION, words[i]);
     zb_text_add(w->text, "%s", is[i] ? is[i] : "f32");

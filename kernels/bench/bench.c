@@ -297,7 +297,7 @@ static double run_optimizer(const ZkEnv *e, ZkOptimizerKind kind, const Buffers 
   zk_optimizer_scalars(kind, setting, &(ZkStepOf){1e-3, 0.1, 10, true, 0.1}, s);
   ZkOptimizer p = {.kind = kind, .scale = 1, .times = 1, .s = s};
   for (int i = 0; i < zk_optimizer_info[kind].nstates; i++) p.state[i] = (ZkFlat){ZK_F32, b->x[2 + i]};
-  zk_cpu_optimize(e, &p, FLAT, b->x[0], w);
+  zk_cpu_optimize(e, &p, FLAT, (ZkFlat){ZK_F32, b->x[0]}, w);
   return 12 + 8 * zk_optimizer_info[kind].nstates;
 }
 

@@ -55,7 +55,7 @@ typedef struct {
   const ZkOptimizer *p;
   Run *run;
   int nstates;
-  const float *g;
+  ZkFlat g;
   ZkMaster w;
   bool lost; /* something is not finite */
 } Step;
@@ -69,10 +69,12 @@ static void look(Step *s, float zero) {
 
 /* Elements i .. i + n, whose states are at x: one piece at most, so those of halves are in cache when they are split. */
 static void update_piece(Step *s, int64_t i, int64_t n, float *const *x) {
-  float joined[PIECE], *w = s->w.f32 ? s->w.f32 + i : joined;
+  float joined[PIECE], wide[PIECE], *w = s->w.f32 ? s->w.f32 + i : joined;
+  const float *g = s->g.elem == ZK_F32 ? (const float *)s->g.at + i : wide;
   float *sum = s->p->sum ? s->p->sum + i : NULL;
+  if (g == wide) zk_run_from_bf16(wide, (const uint16_t *)s->g.at + i, n);
   if (sum) {
-    zk_run_axpy(sum, s->p->scale, s->g + i, n);
+    zk_run_axpy(sum, s->p->scale, g, n);
     look(s, 0 * zk_run_sum(sum, n));
   }
   if (!acts(s)) {
@@ -80,7 +82,7 @@ static void update_piece(Step *s, int64_t i, int64_t n, float *const *x) {
     return;
   }
   if (w == joined) zk_run_join(w, s->w.high + i, s->w.low + i, n);
-  look(s, s->run(n, sum ? sum : s->g + i, w, x, s->p->s, sum ? 1 : s->p->scale, s->p->times));
+  look(s, s->run(n, sum ? sum : g, w, x, s->p->s, sum ? 1 : s->p->scale, s->p->times));
   if (w == joined) zk_run_split(s->w.high + i, s->w.low + i, w, n);
   if (sum) memset(sum, 0, (size_t)n * sizeof *sum);
 }
@@ -113,7 +115,7 @@ static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, const float *g, ZkMaster w) {
+bool zk_cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, int64_t n, ZkFlat g, ZkMaster w) {
   Step s = {p, runs[p->kind][p->cautious], zk_optimizer_info[p->kind].nstates, g, w, false};
   ZB_ASSERT(w.f32 || !zk_optimizer_info[p->kind].matrices);
   bool codes = zk_has_codes(p);

@@ -83,8 +83,12 @@ extern "C" void zk_cuda_swap_params(const ZkEnv *env, int64_t n, ZkMaster w, flo
 /* Block b sums the b-th of gridDim.x equal chunks, which are whole fours; the blocks, and who adds what in
  * which order, depend on n only. */
 #define AHEAD 4 /* fours that a thread has under way */
+ZK_DEVICE Four load4(const uint16_t *x, int64_t i) { return load4_bf16(x + i); }
+ZK_DEVICE float load(const uint16_t *x, int64_t i) { return zk_from_bf16(x[i]); }
+
+template <class T>
 static __global__ void __launch_bounds__(THREADS)
-    sumsq_parts(const __grid_constant__ ZkMaster x, int64_t n, int64_t chunk, bool wide, double *part) {
+    sumsq_parts(const __grid_constant__ T x, int64_t n, int64_t chunk, bool wide, double *part) {
   ZK_SHARED(double, across, [THREADS / 32]);
   int64_t from = (int64_t)blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
   double sum = 0;
@@ -118,20 +122,25 @@ static __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) *out = add ? *out + sum : sum;
 }
 
-extern "C" void zk_cuda_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster x, double *sum, bool add) {
+template <class T> static void sumsq(const ZkEnv *env, int64_t n, T x, bool wide, double *sum, bool add) {
   ZkCuda *cu = zk_cu(env);
   int64_t chunk = 4 * zk_ceil_of(n, 4 * ZK_CUDA_PARTS);
   if (chunk < 16 * THREADS) chunk = 16 * THREADS;
   int parts = (int)zk_ceil_of(n, chunk);
-  ZK_LAUNCH(cu, NULL, sumsq_parts, (unsigned)parts, THREADS, 0, x, n, chunk, aligned({x.f32, x.high, x.low}),
-            cu->parts);
+  ZK_LAUNCH(cu, NULL, sumsq_parts<T>, (unsigned)parts, THREADS, 0, x, n, chunk, wide, cu->parts);
   ZK_LAUNCH(cu, NULL, sumsq_join, 1, THREADS, 0, cu->parts, parts, sum, add);
 }
 
+extern "C" void zk_cuda_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster x, double *sum, bool add) {
+  sumsq(env, n, x, aligned({x.f32, x.high, x.low}), sum, add);
+}
 extern "C" void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add) {
   ZkMaster all = {};
   all.f32 = (float *)x;
   zk_cuda_sumsq_params(env, n, all, sum, add);
+}
+extern "C" void zk_cuda_sumsq_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, double *sum) {
+  sumsq(env, n, x, aligned({x}), sum, true);
 }
 
 /* ---- digest -------------------------------------------------------------------------------------------- */

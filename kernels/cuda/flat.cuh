@@ -44,6 +44,11 @@ ZK_DEVICE void load4(const void *p, uint16_t *x) {
   uint2 u = *(const uint2 *)p;
   x[0] = (uint16_t)u.x, x[1] = (uint16_t)(u.x >> 16), x[2] = (uint16_t)u.y, x[3] = (uint16_t)(u.y >> 16);
 }
+ZK_DEVICE Four load4_bf16(const uint16_t *p) {
+  uint16_t x[4];
+  load4(p, x);
+  return {{zk_from_bf16(x[0]), zk_from_bf16(x[1]), zk_from_bf16(x[2]), zk_from_bf16(x[3])}};
+}
 ZK_DEVICE void store4(void *p, const uint16_t *x) {
   uint2 u;
   u.x = x[0] | (unsigned)x[1] << 16, u.y = x[2] | (unsigned)x[3] << 16;

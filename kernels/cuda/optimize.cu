@@ -13,6 +13,7 @@ static_assert(BLOCK == THREADS, "a thread has one element of a block of codes");
 
 typedef struct {
   const float *g;
+  const uint16_t *g16; /* in its place */
   ZkMaster w;
   float *sum, *state[ZK_MOST_STATES]; /* sum: NULL, every step acts; state: in f32, or NULL and in */
   void *codes[ZK_MOST_STATES];
@@ -64,7 +65,7 @@ ZK_DEVICE void scalars(const Call &p, float *s) {
 
 /* Returns the gradient of one element, with those of steps before, to which it is added if this step does not act. */
 ZK_DEVICE float take(const Call &p, bool acts, float scale, int64_t i) {
-  float g = p.g[i] * scale;
+  float g = (p.g ? p.g[i] : zk_from_bf16(p.g16[i])) * scale;
   if (!p.sum) return g;
   g += p.sum[i];
   p.sum[i] = acts ? 0 : g;
@@ -87,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS) flat(const __grid_constant__ C
   each<4>(
       n, wide,
       [&](int64_t i) {
-        Four g = load4(p.g + i), w = {{0, 0, 0, 0}}, x[3];
+        Four g = p.g ? load4(p.g + i) : load4_bf16(p.g16 + i), w = {{0, 0, 0, 0}}, x[3];
         if (!Row::MAKES) w = load4(p.w, i);
 #pragma unroll
         for (int k = 0; k < Row::N; k++) x[k] = load4(p.state[k] + i);
@@ -198,15 +199,17 @@ static __global__ void __launch_bounds__(THREADS) coded(const __grid_constant__ 
 
 /* ---- launching ----------------------------------------------------------------------------------------- */
 template <class Row, bool CAUTIOUS> static void launch(ZkCuda *cu, const Call &p, int64_t n, bool codes) {
-  bool wide = !p.sum && aligned({p.g, p.w.f32, p.w.high, p.w.low, p.state[0], p.state[1], p.state[2]});
+  bool wide = !p.sum && aligned({p.g, p.g16, p.w.f32, p.w.high, p.w.low, p.state[0], p.state[1], p.state[2]});
   if (codes) ZK_LAUNCH(cu, NULL, (coded<Row, CAUTIOUS>), zk_blocks(cu, n / BLOCK), THREADS, 0, p, n / BLOCK);
   else ZK_LAUNCH(cu, NULL, (flat<Row, CAUTIOUS>), blocks_for(cu, n, 4), THREADS, 0, p, n, wide);
 }
 
 extern "C" void zk_cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const double *squares, float most,
-                                 int64_t n, const float *g, ZkMaster w, double *lost, ZkIfSound sums) {
+                                 int64_t n, ZkFlat g, ZkMaster w, double *lost, ZkIfSound sums) {
   Call c = {};
-  c.g = g, c.w = w, c.sum = p->sum;
+  if (g.elem == ZK_F32) c.g = (const float *)g.at;
+  else c.g16 = (const uint16_t *)g.at;
+  c.w = w, c.sum = p->sum;
   c.scale = Scale{squares, most, p->scale};
   c.step_state = env->step_state, c.group = p->group, c.times = p->times;
   c.lost = lost, c.sums = sums;

@@ -153,6 +153,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/halo.c \
   runtime/exec/engine/internal.h \
   runtime/exec/engine/muon.c \
+  runtime/exec/engine/accumulate.c \
   runtime/exec/engine/nan.c \
   runtime/exec/engine/narrow.c \
   runtime/exec/engine/node.c \

@@ -267,7 +267,8 @@ typedef struct {
   ZpUpdateCall *calls; uint32_t ncalls; /* of OPT_STEP, in order; none of what is frozen */
   uint64_t elems;            /* full, padded to a multiple of 16 x shards, or of its longest block x shards, or of its unit */
   uint8_t elem;              /* ZkElem of its parameters as segments read them; bf16: the high halves of their master */
-  uint8_t reduce;            /* ZkElem in which its gradients, which are f32, are summed over ranks */
+  uint8_t grad;              /* ZkElem in which its gradients, which are f32, are added up over micro-batches */
+  uint8_t reduce;            /* ZkElem in which they are summed over ranks */
   ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */
   ZpDims partial;            /* dims along which gradients arrive partial */
   uint32_t optimizer;        /* of p->asked.optimizers: what updates it, unless it is frozen */
@@ -295,9 +296,15 @@ static inline const ZpSlice *zp_slice_in(const ZpBucket *k, bool grad, uint64_t 
   }
   return lo < k->nslices && zk_bytes(elem, k->slices[lo].at) == offset ? &k->slices[lo] : NULL;
 }
-/* Returns whether a micro-batch's gradient is staged, and its accumulator is a shard; else backward adds to a
- * full accumulator. */
-static inline bool zp_stages_grads(const ZpBucket *k) { return k->scatters == ZP_SCATTER_EACH_MICROBATCH; }
+/* Returns whether the accumulator of its gradients is a shard. */
+static inline bool zp_shards_grads(const ZpBucket *k) { return k->scatters == ZP_SCATTER_EACH_MICROBATCH; }
+/* Returns whether a micro-batch's gradient is staged, in f32, before it is added to the accumulator; else backward
+ * adds to that, which is full and f32. */
+static inline bool zp_stages_grads(const ZpBucket *k) { return zp_shards_grads(k) || k->grad != ZK_F32; }
+/* Returns the format in which gradients travel: what is accumulated in fewer bits than f32 as it is. */
+static inline ZkElem zp_travels_as(const ZpBucket *k, bool staged) {
+  return !staged && k->grad != ZK_F32 ? (ZkElem)k->grad : (ZkElem)k->reduce;
+}
 
 /* Per position of the tuples carried in and out of a segment: whether it has a cotangent, because a gradient
  * of a trained parameter is made from it. */

@@ -54,6 +54,18 @@ recipe sums_zero3_2 from sums_ddp_2 { shard params, grads, states over data unit
 recipe sums_hsdp_4 from sums_ddp_2 { mesh replica = 2, data = 2   split batch over replica, data   micro 2   shard params, grads, states over data }
 recipe sums_all_8 from half_all_8 { precision compute f32, reduce bf16 }
 
+recipe grads_1 from full { precision grads bf16 }
+recipe grads_tensor_2 from grads_1 { mesh tensor = 2   split head, ffn, vocab over tensor }
+recipe grads_data_2 from grads_1 { mesh data = 2   split batch over data }
+recipe grads_zero1_2 from grads_data_2 { shard states over data }
+recipe grads_zero2_2 from grads_data_2 { shard grads, states over data }
+recipe grads_zero3_2 from grads_data_2 { shard params, grads, states over data unit layer }
+recipe grads_hsdp_4 from grads_1 { mesh replica = 2, data = 2   split batch over replica, data   micro 2   shard params, grads, states over data }
+recipe grads_all_8 from half_all_8 { precision compute f32, grads bf16 }
+recipe untied_1 for Llama3 { bind batch = 16, seq = 32   micro 4   precision grads bf16   optimizer sgd(lr = 0.1, momentum = 0.9)   clip 1.0 }
+recipe untied_pipe_2 for Llama3 from untied_1 { mesh pipe = 2   stages over pipe by cost }
+recipe grads_least_1 from adam { precision compute bf16, grads bf16   optimizer adamw(lr = 3e-3, b1 = 0.9, b2 = 0.95, eps = 1e-6, warmup = 2, bits = 8) }
+
 recipe constant from full { optimizer adamw(lr = 2e-3, warmup = 3) }
 recipe linear from full { optimizer adamw(lr = 2e-3, anneal = linear, until = 8) }
 recipe cosine from full { optimizer sgd(lr = 2e-3, warmup = 2, anneal = cosine, until = 8, final = 0.25) }
@@ -114,6 +126,35 @@ zplan explain gpt2.zsg --recipe narrow.zug:full_4 >narrow.txt
 awk 'FNR == NR { if (/gradients to their owners/) whole[++n] = $3 * ($4 == "kB" ? 1000 : 1); next }
   /gradients to their owners/ && $3 * ($4 == "kB" ? 1000 : 1) * 2 > 1.1 * whole[++m] { print; bad = 1 }
   END { exit bad || m != n || !n }' whole.txt narrow.txt || fail "reduce bf16 does not send half"
+
+# ---- gradients added up in bf16, rounded at random ----
+# Draws are of an element's place, so where each rank adds up what one rank does, the sums are its: to the last bit where the gradients
+# are (a pipeline without a tied table, of which each stage would add up its part; ZeRO-2 and ZeRO-3). Under tensor parallelism
+# gradients differ in their last bits, and few of them fall to the other side of a draw, which moves a sum by 2^-8 (seen: 3e-7 of a
+# loss, 5e-5 of the norm; draws that are others differ by 5e-6 and 5e-4). Ranks with samples of their own add up others: an element
+# errs by up to 2^-8 in each of four additions, independently: as much is allowed as layouts in bf16 may differ.
+run grads_1 5
+alike grads_1 full 2e-3
+differ grads_1 full
+run grads_tensor_2 5
+"$compare" --loss 2e-6 --norm 2e-4 grads_tensor_2/metrics.jsonl grads_1/metrics.jsonl >diff.txt || { cat diff.txt; fail "draws depend on the layout"; }
+run grads_zero3_2 5
+alike grads_zero3_2 grads_1 2e-3
+ok zc "$ZUG_SRC/examples/llama3.zug" -o untied.zsg -D layers=2 -D heads=4 -D kv_heads=2 -D width=32 -D inner=64 -D words=127
+for what in 1 pipe_2; do
+  ok timeout -k 5 100 $(on ${what#pipe_}) zrun train untied.zsg --recipe precision.zug:untied_$what --data text.bin --steps 5 --log untied_$what
+done
+alike untied_pipe_2 untied_1 0
+if at_night; then
+  run grads_zero2_2 5
+  alike grads_zero2_2 grads_zero3_2 0
+  for what in data_2 zero1_2 hsdp_4 all_8; do
+    run grads_$what 5
+    alike grads_$what grads_1 2e-3
+  done
+fi
+run grads_least_1 5
+alike grads_least_1 adam 2e-2
 
 # ---- real inputs, each of another length, in bf16: as in f32 ----
 cat >rows.zug <<'END'

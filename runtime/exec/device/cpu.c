@@ -93,8 +93,8 @@ static bool updates(const ZxScalars *c) {
   return any;
 }
 
-static void cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n,
-                         const float *g, ZkMaster w) {
+static void cpu_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, ZkFlat g,
+                         ZkMaster w) {
   ZkOptimizer q = *p;
   q.scale = clip_scale(clip);
   if (updates(clip)) {
@@ -120,8 +120,8 @@ static void cpu_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, floa
   if (updates(clip)) zk_cpu_average_params(env, n, decay, w, a);
 }
 
-static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
-  *sum += zk_cpu_sumsq(env, n, x);
+static void cpu_sumsq(const ZkEnv *env, int64_t n, ZkFlat x, double *sum) {
+  *sum += x.elem == ZK_F32 ? zk_cpu_sumsq(env, n, x.at) : zk_cpu_sumsq_bf16(env, n, x.at);
 }
 
 static void cpu_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster w, double *sum) {
@@ -222,6 +222,7 @@ const ZxDeviceTable zx_device_cpu = {
     .swap = zk_cpu_swap_params,
     .sumsq_params = cpu_sumsq_params,
     .sumsq = cpu_sumsq,
+    .add_bf16 = zk_cpu_add_bf16,
     .axpy = zk_cpu_axpy,
     .to_bf16 = zk_cpu_to_bf16,
     .from_bf16 = zk_cpu_from_bf16,

@@ -229,8 +229,8 @@ static ZkIfSound sums_of(const ZxScalars *clip) {
   return (ZkIfSound){clip->sums, clip->nsums, clip->divisors, clip->ndivisors};
 }
 
-static void cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n,
-                          const float *g, ZkMaster w) {
+static void cuda_optimize(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, ZkFlat g,
+                          ZkMaster w) {
   ZkOptimizer q = *p;
   q.scale = 1;
   zk_cuda_optimize(env, &q, squares_of(clip), clip->most, n, g, w, clip->lost, sums_of(clip));
@@ -257,9 +257,10 @@ static void cuda_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, flo
   zk_cuda_average_params(env, n, decay, w, a, sums_of(clip));
 }
 
-static void cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
+static void cuda_sumsq(const ZkEnv *env, int64_t n, ZkFlat x, double *sum) {
   on_compute(env);
-  zk_cuda_sumsq(env, n, x, sum, true);
+  if (x.elem == ZK_F32) zk_cuda_sumsq(env, n, x.at, sum, true);
+  else zk_cuda_sumsq_bf16(env, n, x.at, sum);
 }
 
 static void cuda_sumsq_params(const ZkEnv *env, int64_t n, ZkMaster w, double *sum) {
@@ -473,6 +474,7 @@ const ZxDeviceTable zx_device_cuda = {
     .swap = zk_cuda_swap_params,
     .sumsq_params = cuda_sumsq_params,
     .sumsq = cuda_sumsq,
+    .add_bf16 = zk_cuda_add_bf16,
     .axpy = zk_cuda_axpy,
     .to_bf16 = zk_cuda_to_bf16,
     .from_bf16 = zk_cuda_from_bf16,

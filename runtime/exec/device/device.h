@@ -93,7 +93,7 @@ typedef struct {
   void (*choose)(const ZkEnv *env, const void *choices, uint32_t n);
   void (*run)(const ZkEnv *env, const ZkCall *call);
   /* As zk_cpu_optimize; where there is no update, a kind that makes momenta makes zeros. */
-  void (*optimize)(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g,
+  void (*optimize)(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, ZkFlat g,
                    ZkMaster w);
   /* As zk_cpu_matrix, and zk_cpu_orthogonalize. */
   void (*matrix)(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x);
@@ -112,7 +112,9 @@ typedef struct {
   void (*average)(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, ZkMaster w, float *a);
   void (*swap)(const ZkEnv *env, int64_t n, ZkMaster w, float *y);            /* n values for each other */
   void (*sumsq_params)(const ZkEnv *env, int64_t n, ZkMaster w, double *sum); /* sum += w.w */
-  void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum);    /* sum += x.x */
+  void (*sumsq)(const ZkEnv *env, int64_t n, ZkFlat x, double *sum);          /* sum += x.x, of f32 or bf16 */
+  /* As zk_cpu_add_bf16. */
+  void (*add_bf16)(const ZkEnv *env, const ZkDraws *d, int64_t n, const float *x, uint16_t *y);
   void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
   void (*from_bf16)(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);

@@ -6,6 +6,8 @@
  * the same; exactly one of them counts it in the norm and writes it to files. */
 #include "runtime/exec/engine/internal.h"
 
+#include <string.h>
+
 static char *address(const ZxEngine *e, const ZpBuf *b) {
   return (b->memory == ZP_HOST ? e->host : e->arena) + b->offset;
 }
@@ -52,6 +54,11 @@ char *zx_caches(ZxEngine *e, uint32_t inst) {
 
 char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h) {
   return address(e, e->stored[h - e->st->held].of[kind - ZP_B_PARAM]);
+}
+
+const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter) {
+  const char *t = e->p->graph->params[param].path, *star = strchr(t, '*');
+  return star ? zb_printf(e->a, "%.*s%u%s", (int)(star - t), t, iter, star + 1) : t;
 }
 
 /* ---- the owned shard of it ---- */
@@ -120,10 +127,11 @@ uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
   return bucket_of(e, h)->elem == ZK_F32 ? NULL : zx_part(e, h, ZP_PART_ROUNDED).at;
 }
 
-float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
+ZkFlat zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
+  const ZpBucket *k = bucket_of(e, h);
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  return (float *)(void *)zx_stored(e, ZP_B_GRAD, h) + (zp_stages_grads(bucket_of(e, h)) ? 0 : from);
+  return zk_flat_from((ZkFlat){(ZkElem)k->grad, zx_stored(e, ZP_B_GRAD, h)}, zp_shards_grads(k) ? 0 : from);
 }
 
 float *zx_moments(const ZxEngine *e, const ZpStageBucket *h) {

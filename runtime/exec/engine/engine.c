@@ -198,6 +198,7 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   zx_open_capture(e);
   zx_profile_open(e);
   zx_make_matrices(e);
+  zx_make_draws(e);
   zx_make_clears(e);
   return e;
 }

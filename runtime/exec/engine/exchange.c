@@ -17,27 +17,27 @@ static ZxRequest gather(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, const
 }
 
 /* What is summed over ranks, made narrow if it travels so. */
-static ZkElem pack(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *grads, uint64_t elems) {
-  ZkElem elem = zx_travels_narrow(in, k) ? (ZkElem)k->reduce : ZK_F32;
+static ZkElem pack(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, ZkFlat grads, uint64_t elems) {
+  ZkElem elem = zx_travels_narrow(in, k) ? (ZkElem)k->reduce : grads.elem;
   ZB_ASSERT(in->bytes == (in->dims ? zk_bytes(elem, elems) : 0));
-  if (elem == ZK_BF16) zx_narrow(e, grads, elems);
+  if (elem != grads.elem) zx_narrow(e, grads.at, elems);
   return elem;
 }
 
-static ZxRequest reduce(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, ZxGroup group, float *grads,
+static ZxRequest reduce(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, ZxGroup group, ZkFlat grads,
                         uint64_t elems) {
   ZB_ASSERT(in->coll == ZG_OP_ALL_REDUCE);
-  return e->c->t->all_reduce(e->c, group, grads, elems, pack(e, in, k, grads, elems), ZX_SUM);
+  return e->c->t->all_reduce(e->c, group, grads.at, elems, pack(e, in, k, grads, elems), ZX_SUM);
 }
 
-static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *all) {
+static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, ZkFlat all) {
   if (!in->dims) return -1; /* complete on every rank already */
   if (in->coll == ZG_OP_ALL_REDUCE) return reduce(e, in, k, e->group[in->dims], all, k->elems);
   uint64_t n = shard_elems(e, k);
   ZB_ASSERT(in->coll == ZG_OP_REDUCE_SCATTER && in->dims == k->shard);
   ZkElem elem = pack(e, in, k, all, k->elems);
-  char *own = (char *)all + zk_bytes(elem, shard_index(e, k) * n);
-  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, elem, ZX_SUM, own);
+  char *own = (char *)all.at + zk_bytes(elem, shard_index(e, k) * n);
+  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all.at, n, elem, ZX_SUM, own);
 }
 
 /* Of Muon: a rank's part is block number so-and-so of the whole, `n` elements. */
@@ -59,6 +59,12 @@ static ZxRequest scatter_updates(ZxEngine *e, const ZpInstr *in, uint64_t n) {
   return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZK_F32, ZX_SUM, all + at);
 }
 
+/* The whole gradient that a scatter is of: where it is accumulated, or a staged one. */
+static ZkFlat scattered(ZxEngine *e, const ZpInstr *in, const ZpStageBucket *h) {
+  if (!in->in_place) return (ZkFlat){ZK_F32, zx_need_buf(e, in, ZP_B_STAGING, h->bucket)};
+  return (ZkFlat){(ZkElem)e->p->programs.buckets[h->bucket].grad, zx_stored(e, ZP_B_GRAD, h)};
+}
+
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->programs.buckets[h->bucket];
@@ -68,10 +74,7 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   switch (in->op) {
   case ZP_I_GATHER_PARAMS: return gather(e, in, k, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
   case ZP_I_PUBLISH_PARAMS: return gather(e, in, k, params + zk_bytes((ZkElem)k->elem, from), params);
-  case ZP_I_SCATTER_GRADS:
-    return scatter(e, in, k,
-                   (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
-                                                  : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
+  case ZP_I_SCATTER_GRADS: return scatter(e, in, k, scattered(e, in, h));
   case ZP_I_GATHER_UPDATES: return gather_updates(e, in, to - from);
   case ZP_I_SCATTER_UPDATES: return scatter_updates(e, in, to - from);
   case ZP_I_REDUCE_GRADS: return reduce(e, in, k, e->group[in->dims], zx_grads(e, h), to - from);
@@ -132,23 +135,24 @@ ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
   }
 }
 
-/* This rank's part of a gradient that has been summed, in f32 where it lies; of one that is staged, then added
- * to its shard. */
+/* This rank's part of a gradient that has been summed, in f32 where it lies; of one that is staged, then added to what
+ * the rank accumulates. */
 static void finish_scatter(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   uint64_t n = shard_elems(e, k), at = shard_index(e, k) * n;
-  float *all = (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
-                                              : zx_need_buf(e, in, ZP_B_STAGING, h->bucket));
+  float *all = scattered(e, in, h).at;
   if (zx_travels_narrow(in, k)) zx_widen(e, (const uint16_t *)(const void *)all + at, all + at, n);
-  if (!in->in_place) e->dev->axpy(e->env, (int64_t)n, 1, all + at, zx_grads(e, h));
+  if (in->in_place) return;
+  if (k->grad != ZK_F32) zx_accumulate(e, in, all);
+  else e->dev->axpy(e->env, (int64_t)n, 1, all + at, zx_grads(e, h).at);
 }
 
 static void finish_reduction(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  float *x = zx_grads(e, h);
+  float *x = zx_grads(e, h).at;
   if (zx_travels_narrow(in, &e->p->programs.buckets[h->bucket]))
     zx_widen(e, (const uint16_t *)(const void *)x, x, to - from);
 }

@@ -65,11 +65,10 @@ void zx_begin_grads(ZxEngine *e) {
     const ZpBucket *k = &e->p->programs.buckets[h->bucket];
     if (k->frozen) continue;
     char *grads = zx_stored(e, ZP_B_GRAD, h);
-    bool shard = zp_stages_grads(k);
-    e->first_write[i] = !shard && e->first_user[i] != NULL;
-    uint64_t shards = shard ? (uint64_t)zp_group_size(&e->p->layout.mesh, k->shard) : 1;
+    e->first_write[i] = !zp_stages_grads(k) && e->first_user[i] != NULL;
+    uint64_t shards = zp_shards_grads(k) ? (uint64_t)zp_group_size(&e->p->layout.mesh, k->shard) : 1;
     if (e->first_write[i]) clear(e, grads, e->first_user[i]);
-    else e->dev->zero(e->env, grads, k->elems / shards * sizeof(float));
+    else e->dev->zero(e->env, grads, zk_bytes((ZkElem)k->grad, k->elems / shards));
   }
 }
 

@@ -131,6 +131,7 @@ struct ZxEngine {
   char *arena;
   uint64_t arena_bytes;
   ZxStored *stored;           /* per held bucket */
+  ZkDraws **draws;            /* the same, and per slice, where gradients are added up in bf16 */
   const ZpBuf *caches;        /* of a plan that generates; NULL: there are none */
   uint64_t high;              /* highest byte handed out */
   ZxSums sums;                /* in the arena */
@@ -339,10 +340,15 @@ void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
  * needed if it is staged there (else `staged` is NULL); true if there is nothing in it yet. */
 bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads);
 
+/* ---- accumulate.c ---- */
+void zx_make_draws(ZxEngine *e); /* at set-up */
+/* Adds a micro-batch's gradient of a whole bucket, as far as this rank accumulates it, to the sum in bf16. */
+void zx_accumulate(ZxEngine *e, const ZpInstr *in, const float *all);
+
 /* ---- optimizer.c ---- */
 void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
 /* Plays the calls of a held bucket's OPT_STEP; update: what Muon made of its gradients, or NULL. */
-void zx_optimize(ZxEngine *e, const ZpStageBucket *h, const float *update);
+void zx_optimize(ZxEngine *e, const ZpStageBucket *h, const ZkFlat *update);
 /* The update of elements of a held bucket from `at` of the owned shard on, all of one group. */
 ZkOptimizer zx_call_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t group, uint64_t at);
 
@@ -441,6 +447,8 @@ void zx_find_stored(ZxEngine *e); /* at set-up */
 /* Returns where the caches of an instance lie; NULL: the plan has none. */
 char *zx_caches(ZxEngine *e, uint32_t inst);
 char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h);
+/* "layer.3.attn.wq": the path of iteration `iter`. */
+const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
 /* The owned shard of a held bucket, what this rank updates and saves: elements from..to of the bucket, */
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 /* whether it is frozen: of its values there are those that are computed with alone, */
@@ -449,7 +457,7 @@ bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h);
 bool zx_lacks_master(const ZxEngine *e, const ZpStageBucket *h);
 /* its f32 values, its gradients, and whether this rank speaks for it. */
 ZkMaster zx_master(const ZxEngine *e, const ZpStageBucket *h);
-float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
+ZkFlat zx_grads(const ZxEngine *e, const ZpStageBucket *h);
 /* its bf16 values; NULL: it has none. */
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
 /* its state number `state` from 0 on, which is f32. */

@@ -176,4 +176,6 @@ void zx_orthogonalize(ZxEngine *e, const ZpInstr *in) {
   }
 }
 
-void zx_muon(ZxEngine *e, const ZpInstr *in) { zx_optimize(e, &e->st->held[in->held], own_block(e, in)); }
+void zx_muon(ZxEngine *e, const ZpInstr *in) {
+  zx_optimize(e, &e->st->held[in->held], &(ZkFlat){ZK_F32, own_block(e, in)});
+}

@@ -8,7 +8,8 @@
 
 bool zx_travels_narrow(const ZpInstr *in, const ZpBucket *k) {
   bool sums = in->op == ZP_I_SCATTER_GRADS || in->op == ZP_I_REDUCE_GRADS || in->op == ZP_I_REDUCE_TIED;
-  return sums && in->dims && k->reduce == ZK_BF16;
+  bool staged = in->op == ZP_I_SCATTER_GRADS && !in->in_place;
+  return sums && in->dims && k->reduce == ZK_BF16 && (staged || k->grad == ZK_F32);
 }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }

@@ -59,12 +59,12 @@ ZkOptimizer zx_call_of(const ZxEngine *e, const ZpStageBucket *h, uint32_t group
 /* A call of a planned update, on n elements from `at` of the owned shard on. Of a matrix the gradient is what was made
  * of it, which is clipped already. */
 static void play_call(ZxEngine *e, const ZpStageBucket *h, const ZpUpdateCall *c, uint64_t at, int64_t n,
-                      const float *update) {
+                      const ZkFlat *update) {
   const ZpGroup *group = &e->p->asked.groups[c->group];
   ZkMaster w = zk_master_from(zx_master(e, h), at);
-  const float *g = (update ? update : zx_grads(e, h)) + at;
+  ZkFlat g = zk_flat_from(update ? *update : zx_grads(e, h), at);
   if (group->update) {
-    update_state(e, group->update, n, g, w);
+    update_state(e, group->update, n, g.at, w); /* its measure is f32 */
   } else {
     ZkOptimizer x = zx_call_of(e, h, c->group, at);
     if (update) x.kind = ZK_BY_PLAIN, x.sum = NULL;
@@ -76,7 +76,7 @@ static void play_call(ZxEngine *e, const ZpStageBucket *h, const ZpUpdateCall *c
   e->dev->average(e->env, &e->clip, n, (float)e->p->asked.average, w, zx_state(e, h, states - 1) + at);
 }
 
-void zx_optimize(ZxEngine *e, const ZpStageBucket *h, const float *update) {
+void zx_optimize(ZxEngine *e, const ZpStageBucket *h, const ZkFlat *update) {
   const ZpBucket *k = &e->p->programs.buckets[h->bucket];
   uint64_t own, end;
   zx_owned_shard(e, h, &own, &end);

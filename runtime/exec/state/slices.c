@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter) {
-  const char *t = e->p->graph->params[param].path, *star = strchr(t, '*');
-  return star ? zb_printf(e->a, "%.*s%u%s", (int)(star - t), t, iter, star + 1) : t;
-}
-
 uint32_t zx_iterations(const ZxEngine *e, uint32_t param) {
   uint32_t s = e->p->graph->params[param].segment;
   return s == ZG_NONE ? 1 : e->p->graph->segments[s].trip;

@@ -6,8 +6,7 @@
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/ckpt/weights.h"
 
-/* "layer.3.attn.wq": path of iteration `iter`; how many iterations there are. */
-const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
+/* How many iterations there are of a parameter's repeat. */
 uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
 /* That iteration's path and whole shape, as files have them. */
 ZxTensorInfo zx_tensor_info(ZxEngine *e, uint32_t param, uint32_t iter);

@@ -101,7 +101,7 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   zx_owned_shard(e, h, &from, &to);
   if (lacks(e, h, w)) return true;
   int values_part = zx_lacks_master(e, h) ? ZP_PART_ROUNDED : ZP_PART_VALUES;
-  ZkFlat own = w->grads ? (ZkFlat){ZK_F32, zx_grads(e, h)} : zx_part(e, h, w->state ? w->state : values_part);
+  ZkFlat own = w->grads ? zx_grads(e, h) : zx_part(e, h, w->state ? w->state : values_part);
   if (!w->fetch && zk_is_packed(own.elem)) return zx_walk_packed(e, h, own, w);
   if (!w->values) return walk_held(e, h, from, to, own.at, w);
   if (w->fetch) {
@@ -123,7 +123,8 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
     bool packs = !w->fetch && zk_is_packed((ZkElem)k->elem);
     n = packs ? zx_packed_room(e, &e->st->held[i]) : to - from;
     if (n > most) most = n;
-    through |= k->elem != ZK_F32 || (w->state && zp_part_elem(e->p, k, w->state) != ZK_F32);
+    through |= w->grads ? k->grad != ZK_F32 : k->elem != ZK_F32;
+    through |= w->state && zp_part_elem(e->p, k, w->state) != ZK_F32;
   }
   bool ok = !through || (w->values = e->dev->pinned(e->env, most * sizeof *w->values, w->err));
   if (!ok) w->err->passing = true;

@@ -34,7 +34,7 @@ static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
   return has_master(p, k) ? lines(2 * (k->elems / shards(p, k))) : 0;
 }
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(zk_bytes(ZK_F32, k->elems / (zp_stages_grads(k) ? shards(p, k) : 1)));
+  return lines(zk_bytes((ZkElem)k->grad, k->elems / (zp_shards_grads(k) ? shards(p, k) : 1)));
 }
 /* Returns the optimizer whose formats a bucket is laid out for, whether states are kept or not; NULL: none. */
 static const ZpOptimizer *formats_of(const ZpPlan *p, const ZpBucket *k) {
@@ -121,8 +121,8 @@ uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
   return bytes;
 }
 
-/* Checks that the recipe says in which formats parameters are read and gradients summed; a state's measure is
- * f32. */
+/* Checks that the recipe says in which formats parameters are read and gradients summed, over micro-batches and over
+ * ranks; a state's measure is f32, and of what is frozen nothing is summed. */
 static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
   bool measure = !k->frozen && p->asked.noptimizers && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
   ZkElem elem = zp_precision_elem(p->asked.recipe->precision.compute);
@@ -131,7 +131,9 @@ static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
     ZkElem packed = zp_packed_elem(p, k->slices[i].param);
     same &= k->elem == (packed == ZK_NONE ? elem : packed);
   }
-  return same && k->reduce == (measure ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce));
+  ZkElem grad = zp_precision_elem(p->asked.recipe->precision.grads);
+  return same && k->grad == (measure || k->frozen ? ZK_F32 : grad) &&
+         k->reduce == (measure ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce));
 }
 
 /* Checks that a bucket is cut along the dims that would otherwise hold copies, as the recipe says, and that

@@ -443,10 +443,13 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
 
 /* Returns whether one reduce-scatter can take a full gradient to its owners: each of these ranks has a part
  * of the sum. */
+/* Of a staged gradient nothing moves if the accumulator is whole. */
 static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
-  ZpDims sums = b->shard & b->partial;
+  bool staged = !c->p->programs.stages[s].prog.instrs[i].in_place;
+  ZpDims sums = staged && b->scatters != ZP_SCATTER_EACH_MICROBATCH ? 0 : b->shard & b->partial;
+  ZkElem elem = (ZkElem)(!staged && b->grad != ZK_F32 ? b->grad : b->reduce);
   return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums,
-               zk_bytes((ZkElem)b->reduce, b->elems));
+               zk_bytes(elem, b->elems));
 }
 
 static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
@@ -465,7 +468,8 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   const ZpBucket *b = &p->programs.buckets[p->programs.stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
   uint64_t params = zk_bytes((ZkElem)b->elem, b->elems);
-  uint64_t own = zk_bytes((ZkElem)b->reduce, b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard));
+  uint64_t own = zk_bytes((ZkElem)(b->grad != ZK_F32 ? b->grad : b->reduce),
+                          b->elems / (uint64_t)zp_group_size(&p->layout.mesh, b->shard));
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
   case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->reduces, own);

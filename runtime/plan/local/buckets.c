@@ -74,6 +74,11 @@ static ZkElem reduce_elem(const ZpPlan *p, const ZpBucket *k) {
   bool state = p->asked.noptimizers && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
   return state ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.reduce);
 }
+/* Returns the same of the format in which they are added up over micro-batches. */
+static ZkElem grad_elem(const ZpPlan *p, const ZpBucket *k) {
+  bool state = p->asked.noptimizers && !k->frozen && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
+  return state || k->frozen ? ZK_F32 : zp_precision_elem(p->asked.recipe->precision.grads);
+}
 
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
   bool fixed = k->frozen || zk_is_packed((ZkElem)k->elem);
@@ -123,7 +128,7 @@ static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
     if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard &&
         k->partial == like->partial && k->replicas == like->replicas && k->frozen == like->frozen &&
         k->optimizer == like->optimizer && k->elem == like->elem && k->reduce == like->reduce &&
-        !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
+        k->grad == like->grad && !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
       return k;
   }
   return NULL;
@@ -162,7 +167,7 @@ static void make_buckets(ZpBuild *b) {
     ZpBucket like = {.segment = g->params[i].segment, .frozen = p->asked.frozen && p->asked.frozen[i]};
     if (!like.frozen && p->asked.ngroups) like.optimizer = p->asked.groups[p->asked.group[i]].optimizer;
     like.users = users[i].list, like.nusers = users[i].n;
-    like.elem = zp_param_elem(p, i), like.reduce = reduce_elem(p, &like);
+    like.elem = zp_param_elem(p, i), like.reduce = reduce_elem(p, &like), like.grad = grad_elem(p, &like);
     for (int d = 0; d < p->layout.mesh.ndims; d++)
       if (d != p->layout.mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
     like.partial = like.frozen ? 0 : b->grad_partial[i] & like.replicas;
@@ -327,9 +332,9 @@ int zp_averaged_state(const ZpPlan *p, const ZpBucket *k) {
   return info->averages ? info->nstates - 1 : -1;
 }
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
-  bool none = p->asked.forward_only || p->programs.buckets[b].frozen;
-  return none ? 0
-              : bucket_bytes(p, &p->programs.buckets[b], zp_stages_grads(&p->programs.buckets[b]), ZK_F32);
+  const ZpBucket *k = &p->programs.buckets[b];
+  bool none = p->asked.forward_only || k->frozen;
+  return none ? 0 : bucket_bytes(p, k, zp_shards_grads(k), (ZkElem)k->grad);
 }
 uint64_t zp_moments_at(const ZpPlan *p, uint32_t b) {
   const ZpBucket *k = &p->programs.buckets[b];

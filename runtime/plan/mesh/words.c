@@ -88,7 +88,7 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
 }
 
 int zp_zero_stage(const ZpBucket *k) {
-  return k->gathers ? 3 : zp_stages_grads(k) ? 2 : k->scatters == ZP_SCATTER_AT_END;
+  return k->gathers ? 3 : zp_shards_grads(k) ? 2 : k->scatters == ZP_SCATTER_AT_END;
 }
 
 const char *zp_loc_text(const ZpPlan *p, uint32_t loc) {

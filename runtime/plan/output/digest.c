@@ -70,6 +70,7 @@ static Hash sizes(const ZpPlan *p) {
         p->layout.lies ? p->layout.lies[i] : i);
   ADD(&h, p->asked.batch, U(p->asked.global_batch), U(p->asked.nmicro),
       zp_precision_elem(p->asked.recipe->precision.compute), p->asked.tf32,
+      zp_precision_elem(p->asked.recipe->precision.grads),
       zp_precision_elem(p->asked.recipe->precision.reduce), p->asked.noptimizers, p->asked.ngroups,
       p->asked.pins, p->asked.checkpoints, p->asked.forward_only, p->asked.outputs);
   add_text(&h, p->asked.schedule);

@@ -43,7 +43,9 @@ ZpGroupCost zp_group_cost(const ZpPlan *p, uint32_t group) {
   if (o->kind == ZP_UPDATE) return (ZpGroupCost){.elements = n, .moved = n * 12};
   for (int i = 0; i < o->states; i++) state += zk_mean_bytes((ZkElem)o->state_elem[i]);
   /* The gradient is read, states and weights read and written; an update of a matrix is written and read twice more. */
-  ZpGroupCost c = {n, n * state, n * (4 + 2 * state + 8 + (whole ? 16 : 0)),
+  ZpGroupCost c = {n, n * state,
+                   n * (zk_mean_bytes(zp_precision_elem(p->asked.recipe->precision.grads)) + 2 * state + 8 +
+                        (whole ? 16 : 0)),
                    n * zk_optimizer_info[o->kind].flops};
   for (uint32_t i = 0; i < p->graph->nparams && whole; i++)
     if (zp_in_group(p, i, group)) add_matrices(p, o, i, &c);

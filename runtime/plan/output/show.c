@@ -259,7 +259,7 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
     else if (k->frozen) zb_text_add(out, "frozen\n");
     else
       zb_text_add(out, "%s (%s of gradients)\n", zp_dims_text(&p->layout.mesh, tmp, k->partial),
-                  zb_bytes(text, k->elems * 4));
+                  zb_bytes(text, zk_bytes((ZkElem)k->grad, k->elems)));
     zb_arena_free(tmp);
   }
 }

@@ -148,9 +148,10 @@ static uint32_t reduction(ZpBuilder *g, ZpInstrOp op, uint32_t held, uint64_t ti
  * along these, and every rank has its part; where it is partial along none, nothing moves. */
 static void scatters(ZpBuilder *g, uint32_t id, const ZpBucket *b) {
   ZpInstr *in = &g->d[id].in;
-  in->dims = b->shard & b->partial;
+  bool whole = !in->in_place && !zp_shards_grads(b); /* staged, and added where it is made */
+  in->dims = whole ? 0 : b->shard & b->partial;
   in->coll = in->dims == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE;
-  in->bytes = in->dims ? zk_bytes((ZkElem)b->reduce, b->elems) : 0;
+  in->bytes = in->dims ? zk_bytes(zp_travels_as(b, !in->in_place), b->elems) : 0;
 }
 
 /* Returns whether x and the next use y are backwards of one micro-batch and virtual stage that add to one
@@ -168,7 +169,7 @@ static bool one_gradient(const ZpBuilder *g, const Entry *x, const Entry *y) {
 static void plan_scatters(ZpBuilder *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
   const ZpBucket *b = &g->p->programs.buckets[t];
   uint32_t nbufs = g->p->asked.zero.what & ZL_SHARD_PARAMS ? buffers_for(g, nheld)
-                   : nheld < 2                             ? 1
+                   : nheld < 2 || !zp_shards_grads(b)      ? 1 /* nothing is on its way */
                                                            : 2,
            turn = 0;
   uint32_t *emptied = ZB_NEWN(g->a, uint32_t, nbufs);
@@ -216,8 +217,8 @@ static void reduces_own(ZpBuilder *g, uint32_t id, uint32_t held, ZpDims dims) {
   ZpInstr *in = &g->d[id].in;
   in->dims = dims;
   in->coll = ZG_OP_ALL_REDUCE;
-  in->bytes =
-      zk_bytes((ZkElem)g->p->programs.buckets[t].reduce, g->p->programs.buckets[t].elems / shards(g->p, t));
+  in->bytes = zk_bytes(zp_travels_as(&g->p->programs.buckets[t], false),
+                       g->p->programs.buckets[t].elems / shards(g->p, t));
   reduces(g, id, held);
 }
 

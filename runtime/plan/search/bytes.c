@@ -28,13 +28,14 @@ static uint64_t of_bucket(const Space *x, const Candidate *c, const BucketNeeds 
   bytes += n * part_of(k, gathers ? shards : 1, k->elem);
   if (!k->frozen) {
     if (k->elem != ZK_F32) bytes += n * part_of(k, cut ? shards : 1, ZK_U16);
-    bytes += n * part_of(k, stages ? shards : 1, ZK_F32);
+    bytes += n * part_of(k, stages ? shards : 1, k->grad);
     uint64_t parts = (uint64_t)(cut ? shards : 1);
     bytes += n * zb_round_up((uint64_t)(k->states * (double)(zb_round_up(k->elems, 16 * parts) / parts)), 64);
   }
   uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)shards);
   if (gathers) bytes += (c->keep ? n : at_once(x, n)) * zb_round_up(zk_bytes(k->elem, whole), 64);
-  if (stages) bytes += (gathers ? at_once(x, n) : n < 2 ? 1 : 2) * zb_round_up(zk_bytes(ZK_F32, whole), 64);
+  if (stages || (k->grad != ZK_F32 && n))
+    bytes += (gathers ? at_once(x, n) : n < 2 || !stages ? 1 : 2) * zb_round_up(zk_bytes(ZK_F32, whole), 64);
   return bytes;
 }
 

@@ -81,9 +81,10 @@ static BucketTime time_of(const Step *t, const BucketNeeds *k) {
   if (k->partial && b.cut) b.scatter = over(t, ZG_OP_REDUCE_SCATTER, elems * width, over_which);
   if (k->partial) b.reduce = over(t, ZG_OP_ALL_REDUCE, mine * width, k->partial & ~over_which);
   if (b.cut && c->zero < 3) b.publish = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
-  double grads = mine * 4 * (b.staged ? 1 : (double)shards);
+  double grads = mine * zk_mean_bytes(k->grad) * (b.staged ? 1 : (double)shards);
   const ZlCluster *u = t->x->c;
-  b.optimizer = zp_stream_seconds(u, k->update * mine) + zp_stream_seconds(u, grads + 4 * mine) - u->launch;
+  b.optimizer = zp_stream_seconds(u, k->update * mine) +
+                zp_stream_seconds(u, grads + zk_mean_bytes(k->grad) * mine) - u->launch;
   return b;
 }
 

@@ -103,7 +103,7 @@ typedef struct {
 } SegmentNeeds;
 typedef struct {
   uint64_t elems; /* of a rank, if nothing is sharded */
-  ZkElem elem, reduce;
+  ZkElem elem, grad, reduce;
   uint32_t segment; /* ZP_NONE: once a stage that uses it */
   const uint32_t *users;
   uint32_t nusers;

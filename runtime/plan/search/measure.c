@@ -64,6 +64,7 @@ static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
   memcpy(users, k->users, k->nusers * sizeof *users);
   return (BucketNeeds){.elems = k->elems,
                        .elem = (ZkElem)k->elem,
+                       .grad = (ZkElem)k->grad,
                        .reduce = (ZkElem)k->reduce,
                        .segment = k->segment,
                        .users = users,

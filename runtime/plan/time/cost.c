@@ -277,7 +277,7 @@ double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
   int made = zp_updates_whole(p, k) ? zk_optimizer_info[p->asked.optimizers[k->optimizer].kind].nstates : 0;
   for (int i = made; i < n; i++) /* a momentum was made before */
     states += zk_mean_bytes(zp_part_elem(p, k, 1 + i));
-  return elems * (4 + 2 * states + 8);
+  return elems * (zk_mean_bytes((ZkElem)k->grad) + 2 * states + 8);
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
@@ -297,12 +297,14 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < st->nheld; h++) {
       k = &p->programs.buckets[st->held[h].bucket];
-      if (!k->frozen) seconds += zp_stream_seconds(x->c, 4 * owned(p, k));
+      if (!k->frozen) seconds += zp_stream_seconds(x->c, zk_mean_bytes((ZkElem)k->grad) * owned(p, k));
     }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
   case ZP_I_MOMENTUM: /* gradient in, momentum in and out, update out */
     k = &p->programs.buckets[st->held[in->held].bucket];
-    bytes = (8 + 8 * zk_optimizer_info[p->asked.optimizers[k->optimizer].kind].nstates) * owned(p, k);
+    bytes = (4 + zk_mean_bytes((ZkElem)k->grad) +
+             8 * zk_optimizer_info[p->asked.optimizers[k->optimizer].kind].nstates) *
+            owned(p, k);
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_ORTHOGONALIZE: {
     k = &p->programs.buckets[st->held[in->held].bucket];
@@ -325,6 +327,14 @@ static Exchange transfer(Cost *x, uint32_t stage, const ZpInstr *in) {
   return (Exchange){zp_transfer_seconds(x->c, bytes, &at), at.level, false};
 }
 
+/* Returns the seconds of adding a staged gradient to an accumulator in fewer bits than f32, where nothing travels. */
+static double adding_seconds(Cost *x, uint32_t stage, const ZpInstr *in) {
+  if (in->op != ZP_I_SCATTER_GRADS || in->in_place) return 0;
+  const ZpBucket *k = &x->p->programs.buckets[x->p->programs.stages[stage].held[in->held].bucket];
+  if (k->grad == ZK_F32) return 0;
+  return zp_stream_seconds(x->c, (4 + 2 * zk_mean_bytes((ZkElem)k->grad)) * (double)k->elems);
+}
+
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in) {
   if (in->queue == ZP_Q_P2P) return transfer(x, stage, in);
   if (in->op == ZP_I_REDUCE_TIED) {
@@ -332,7 +342,8 @@ Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in) {
     ZpPlace at = place_of_stages(x, t->stages, t->nstages);
     return (Exchange){zp_collective_seconds(x->c, in->coll, (double)in->bytes, &at), at.level, true};
   }
-  if (!in->dims || zp_group_size(&x->p->layout.mesh, in->dims) < 2) return (Exchange){0};
+  if (!in->dims || zp_group_size(&x->p->layout.mesh, in->dims) < 2)
+    return (Exchange){.seconds = adding_seconds(x, stage, in)};
   const ZpPlace *at = place_of(x, stage, in->dims);
   bool heavy = in->op != ZP_I_REDUCE_STEP && in->op != ZP_I_REDUCE_COUNT;
   return (Exchange){zp_collective_seconds(x->c, in->coll, (double)in->bytes, at), at->level, heavy};

@@ -18,11 +18,11 @@ static void device_by(ZkOptimizerKind kind, const By *p, const ZxScalars *clip, 
   float s[ZK_MOST_SCALARS];
   ZkOptimizer x = call_by(kind, p, m, v, s);
   if (!w16) {
-    zx_device_cpu.optimize(&env, &x, clip, n, g, (ZkMaster){.f32 = w});
+    zx_device_cpu.optimize(&env, &x, clip, n, IN_F32((void *)(uintptr_t)g), (ZkMaster){.f32 = w});
     return;
   }
   ZkMaster halves = in_halves(n, w, w16, malloc((size_t)n * sizeof *halves.low));
-  zx_device_cpu.optimize(&env, &x, clip, n, g, halves);
+  zx_device_cpu.optimize(&env, &x, clip, n, IN_F32((void *)(uintptr_t)g), halves);
   zk_cpu_join(&env, halves, n, w);
   free(halves.low);
 }
@@ -196,7 +196,7 @@ Test(cpu, what_it_does_by_itself) {
   float x[] = {2, 3}, y[] = {9, 9, 9};
   d->add_scalar(&env, x, &sum);
   cr_expect_eq(sum, 5);
-  d->sumsq(&env, 2, x, &sum);
+  d->sumsq(&env, 2, IN_F32(x), &sum);
   cr_expect_eq(sum, 18);
   for (int i = 0; i < 3; i++) d->reciprocal(&env, &none[i], &y[i]);
   cr_expect(y[0] == 0 && y[1] == 0 && y[2] == 0.25f);

@@ -406,6 +406,7 @@ Test(facts, what_is_trained) {
   zx_recipe_facts(&of_recipe, zl_recipe(p, d, "r"));
   are(&of_recipe, ZX_RECIPE,
       "name r\nmesh d = 2\nbind batch = 4\nprecision compute f32\nprecision params f32\n"
+      "precision grads f32\n"
       "precision reduce f32\nprecision states f32\ndecay 0\n");
   zx_cluster_facts(&of_cluster, zl_cluster(p, d, "c"));
   are(&of_cluster, ZX_CLUSTER, "name c\ndevice memory 1000000000 B\n");

@@ -20,6 +20,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/ew.c \
   tests/unit/kernels/adamw8.c \
   tests/unit/kernels/flat.c \
+  tests/unit/kernels/gradients.c \
   tests/unit/kernels/linear.c \
   tests/unit/kernels/machine.c \
   tests/unit/kernels/muon.c \

@@ -30,6 +30,7 @@ static inline ZkOptimizer call_by(ZkOptimizerKind kind, const By *p, ZkFlat m, Z
       .kind = kind, .scale = p->scale, .times = 1, .state = {m, v, {ZK_F32, p->third}}, .s = s};
 }
 
+#define IN_F32(x) ((ZkFlat){ZK_F32, x})
 /* Parameters w as what updates them has them: in f32, or, with room for the high ones, in halves. */
 static inline ZkMaster in_halves(int64_t n, const float *w, uint16_t *high, int16_t *low) {
   ZkMaster m = {.high = high, .low = low};
@@ -44,9 +45,9 @@ static inline uint16_t high_half(float x) {
 
 static inline bool cpu_call(const ZkEnv *env, const ZkOptimizer *x, int64_t n, const float *g, float *w,
                             uint16_t *high) {
-  if (!high) return zk_cpu_optimize(env, x, n, g, (ZkMaster){.f32 = w});
+  if (!high) return zk_cpu_optimize(env, x, n, IN_F32((void *)(uintptr_t)g), (ZkMaster){.f32 = w});
   ZkMaster m = in_halves(n, w, high, malloc((size_t)n * sizeof *m.low + 1));
-  bool ok = zk_cpu_optimize(env, x, n, g, m);
+  bool ok = zk_cpu_optimize(env, x, n, IN_F32((void *)(uintptr_t)g), m);
   zk_cpu_join(env, m, n, w);
   free(m.low);
   return ok;
@@ -58,7 +59,6 @@ static inline bool cpu_by(const ZkEnv *env, ZkOptimizerKind kind, const By *p, i
   ZkOptimizer x = call_by(kind, p, m, v, s);
   return cpu_call(env, &x, n, g, w, zk_optimizer_info[kind].matrices ? NULL : w16);
 }
-#define IN_F32(x) ((ZkFlat){ZK_F32, x})
 static inline bool by_adamw(const ZkEnv *env, const By *p, int64_t n, const float *g, float *w, float *m,
                             float *v, uint16_t *w16) {
   return cpu_by(env, ZK_BY_ADAMW, p, n, g, w, IN_F32(m), IN_F32(v), w16);

@@ -65,6 +65,7 @@ Test(recipe_text, all_that_a_recipe_says) {
       "pad: vocab = 128\n"
       "precision compute: bf16\n"
       "precision params: f32\n"
+      "precision grads: f32\n"
       "precision reduce: f32\n"
       "precision states: f32\n"
       "split: batch over data; kv?*grp, ffn over tensor else seq zigzag\n"

@@ -200,7 +200,7 @@ Test(optimizers, by_formula) {
 static ZxDeviceTable counting;
 static int calls;
 static int64_t elements;
-static void count(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g,
+static void count(const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, ZkFlat g,
                   ZkMaster w) {
   calls++;
   elements += n;

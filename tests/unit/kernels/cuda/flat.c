@@ -86,7 +86,7 @@ static void cuda_by(const ZkEnv *e, ZkOptimizerKind kind, const By *p, const dou
   static float s[ZK_MOST_SCALARS];
   ZkOptimizer x = call_by(kind, p, IN_F32(m), IN_F32(v), s);
   ZkMaster all = master_of(n, (uintptr_t)w16 % 16 != 0, w, w16);
-  zk_cuda_optimize(e, &x, squares, most, n, g, all, lost, sums);
+  zk_cuda_optimize(e, &x, squares, most, n, IN_F32((void *)(uintptr_t)g), all, lost, sums);
   join(all, n, w);
 }
 static void cuda_adamw(const ZkEnv *e, const By *p, const double *squares, float most, int64_t n,
@@ -415,7 +415,7 @@ Test(flat, scalars_of_a_step) {
     ZkOptimizer p = {.kind = kinds[k], .scale = 1, .times = 1, .group = k};
     p.state[0] = IN_F32(&state[k]), p.state[1] = IN_F32(&state[2]);
     if (k == 2) p.state[0] = IN_F32(&state[0]);
-    DO(zk_cuda_optimize(&env, &p, NULL, 0, 1, &g[k], (ZkMaster){.f32 = &w[k]}, NULL, ALWAYS));
+    DO(zk_cuda_optimize(&env, &p, NULL, 0, 1, IN_F32(&g[k]), (ZkMaster){.f32 = &w[k]}, NULL, ALWAYS));
   }
   cr_assert(w[0] == -2 && w[1] == -2 && w[2] == -1, "%g %g %g", (double)w[0], (double)w[1], (double)w[2]);
 }
@@ -443,8 +443,8 @@ Test(flat, every_optimizer) {
     }
     for (int step = 0; step < 4; step++) {
       s[ZK_ACTS] = !sums || step % 2;
-      cr_assert(zk_cpu_optimize(&(ZkEnv){0}, &by[0], N, g.x, (ZkMaster){.f32 = w.x}));
-      DO(zk_cuda_optimize(&env, &by[1], NULL, 0, N, g.x, (ZkMaster){.f32 = w2.x}, NULL, ALWAYS));
+      cr_assert(zk_cpu_optimize(&(ZkEnv){0}, &by[0], N, IN_F32(g.x), (ZkMaster){.f32 = w.x}));
+      DO(zk_cuda_optimize(&env, &by[1], NULL, 0, N, IN_F32(g.x), (ZkMaster){.f32 = w2.x}, NULL, ALWAYS));
     }
     for (int i = 0; i < N;
          i++) /* a code that falls to the other side moves an element by a part of its step */
@@ -528,6 +528,29 @@ Test(flat, side_factors) {
       DO(zk_cuda_side_scale(&env, N, COLS, y.x, false, a.x));
       cr_assert(!memcmp(x.x, y.x, N * COLS * sizeof *x.x));
     }
+  }
+}
+
+/* Gradients in bf16: sums, which are rounded at random, the norm, and an update by them are the CPU's. */
+Test(flat, bf16_gradients) {
+  EACH_LENGTH(n) {
+    Mem x = normals(n, shift, 10, 1), y = halves(n, shift), y2 = halves(n, shift),
+        w = normals(n, shift, 11, 1), w2 = normals(n, shift, 11, 1);
+    ZkDraws d = {.key = 7, .from = 5, .first = 11, .naxes = 2, .size = {n, 13}, .stride = {40, 1}};
+    for (int64_t i = 0; i < n; i++) y.h[i] = y2.h[i] = 0x3f80;
+    env.step = 3;
+    DO(zk_cuda_add_bf16(&env, &d, n, x.x, y.h));
+    zk_cpu_add_bf16(&(ZkEnv){.step = 3}, &d, n, x.x, y2.h);
+    env.step = 0;
+    cr_assert(!memcmp(y.h, y2.h, (size_t)(n + 1) * sizeof *y.h));
+    double *sum = number(3), want = 3 + zk_cpu_sumsq_bf16(&(ZkEnv){0}, n, y.h);
+    DO(zk_cuda_sumsq_bf16(&env, n, y.h, sum));
+    cr_assert(fabs(*sum - want) <= 1e-12 * want, "%.17g, not %.17g", *sum, want);
+    float s[ZK_MOST_SCALARS];
+    ZkOptimizer by = call_by(ZK_BY_PLAIN, &(By){.lr = 0.5f, .scale = 1}, (ZkFlat){0}, (ZkFlat){0}, s);
+    DO(zk_cuda_optimize(&env, &by, NULL, 0, n, (ZkFlat){ZK_BF16, y.h}, (ZkMaster){.f32 = w.x}, NULL, ALWAYS));
+    zk_cpu_optimize(&(ZkEnv){0}, &by, n, (ZkFlat){ZK_BF16, y.h}, (ZkMaster){.f32 = w2.x});
+    cr_assert(same(&w, &w2, n));
   }
 }
 

@@ -248,3 +248,53 @@ Test(ledger, thousand_layers) {
   cr_expect_lt(took[1], 3 * took[0] + 0.2);
   cr_expect_lt(took[1], 5.0);
 }
+
+static void disbelieved(const ZpPlan *p, const char *text) {
+  ZbErr err = {0};
+  cr_assert(!zp_check(p, &err) && strstr(err.text, text), "%s, not: %s", err.text, text);
+}
+
+/* 8 bytes of each parameter: both halves of its f32 value, its gradient, and AdamW's codes with a scale of 4 bytes for 256
+ * of each. Beside them the f32 gradient of a micro-batch of each template, once; under ZeRO-2 twice, as one is on its
+ * way. What a plan says otherwise is not believed. */
+Test(ledger, eight_bytes) {
+  static const char *const layouts[] = {"", "mesh d = 2 split batch over d",
+                                        "mesh d = 2 split batch over d shard states over d",
+                                        "mesh d = 2 split batch over d shard grads, states over d"};
+  Model m = model_open("gpt2", NULL, "-D layers=3 -D heads=2 -D width=16 -D context=16 -D words=32");
+  for (uint64_t level = 0; level < 4; level++) {
+    Plan q = plan_bare(m.g, zb_printf(m.c.a,
+                                      "bind batch = 8, seq = 16 micro 1 precision compute bf16, grads bf16\n"
+                                      "optimizer adamw(lr = 1e-3, bits = 8) %s",
+                                      layouts[level]));
+    const uint64_t *l = q.p->programs.stages[0].ledger.bytes;
+    uint64_t n = 0, staged = 0, codes = 0, states = level > 1 ? 2 : 1, grads = level == 3 ? 2 : 1;
+    for (uint32_t b = 0; b < q.p->programs.nbuckets; b++) {
+      const ZpBucket *k = &q.p->programs.buckets[b];
+      uint64_t held = k->segment == ZP_NONE ? 1 : 3;
+      n += held * k->elems;
+      codes += held * zb_round_up(2 * (k->elems + k->elems / 256 * 4) / states, 64);
+      staged += (held > 1 && level == 3 ? 2 : 1) * 4 * k->elems;
+    }
+    cr_expect_eq(l[ZP_L_PARAMS], 2 * n);
+    cr_expect_eq(l[ZP_L_MASTER], 2 * n / states);
+    cr_expect_eq(l[ZP_L_GRADS], 2 * n / grads);
+    cr_expect_eq(l[ZP_L_STATES], codes);
+    cr_expect_eq(l[ZP_L_STAGING], staged, "level %d: %llu", (int)level, (unsigned long long)l[ZP_L_STAGING]);
+    q.p->programs.buckets[0].grad = ZK_F32;
+    disbelieved(q.p, "is stored otherwise than the recipe says");
+    plan_close(&q);
+  }
+  Plan q = plan_bare(m.g, "bind batch = 8, seq = 16 micro 1 precision grads bf16");
+  ZpBuf *b = q.p->programs.stages[0].prog.bufs;
+  while (b->kind != ZP_B_GRAD) b++;
+  b->bytes--;
+  disbelieved(q.p, "but needs");
+  b->bytes++;
+  ZpInstr *in = q.p->programs.stages[0].prog.instrs;
+  while (in->op != ZP_I_SCATTER_GRADS) in++;
+  in->in_place = true;
+  disbelieved(q.p, "");
+  plan_close(&q);
+  model_close(&m);
+}
