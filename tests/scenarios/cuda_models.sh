@@ -14,6 +14,8 @@ recipe one {
 }
 recipe muon from one { optimizer adamw(lr = 1e-3, bits = 8)   optimizer muon(lr = 0.02) for matrices decay 0.1   optimizer lion(lr = 1e-3, every = 2) for norm }
 recipe muon2 from muon { mesh data = 2   split batch over data   shard params, grads, states over data }
+recipe least1 from one { precision grads bf16   optimizer adamw(lr = 1e-3, bits = 8) }
+recipe least2 from least1 { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe zero2 from one { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe tensor2 from one { mesh tensor = 2   split head over tensor }
 recipe ring2 from one { mesh context = 2   split seq over context   attention ring }
@@ -56,6 +58,15 @@ same one one:1 tensor2:2
 model llama3 -D heads=2 -D kv_heads=1 -D inner=24
 same muon muon:1 muon2:2
 says 'planned == used'
+
+# ---- gradients in bf16: what is drawn on a GPU is what a CPU draws, and tolerances are those of precision.sh ----
+for ranks in 1 2; do
+  run cpu $ranks zrun least$ranks
+  run cuda $ranks "$emu" least$ranks
+  says 'planned == used'
+  $compare --loss 2e-6 --norm 2e-4 cuda/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$name: least$ranks differs from the CPU"; }
+  printf '%-9s %-8s %s\n' "$name" least$ranks "$(tail -n 1 diff.txt)"
+done
 
 # ---- adapters on a frozen base of 4 bits: forward reads codes or unpacks some of a matrix at a time, as backward does ----
 name=lora

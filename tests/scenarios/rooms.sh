@@ -107,7 +107,7 @@ floors() {
 }
 floors comm say.c post.c reap.c vigil.c watch.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
 floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
-floors engine buffers.c tokens.c cut.c narrow.c exchange.c stall.c trace.c queues.c ring.c views.c halo.c collective.c rows.c profile.c nan.c node.c feed.c grads.c averages.c optimizer.c muon.c compute.c play.c \
+floors engine buffers.c tokens.c cut.c narrow.c accumulate.c exchange.c stall.c trace.c queues.c ring.c views.c halo.c collective.c rows.c profile.c nan.c node.c feed.c grads.c averages.c optimizer.c muon.c compute.c play.c \
   fallback.c capture.c setup.c engine.c generate.c admit.c beside.c
 floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \

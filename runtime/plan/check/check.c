@@ -443,7 +443,7 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
 
 /* Returns whether one reduce-scatter can take a full gradient to its owners: each of these ranks has a part
  * of the sum. */
-/* Of a staged gradient nothing moves if the accumulator is whole. */
+/* Checks what a scatter moves: of a staged gradient nothing if the accumulator is whole. */
 static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
   bool staged = !c->p->programs.stages[s].prog.instrs[i].in_place;
   ZpDims sums = staged && b->scatters != ZP_SCATTER_EACH_MICROBATCH ? 0 : b->shard & b->partial;
