@@ -127,7 +127,7 @@ Test(gradients, what_is_not_finite) {
 /* The norm, and every optimizer's step, are those of the same gradients in f32. */
 Test(gradients, read) {
   enum { N = 4096 + 512 };
-  static float g[N], x[2][4][N];
+  static float g[N], x[2][5][N];
   static uint16_t g16[N];
   for (int i = 0; i < N; i++) g16[i] = zb_f32_to_bf16((float)zb_random_normal(3, 2, (uint64_t)i));
   for (int i = 0; i < N; i++) g[i] = zb_bf16_to_f32(g16[i]);
@@ -138,9 +138,8 @@ Test(gradients, read) {
     memset(x, 0, sizeof x);
     for (int half = 0; half < 2; half++) {
       float s[ZK_MOST_SCALARS];
-      ZkOptimizer by =
-          call_by((ZkOptimizerKind)kind, &(By){0.01f, 0.9f, 0.95f, 1e-6f, 0.9f, 0.1f, 0.5f, 3, 1, 1},
-                  IN_F32(x[half][1]), IN_F32(x[half][2]), s);
+      By p = {0.01f, 0.9f, 0.95f, 1e-6f, 0.9f, 0.1f, 0.5f, 3, 1, 1, .third = x[half][4]};
+      ZkOptimizer by = call_by((ZkOptimizerKind)kind, &p, IN_F32(x[half][1]), IN_F32(x[half][2]), s);
       by.sum = kind % 2 ? x[half][3] : NULL;
       for (int i = 0; i < N; i++) x[half][0][i] = 1;
       zk_cpu_optimize(&env, &by, N, half ? (ZkFlat){ZK_BF16, g16} : IN_F32(g), (ZkMaster){.f32 = x[half][0]});
