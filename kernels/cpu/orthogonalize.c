@@ -13,13 +13,27 @@ typedef struct {
   float *blocks, *x;
 } Move;
 
+/* How many elements from e on, which is at `place` of the blocks, lie one behind the other there: along the last axis, as far
+ * as a rank has it, in one block. */
+static int64_t run_at(const ZkMatrix *m, int64_t e, int64_t place) {
+  int last = m->naxes - 1;
+  if (last < 0 || m->fixed[last] >= 0) return 1;
+  int64_t index = e % m->size[last];
+  return zk_min(m->local[last] - index % m->local[last], m->own - place % m->own);
+}
+
 static void move(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Move *v = arg;
-  for (int64_t e = from, at; e < to; e++) {
-    float *there = v->blocks + zk_matrix_place(v->m, e, &at);
-    if (v->way == ZK_MATRIX_TAKE) v->x[at] = *there;
-    else *there = v->way == ZK_MATRIX_PUT ? v->x[at] : 0;
+  int64_t step = v->m->naxes ? v->m->place[v->m->naxes - 1] : 1;
+  for (int64_t e = from, n, at; e < to; e += n) {
+    int64_t place = zk_matrix_place(v->m, e, &at);
+    float *there = v->blocks + place, *x = v->x + at;
+    n = zk_min(run_at(v->m, e, place), to - e);
+    for (int64_t i = 0; i < n; i++) {
+      if (v->way == ZK_MATRIX_TAKE) x[i * step] = there[i];
+      else there[i] = v->way == ZK_MATRIX_PUT ? x[i * step] : 0;
+    }
   }
 }
 
