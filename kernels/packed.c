@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-const float zk_normal_quantile[16] = {
+static const float normal_quantile[16] = {
     -1.0f,
     -0.6961928009986877f,
     -0.5250730514526367f,
@@ -22,6 +22,10 @@ const float zk_normal_quantile[16] = {
     1.0f,
 };
 
+const float *zk_code_values(ZkElem e) {
+  return zk_elem_info[e].codes == ZK_CODES_NORMAL ? normal_quantile : NULL;
+}
+
 enum { MOST_GROUP = 128 };
 
 /* ---- back ---------------------------------------------------------------------------------------------- */
@@ -29,7 +33,8 @@ static float value_of(const ZkPacked *p, int64_t column, int64_t k) {
   int64_t at = k / zk_packed_group(p->elem) * ZK_COLUMNS + column % ZK_COLUMNS, panel = column / ZK_COLUMNS;
   float scale = zb_f16_to_f32(zk_packed_scales(p, panel)[at]);
   int code = zk_packed_code(p, column, k), zero = zk_packed_zero(p->elem);
-  if (zk_elem_info[p->elem].codes == ZK_CODES_NORMAL) return zk_normal_quantile[code] * scale;
+  const float *values = zk_code_values(p->elem);
+  if (values) return values[code] * scale;
   if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zero = zk_packed_zeros(p, panel)[at];
   return (float)(code - zero) * scale;
 }
@@ -40,8 +45,8 @@ static void table_of(const ZkPacked *p, int64_t column, int64_t group, float *va
   float scale = zb_f16_to_f32(zk_packed_scales(p, panel)[at]);
   int zero = zk_packed_zero(p->elem), n = 1 << zk_elem_info[p->elem].bits;
   if (zk_elem_info[p->elem].zero == ZK_ZERO_POINT) zero = zk_packed_zeros(p, panel)[at];
-  bool normal = zk_elem_info[p->elem].codes == ZK_CODES_NORMAL;
-  for (int c = 0; c < n; c++) value[c] = (normal ? zk_normal_quantile[c] : (float)(c - zero)) * scale;
+  const float *values = zk_code_values(p->elem);
+  for (int c = 0; c < n; c++) value[c] = (values ? values[c] : (float)(c - zero)) * scale;
 }
 
 static void decode8(const ZkPacked *p, int64_t column, int64_t k, int64_t n, float *x) {

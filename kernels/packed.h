@@ -3,7 +3,8 @@
  * over.
  *
  *   element = (code - zero) scale              INTEGER: zero is 8, 128, or the group's own
- *   element = quantile[code] scale             NORMAL: of Dettmers et al. (2023), appendix E
+ *   element = value[code] scale                any other: NORMAL has the quantiles of Dettmers et al. (2023),
+ *                                              appendix E
  *
  * One behind the other lie the codes of all panels, all scales (f16) and, where groups have zeros, all of
  * these (a byte each):
@@ -67,8 +68,8 @@ static inline int zk_packed_code(const ZkPacked *p, int64_t column, int64_t k) {
   return codes[(k / 8 * ZK_COLUMNS + c) * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15;
 }
 /* ---- packed.c ------------------------------------------------------------------------------------------ */
-/* The 16 quantiles of NORMAL, ascending from -1 to 1. */
-extern const float zk_normal_quantile[16];
+/* Returns the 16 values of a format's codes, ascending, the largest 1 or -1; NULL: codes are integers. */
+const float *zk_code_values(ZkElem e);
 
 /* Unpacks elements k .. k + n of a column. */
 void zk_packed_decode(const ZkPacked *p, int64_t column, int64_t k, int64_t n, float *x);

@@ -16,8 +16,11 @@ typedef struct {
   const float *x; /* [n][COLUMNS] */
   int64_t n;
   ZkElem elem;
-  float far[COLUMNS];   /* the element farthest from 0, the first of several; NaN: something is not finite */
-  float scale[COLUMNS]; /* of each column, as it was found */
+  const float *values; /* of codes; NULL: they are integers */
+  bool point;          /* groups have zeros of their own */
+  float far[COLUMNS];  /* the element farthest from 0, the first of several; NaN: something is not finite */
+  float lo[COLUMNS], hi[COLUMNS];      /* with `point`: the least and the largest, or 0 */
+  float scale[COLUMNS], zero[COLUMNS]; /* of each column, as they were found; scale 0: not yet */
 } Group;
 
 /* ---- what there is ------------------------------------------------------------------------------------- */
@@ -36,8 +39,8 @@ ZB_WIDE static void find_farthest(Group *g) {
   for (int c = 0; c < COLUMNS; c++) g->far[c] = odd[c] ? NAN : far[c];
 }
 
-ZB_WIDE static void find_ends(const Group *g, float *restrict lo, float *restrict hi) {
-  for (int c = 0; c < COLUMNS; c++) lo[c] = hi[c] = 0;
+ZB_WIDE static void find_ends(Group *g) {
+  float lo[COLUMNS] = {0}, hi[COLUMNS] = {0};
   for (const float *x = g->x, *end = x + g->n * COLUMNS; x < end; x += COLUMNS) {
 #pragma omp simd
     for (int c = 0; c < COLUMNS; c++) {
@@ -45,6 +48,7 @@ ZB_WIDE static void find_ends(const Group *g, float *restrict lo, float *restric
       hi[c] = x[c] > hi[c] ? x[c] : hi[c];
     }
   }
+  memcpy(g->lo, lo, sizeof lo), memcpy(g->hi, hi, sizeof hi);
 }
 
 /* ---- scales that weights have already ------------------------------------------------------------------ */
@@ -66,16 +70,16 @@ ZB_WIDE static bool are_integers(const Group *g, int64_t from, int64_t to, const
   return any;
 }
 
-/* Likewise, quantiles. */
-ZB_WIDE static bool are_quantiles(const Group *g, int64_t from, int64_t to, const float *restrict by,
-                                  int *restrict fits) {
+/* Likewise, values of codes. */
+ZB_WIDE static bool are_values(const Group *g, int64_t from, int64_t to, const float *restrict by,
+                               int *restrict fits) {
   int any = 0;
   for (const float *x = g->x + from * COLUMNS, *end = g->x + to * COLUMNS; x < end; x += COLUMNS) {
     int is[COLUMNS] = {0};
     for (int q = 0; q < 16; q++) {
-      double quantile = (double)zk_normal_quantile[q];
+      double value = (double)g->values[q];
 #pragma omp simd
-      for (int c = 0; c < COLUMNS; c++) is[c] |= fabs((double)x[c] * (double)by[c] - quantile) <= NEAR;
+      for (int c = 0; c < COLUMNS; c++) is[c] |= fabs((double)x[c] * (double)by[c] - value) <= NEAR;
     }
 #pragma omp simd
     for (int c = 0; c < COLUMNS; c++) fits[c] &= is[c];
@@ -88,8 +92,7 @@ ZB_WIDE static bool are_quantiles(const Group *g, int64_t from, int64_t to, cons
  * codes, too. */
 ZB_WIDE static void try_own(Group *g, float code, bool either_sign) {
   enum { FIRST = 2 }; /* rows that show it of almost all groups */
-  bool (*fit)(const Group *, int64_t, int64_t, const float *, int *) =
-      zk_elem_info[g->elem].codes == ZK_CODES_NORMAL ? are_quantiles : are_integers;
+  bool (*fit)(const Group *, int64_t, int64_t, const float *, int *) = g->values ? are_values : are_integers;
   int fits[COLUMNS];
   float by[COLUMNS];
 #pragma omp simd
@@ -98,37 +101,43 @@ ZB_WIDE static void try_own(Group *g, float code, bool either_sign) {
     fits[c] = (g->scale[c] == 0) & (fabsf(by[c]) <= FLT_MAX); /* far: neither 0 nor NaN */
   }
   if (!fit(g, 0, FIRST, by, fits) || !fit(g, FIRST, g->n, by, fits)) return;
-  for (int c = 0; c < COLUMNS; c++)
-    if (fits[c]) g->scale[c] = 1 / by[c];
+  for (int c = 0; c < COLUMNS; c++) {
+    if (!fits[c] || (g->point && (g->hi[c] - g->lo[c]) * by[c] > 15.5f)) continue;
+    g->scale[c] = 1 / by[c];
+    if (g->point) g->zero[c] = rintf(-g->lo[c] * by[c]);
+  }
 }
 
 static void find_own(Group *g) {
   enum { MOST_OWN = 15 /* of codes of 4 bits less a zero point */ };
-  int lowest = -zk_packed_zero(g->elem), most = zk_elem_info[g->elem].bits == 8 ? MOST_OWN : -lowest;
-  if (zk_elem_info[g->elem].codes == ZK_CODES_NORMAL) {
-    for (int q = 0; q < 16; q++)
-      if (zk_normal_quantile[q] != 0) try_own(g, zk_normal_quantile[q], false);
-    return;
-  }
-  for (int m = 1; m <= most; m++) try_own(g, m == -lowest ? (float)lowest : (float)m, m != -lowest);
+  int lowest = g->point ? 0 : -zk_packed_zero(g->elem);
+  int most = g->point || zk_elem_info[g->elem].bits == 8 ? MOST_OWN : -lowest;
+  for (int q = 0; g->values && q < 16; q++)
+    if (g->values[q] != 0) try_own(g, g->values[q], false);
+  for (int m = 1; m <= most && !g->values; m++)
+    try_own(g, m == -lowest ? (float)lowest : (float)m, m != -lowest);
 }
 
 /* ---- scales that are searched -------------------------------------------------------------------------- */
 /* For each of some first guesses it takes the scale that is best for the codes that the guess makes (least
  * squares). Of these the best has the least sum of squared errors. All sums are of integers that a float has:
  * shares of the farthest element, and codes. */
-enum { SHARES = 1 << 11, NORMAL_SHARES = 1 << 9, QUANTILES = 1 << 8 };
-#define CODE 0x1p20f /* of integer codes, at which a product by SHARES / 4 is rounded */
+enum { SHARES = 1 << 11, VALUE_SHARES = 1 << 9, VALUES = 1 << 8 };
+/* Of integer codes, to which a product of a share, of 11 bits, by an even number below 2^14 is rounded. */
+#define CODE 0x1p20f
 
 typedef struct {
   float share[MOST_GROUP * COLUMNS];
-  float xc[COLUMNS], cc[COLUMNS];                          /* sums of shares by codes, and of squared codes */
-  float best[COLUMNS], best_xc[COLUMNS], best_cc[COLUMNS]; /* what the best guess gains, and its sums */
+  float by[COLUMNS], least[COLUMNS], most[COLUMNS], zero[COLUMNS]; /* a guess of integers */
+  float xc[COLUMNS], cc[COLUMNS]; /* sums of shares by codes, and of squared codes */
+  float best[COLUMNS], best_xc[COLUMNS], best_cc[COLUMNS],
+      best_zero[COLUMNS]; /* what the best gains, and has */
 } Search;
 
+/* Takes shares of the farthest element; with `point` of its absolute value. */
 ZB_WIDE static void take_shares(const Group *g, float *restrict share, int shares) {
   float by[COLUMNS];
-  for (int c = 0; c < COLUMNS; c++) by[c] = (float)shares / g->far[c];
+  for (int c = 0; c < COLUMNS; c++) by[c] = (float)shares / (g->point ? fabsf(g->far[c]) : g->far[c]);
   for (int c = 0; c < COLUMNS; c++) by[c] = isfinite(by[c]) ? by[c] : 0; /* less than any scale */
   for (int64_t k = 0; k < g->n; k++) {
 #pragma omp simd
@@ -139,14 +148,16 @@ ZB_WIDE static void take_shares(const Group *g, float *restrict share, int share
   }
 }
 
-ZB_WIDE static void guess_integers(Search *restrict s, int64_t n, float by, float most) {
-  float xc[COLUMNS] = {0}, cc[COLUMNS] = {0};
-  for (const float *x = s->share, *end = x + n * COLUMNS; x < end; x += COLUMNS) {
+ZB_WIDE static void guess_integers(const Group *g, Search *restrict s) {
+  float xc[COLUMNS] = {0}, cc[COLUMNS] = {0}, by[COLUMNS], least[COLUMNS], most[COLUMNS];
+  memcpy(by, s->by, sizeof by), memcpy(least, s->least, sizeof least), memcpy(most, s->most, sizeof most);
+  for (const float *x = s->share, *end = x + g->n * COLUMNS; x < end; x += COLUMNS) {
 #pragma omp simd
     for (int c = 0; c < COLUMNS; c++) {
-      float code = x[c] * by + 0x1.8p23f * CODE;
+      float code = x[c] * by[c] + 0x1.8p23f * CODE;
       code -= 0x1.8p23f * CODE;
-      code = code < most ? code : most;
+      code = code > least[c] ? code : least[c];
+      code = code < most[c] ? code : most[c];
       xc[c] += x[c] * code;
       cc[c] += code * code;
     }
@@ -154,17 +165,38 @@ ZB_WIDE static void guess_integers(Search *restrict s, int64_t n, float by, floa
   memcpy(s->xc, xc, sizeof xc), memcpy(s->cc, cc, sizeof cc);
 }
 
-/* Likewise, of quantiles; `by` makes one of the farthest. */
-ZB_WIDE static void guess_quantiles(Search *restrict s, int64_t n, float by) {
-  float xc[COLUMNS] = {0}, cc[COLUMNS] = {0};
-  float step[16], middle[16];
-  for (int q = 1; q < 16; q++) {
-    middle[q] = (zk_normal_quantile[q] + zk_normal_quantile[q - 1]) / 2;
-    step[q] = rintf(zk_normal_quantile[q] * QUANTILES) - rintf(zk_normal_quantile[q - 1] * QUANTILES);
+/* Puts the farthest element on a code from lo + 1.9 to lo - 0.35, of which there is one more on that side. */
+static void guess_scale(Search *s, int zero, int t) {
+  for (int c = 0; c < COLUMNS; c++) {
+    s->by[c] = (float)(973 - 77 * t - 512 * zero);
+    s->least[c] = (float)-zero * CODE, s->most[c] = (float)(zero - 1) * CODE;
   }
-  for (const float *x = s->share, *end = x + n * COLUMNS; x < end; x += COLUMNS) {
+}
+
+/* Spreads all elements over so many codes; of more than there are both ends lose as many. */
+static void guess_zero(const Group *g, Search *s, double codes, int most) {
+  for (int c = 0; c < COLUMNS; c++) {
+    double far = fabs((double)g->far[c]), lo = rint(SHARES * ((double)g->lo[c] / far)),
+           range = rint(SHARES * ((double)g->hi[c] / far)) - lo,
+           by = 2 * rint(codes * ((double)CODE / 2) / range),
+           zero = rint(-lo * by / (double)CODE - (codes - most) / 2);
+    s->by[c] = (float)by;
+    s->zero[c] = (float)(zero < 0 ? 0 : zero > most ? most : zero);
+    s->least[c] = -s->zero[c] * CODE, s->most[c] = ((float)most - s->zero[c]) * CODE;
+  }
+}
+
+/* Likewise, of values. */
+ZB_WIDE static void guess_values(const Group *g, Search *restrict s, float by) {
+  float xc[COLUMNS] = {0}, cc[COLUMNS] = {0};
+  float step[16], middle[16], lowest = rintf(g->values[0] * VALUES);
+  for (int q = 1; q < 16; q++) {
+    middle[q] = (g->values[q] + g->values[q - 1]) / 2;
+    step[q] = rintf(g->values[q] * VALUES) - rintf(g->values[q - 1] * VALUES);
+  }
+  for (const float *x = s->share, *end = x + g->n * COLUMNS; x < end; x += COLUMNS) {
     float code[COLUMNS];
-    for (int c = 0; c < COLUMNS; c++) code[c] = -QUANTILES;
+    for (int c = 0; c < COLUMNS; c++) code[c] = lowest;
     for (int q = 1; q < 16; q++) {
       float above = middle[q], more = step[q];
 #pragma omp simd
@@ -186,29 +218,35 @@ ZB_WIDE static void keep_best(Search *s) {
     bool more = gain > s->best[c];
     s->best_xc[c] = more ? s->xc[c] : s->best_xc[c];
     s->best_cc[c] = more ? s->cc[c] : s->best_cc[c];
+    s->best_zero[c] = more ? s->zero[c] : s->best_zero[c];
     s->best[c] = more ? gain : s->best[c];
   }
 }
 
-/* Guesses put the farthest element on a code from lo + 1.9 to lo - 0.35, of which there is one more on that
- * side; or on 1 to 1.25 or below 0, since quantiles there are others. */
+/* Finds scales, and zeros, of columns that have none yet. Values are guessed such that the farthest is 1 to 1.25 of
+ * them, or as far below 0, where they are others. */
 static void find_best(Group *g) {
-  static const float quantile[] = {1, -1, 1 / .9f, -1 / .9f, 1 / .8f, -1 / .8f};
-  enum { GUESSES = 16, QUANTILE_GUESSES = sizeof quantile / sizeof *quantile };
-  bool normal = zk_elem_info[g->elem].codes == ZK_CODES_NORMAL;
-  int zero = zk_packed_zero(g->elem), shares = normal ? NORMAL_SHARES : SHARES;
-  Search s = {.best = {0}};
+  static const float value[] = {1, -1, 1 / .9f, -1 / .9f, 1 / .8f, -1 / .8f};
+  static const double codes[] = {15, 14.5, 15.5, 16, 16.5, 17, 18};
+  enum { SCALES = 16, VALUE_SCALES = sizeof value / sizeof *value, ZEROS = sizeof codes / sizeof *codes };
+  int shares = g->values ? VALUE_SHARES : SHARES;
+  Search s;
   take_shares(g, s.share, shares);
-  for (int c = 0; c < COLUMNS; c++) s.best_cc[c] = 1;
-  for (int t = 0; t < (normal ? QUANTILE_GUESSES : GUESSES); t++) {
-    float by = (float)(1946 - 154 * t - 1024 * zero) * (CODE / 1024 / SHARES);
-    if (normal) guess_quantiles(&s, g->n, quantile[t] / NORMAL_SHARES);
-    else guess_integers(&s, g->n, by, (float)(zero - 1) * CODE);
+  for (int c = 0; c < COLUMNS; c++)
+    s.best[c] = s.best_xc[c] = s.best_zero[c] = s.zero[c] = 0, s.best_cc[c] = 1;
+  for (int t = 0; t < (g->values ? VALUE_SCALES : g->point ? ZEROS : SCALES); t++) {
+    if (g->point) guess_zero(g, &s, codes[t], (1 << zk_elem_info[g->elem].bits) - 1);
+    else if (!g->values) guess_scale(&s, zk_packed_zero(g->elem), t);
+    if (g->values) guess_values(g, &s, value[t] / VALUE_SHARES);
+    else guess_integers(g, &s);
     keep_best(&s);
   }
-  for (int c = 0; c < COLUMNS; c++)
-    if (g->scale[c] == 0)
-      g->scale[c] = s.best_xc[c] / s.best_cc[c] * ((normal ? QUANTILES : CODE) / (float)shares) * g->far[c];
+  float unit = (g->values ? VALUES : CODE) / (float)shares;
+  for (int c = 0; c < COLUMNS; c++) {
+    if (g->scale[c] != 0) continue;
+    g->scale[c] = s.best_xc[c] / s.best_cc[c] * unit * (g->point ? fabsf(g->far[c]) : g->far[c]);
+    g->zero[c] = s.best_zero[c];
+  }
 }
 
 /* ---- scale and zero ------------------------------------------------------------------------------------ */
@@ -218,8 +256,8 @@ static uint16_t f16_at_least(float x) {
   return zb_f16_to_f32(h) < x * (1 - 0x1p-20f) && h < 0x7bff ? (uint16_t)(h + 1) : h;
 }
 
-/* Chooses scales of a format without zeros of its own. Codes of 8 bits lie so close that none are searched. */
-static void choose_scales(Group *g, uint16_t *scale) {
+/* Chooses scales, and zeros. Codes of 8 bits lie so close that none are searched. */
+static void choose(Group *g, uint16_t *scale, uint8_t *zero) {
   bool eight = zk_elem_info[g->elem].bits == 8, more = false;
   find_own(g);
   for (int c = 0; c < COLUMNS; c++) more |= g->scale[c] == 0 && isfinite(g->far[c]) && g->far[c] != 0;
@@ -230,17 +268,7 @@ static void choose_scales(Group *g, uint16_t *scale) {
     else if (far == 0) scale[c] = 0;
     else if (eight && g->scale[c] == 0) scale[c] = f16_at_least(fabsf(far) / 127);
     else scale[c] = zb_f32_to_f16(g->scale[c]);
-  }
-}
-
-/* Chooses scales and zeros of a format that has zeros of its own. */
-static void choose_zeros(Group *g, int most, uint16_t *scale, uint8_t *zero) {
-  float lo[COLUMNS], hi[COLUMNS];
-  find_ends(g, lo, hi);
-  for (int c = 0; c < COLUMNS; c++) {
-    scale[c] = isfinite(g->far[c]) ? f16_at_least((hi[c] - lo[c]) / (float)most) : 0x7e00;
-    float s = zb_f16_to_f32(scale[c]), z = s > 0 ? rintf(fminf(-lo[c] / s, (float)most)) : 0;
-    zero[c] = (uint8_t)fmaxf(z, 0);
+    if (zero) zero[c] = (uint8_t)(isfinite(far) && far != 0 ? g->zero[c] : 0);
   }
 }
 
@@ -260,9 +288,9 @@ ZB_WIDE static void to_integers(const Group *g, const float *restrict by, const 
   }
 }
 
-ZB_WIDE static void to_quantiles(const Group *g, const float *restrict by, int32_t *restrict code) {
+ZB_WIDE static void to_values(const Group *g, const float *restrict by, int32_t *restrict code) {
   float middle[16];
-  for (int q = 1; q < 16; q++) middle[q] = (zk_normal_quantile[q] + zk_normal_quantile[q - 1]) / 2;
+  for (int q = 1; q < 16; q++) middle[q] = (g->values[q] + g->values[q - 1]) / 2;
   for (int64_t k = 0; k < g->n; k++) {
     const float *x = g->x + k * COLUMNS;
     int32_t of[COLUMNS] = {0};
@@ -299,24 +327,27 @@ ZB_WIDE static void put_halves(const int32_t *restrict code, int64_t n, uint32_t
 
 void zk_packed_encode(const ZkPacked *p, int64_t panel, int64_t group, const float *x) {
   const ZkElemInfo *info = &zk_elem_info[p->elem];
-  Group g = {.x = x, .n = info->block, .elem = p->elem};
+  Group g = {.x = x,
+             .n = info->block,
+             .elem = p->elem,
+             .values = zk_code_values(p->elem),
+             .point = info->zero == ZK_ZERO_POINT};
   int32_t code[MOST_GROUP * COLUMNS];
   uint16_t *scale = zk_packed_scales(p, panel) + group * COLUMNS;
   uint8_t *codes = zk_packed_codes(p, panel) + group * g.n * COLUMNS * info->bits / 8;
-  bool point = info->zero == ZK_ZERO_POINT;
-  uint8_t *own = point ? zk_packed_zeros(p, panel) + group * COLUMNS : NULL;
+  uint8_t *own = g.point ? zk_packed_zeros(p, panel) + group * COLUMNS : NULL;
   int most = (1 << info->bits) - 1;
   float by[COLUMNS], zero[COLUMNS];
   ZB_ASSERT(g.n <= MOST_GROUP);
   find_farthest(&g);
-  if (point) choose_zeros(&g, most, scale, own);
-  else choose_scales(&g, scale);
+  if (g.point) find_ends(&g);
+  choose(&g, scale, own);
   for (int c = 0; c < COLUMNS; c++) {
     float s = zb_f16_to_f32(scale[c]);
     by[c] = s != 0 && isfinite(s) ? 1 / s : 0;
     zero[c] = (float)(own ? own[c] : zk_packed_zero(p->elem));
   }
-  if (info->codes == ZK_CODES_NORMAL) to_quantiles(&g, by, code);
+  if (g.values) to_values(&g, by, code);
   else to_integers(&g, by, zero, info->bits == 8 ? 1 : 0, most, code);
   (info->bits == 8 ? put_bytes : put_halves)(code, g.n, (uint32_t *)(void *)codes);
 }

@@ -168,13 +168,18 @@ typedef struct {
 
 /* Parameters that are stored in 8 or 4 bits, in groups of elements that share a scale. */
 typedef struct {
-  const char *format; /* "int8", "int4", "nf4" */
+  const char *format; /* one of zl_packed_formats */
   int64_t group;
   ZlPaths of, but; /* of.n = 0: all that can be, but those */
   ZlSpan span;
 } ZlPacking;
-#define ZL_PACKED_FORMATS "int8|int4|nf4"
-extern const char *const zl_packed_formats[]; /* these; ends with NULL */
+#define ZL_PACKED(FIRST, OTHER) FIRST(int8) OTHER(int4) OTHER(int4z) OTHER(nf4)
+#define ZL_PACKED_WORD(w) #w
+#define ZL_PACKED_OR(w) "|" #w
+#define ZL_PACKED_NEXT(w) , #w
+#define ZL_PACKED_FORMATS ZL_PACKED(ZL_PACKED_WORD, ZL_PACKED_OR) /* "int8|int4|..." */
+#define ZL_PACKED_LIST ZL_PACKED(ZL_PACKED_WORD, ZL_PACKED_NEXT)  /* "int8", "int4", ... */
+extern const char *const zl_packed_formats[];                        /* these; ends with NULL */
 
 /* Says whether a name of that text is among them. */
 bool zl_is_named(ZlNames names, const char *s);

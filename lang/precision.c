@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const char *const zl_packed_formats[] = {"int8", "int4", "nf4", NULL};
+const char *const zl_packed_formats[] = {ZL_PACKED_LIST, NULL};
 const char *const zl_precision_keys[] = {"compute", "params", "grads", "reduce", "states", "weights"};
 
 /* ---- lists of names ---- */
@@ -42,7 +42,7 @@ bool zl_packing(ZlDiags *d, const ZlPrecision *p, ZlPacking *to) {
   k = zl_word_index(p->type.s, zl_packed_formats, n);
   if (k < 0) {
     ZlDiag *g = zl_report(d, ZL_Z0804, p->type.span, "weights have no format `%s`", p->type.s);
-    zl_note(g, "there are `int8`, `int4` and `nf4`, or `none`");
+    zl_note(g, "it is one of %s, or `none`", ZL_PACKED_FORMATS);
     zl_help_nearest(g, p->type.s, zl_packed_formats, (uint32_t)n);
     return false;
   }

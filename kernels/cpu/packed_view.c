@@ -137,7 +137,8 @@ V4 static void panel_v4(const ZkPacked *p, int64_t panel, int64_t k, int64_t n, 
   const ZkElemInfo *e = &zk_elem_info[p->elem];
   const int bits = e->bits, step = 32 / bits;
   const __m512i low = _mm512_set1_epi32((1 << bits) - 1);
-  const __m512 quantiles = _mm512_loadu_ps(zk_normal_quantile);
+  const float *table = zk_code_values(p->elem);
+  const __m512 values = table ? _mm512_loadu_ps(table) : _mm512_setzero_ps();
   const uint8_t *codes = zk_packed_codes(p, panel) + k / step * 64;
   for (int64_t i = 0; i < n; i += step, codes += 64) {
     int64_t at = (k + i) / e->block * ZK_COLUMNS;
@@ -151,8 +152,8 @@ V4 static void panel_v4(const ZkPacked *p, int64_t panel, int64_t k, int64_t n, 
     for (int j = 0; j < step; j++) {
       int byte = j % 4 * 8 + j / 4 * 4; /* the second four are in the high halves */
       __m512i code = _mm512_and_si512(_mm512_srl_epi32(words, _mm_cvtsi32_si128(byte)), low);
-      __m512 value = e->codes == ZK_CODES_NORMAL ? _mm512_permutexvar_ps(code, quantiles)
-                                                 : _mm512_cvtepi32_ps(_mm512_sub_epi32(code, zero));
+      __m512 value =
+          table ? _mm512_permutexvar_ps(code, values) : _mm512_cvtepi32_ps(_mm512_sub_epi32(code, zero));
       _mm512_storeu_ps(to + (i + j) * ld, _mm512_mul_ps(value, scale));
     }
   }

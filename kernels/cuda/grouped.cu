@@ -55,7 +55,7 @@ ZK_DEVICE void load_weights(const Grouped &p, int expert, long long k0, long lon
 
 /* The same of packed weights: a thread has four columns by eight elements. */
 template <int BITS>
-ZK_DEVICE void load_quads(const Grouped &p, const float *quantile, int expert, long long k0, long long n0,
+ZK_DEVICE void load_quads(const Grouped &p, const float *value, int expert, long long k0, long long n0,
                           float (*b)[SIDE]) {
   for (int u = threadIdx.x; u < STEP / 8 * SIDE / 4; u += THREADS) {
     int s = u / (SIDE / 4) * 8, j = u % (SIDE / 4) * 4, q = j % ZK_COLUMNS / 4;
@@ -68,7 +68,7 @@ ZK_DEVICE void load_quads(const Grouped &p, const float *quantile, int expert, l
 #pragma unroll
     for (int c = 0; c < 4; c++) {
       float x[8];
-      decode<BITS>(p.packed, quantile, codes, group, c, x); /* a scale of 0 makes zeros */
+      decode<BITS>(p.packed, value, codes, group, c, x); /* a scale of 0 makes zeros */
 #pragma unroll
       for (int i = 0; i < 8; i++) b[s + i][j + c] = x[i];
     }
@@ -115,8 +115,8 @@ static __global__ void __launch_bounds__(THREADS)
   ZK_SHARED(int, tiles, [THREADS]);
   ZK_SHARED(float, a, [STEP][SIDE]);
   ZK_SHARED(float, b, [STEP][SIDE]);
-  ZK_SHARED(float, quantile, [16]);
-  if (p.quads) load_quantiles(p.packed, quantile);
+  ZK_SHARED(float, value, [16]);
+  if (p.quads) load_values(p.packed, value);
   for (long long task = blockIdx.x; task < tasks; task += gridDim.x) {
     int e = 0, t = threadIdx.x;
     long long row = 0, n0 = task % p.ntiles * SIDE, off[2];
@@ -135,8 +135,8 @@ static __global__ void __launch_bounds__(THREADS)
         a[s][i] = x;
       }
       if (!p.quads) load_weights(p, e, k0, n0, b);
-      else if (p.packed.bits == 8) load_quads<8>(p, quantile, e, k0, n0, b);
-      else load_quads<4>(p, quantile, e, k0, n0, b);
+      else if (p.packed.bits == 8) load_quads<8>(p, value, e, k0, n0, b);
+      else load_quads<4>(p, value, e, k0, n0, b);
       __syncthreads();
       add_steps(a, b, acc);
     }

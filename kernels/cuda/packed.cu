@@ -14,8 +14,8 @@ typedef struct {
 
 template <int BITS>
 static __global__ void __launch_bounds__(THREADS) unpack(const __grid_constant__ Unpack p) {
-  ZK_SHARED(float, quantile, [16]);
-  load_quantiles(p.from, quantile);
+  ZK_SHARED(float, value, [16]);
+  load_values(p.from, value);
   for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < p.panels * p.eights * 4;
        u += gridDim.x * (long long)THREADS) {
     int q = (int)(u % 4);
@@ -26,7 +26,7 @@ static __global__ void __launch_bounds__(THREADS) unpack(const __grid_constant__
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       float x[8];
-      decode<BITS>(p.from, quantile, codes, group, i, x);
+      decode<BITS>(p.from, value, codes, group, i, x);
       if (first + i < p.columns) zk_store8(p.to, p.elem, (first + i) * p.n + k, x);
     }
   }

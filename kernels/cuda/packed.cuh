@@ -12,8 +12,8 @@ typedef struct {
   const unsigned short *scales;
   long long k;
   int bits, group;
-  bool normal;
-  float quantile[16];
+  bool table; /* codes stand for these values, not for integers */
+  float value[16];
 } Packed;
 
 static inline Packed packed_of(const ZkView *v) {
@@ -22,8 +22,9 @@ static inline Packed packed_of(const ZkView *v) {
   p.codes = zk_packed_codes(&m, 0), p.scales = zk_packed_scales(&m, 0), p.k = m.k;
   p.bits = zk_elem_info[v->elem].bits, p.group = zk_elem_info[v->elem].block;
   if (zk_elem_info[v->elem].zero == ZK_ZERO_POINT) p.zeros = zk_packed_zeros(&m, 0);
-  p.normal = zk_elem_info[v->elem].codes == ZK_CODES_NORMAL;
-  memcpy(p.quantile, zk_normal_quantile, sizeof p.quantile);
+  const float *values = zk_code_values((ZkElem)v->elem);
+  p.table = values;
+  if (values) memcpy(p.value, values, sizeof p.value);
   return p;
 }
 
@@ -54,7 +55,7 @@ ZK_DEVICE float packed_at(const Packed &p, long long at) {
   int code = p.codes[(panel * (p.k / step) + k / step) * 64 + c * 4 + k % 4];
   code = code >> (k % step < 4 ? 0 : 4) & ((1 << p.bits) - 1);
   int zero = p.zeros ? p.zeros[group] : 1 << (p.bits - 1);
-  return (p.normal ? p.quantile[code] : (float)(code - zero)) * half_of(p.scales[group]);
+  return (p.table ? p.value[code] : (float)(code - zero)) * half_of(p.scales[group]);
 }
 
 /* ---- four columns by eight elements, as a thread reads them -------------------------------------------- */
@@ -93,22 +94,22 @@ ZK_DEVICE QuadGroup quad_group(const Packed &p, long long panel, long long k, in
   return g;
 }
 
-/* Puts the quantiles into shared memory, where threads that look up different ones find them in different
+/* Puts the values of codes into shared memory, where threads that look up different ones find them in different
  * banks. */
-ZK_DEVICE void load_quantiles(const Packed &p, float *quantile) {
-  if (threadIdx.x < 16) quantile[threadIdx.x] = p.quantile[threadIdx.x];
+ZK_DEVICE void load_values(const Packed &p, float *value) {
+  if (threadIdx.x < 16) value[threadIdx.x] = p.value[threadIdx.x];
   __syncthreads();
 }
 
 /* Decodes the eight elements of one of the columns. */
 template <int BITS>
-ZK_DEVICE void decode(const Packed &p, const float *quantile, const Quad<BITS> &x, const QuadGroup &g,
+ZK_DEVICE void decode(const Packed &p, const float *value, const Quad<BITS> &x, const QuadGroup &g,
                       int column, float (&to)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     unsigned w = word_of(x, BITS == 8 ? i / 4 : 0, column);
     int code = (int)(w >> (8 * (i % 4) + (BITS == 4 ? i / 4 * 4 : 0)) & ((1u << BITS) - 1));
-    float y = BITS == 4 && p.normal ? quantile[code & 15] : (float)(code - g.zero[column]);
+    float y = BITS == 4 && p.table ? value[code & 15] : (float)(code - g.zero[column]);
     to[i] = y * g.scale[column];
   }
 }

@@ -6,7 +6,7 @@
  * lane reads of 32 steps of k eight, 8 t and on, of four columns, 4 g and on. These are its parts of two A
  * of mma.cuh whose rows are columns of weights, if k is counted in another order, which is that of the
  * rows' eights too. Codes less their zero are whole numbers, exact in bf16, so a group's products are
- * summed in f32 before they count by its scale; quantiles of NORMAL are rounded to bf16. Rows in f32 are
+ * summed in f32 before they count by its scale; values of codes are rounded to bf16. Rows in f32 are
  * multiplied by f32 units, with weights as they are unpacked.
  *
  * K is cut into parts as N and K alone say, so that all multiprocessors work; the last block of a tile to
@@ -24,7 +24,7 @@
 #define ENOUGH 256 /* blocks that fill a device */
 
 enum { Y, X, VIEWS };
-enum { CODES8, CODES4, QUANTILES }; /* kinds of codes */
+enum { CODES8, CODES4, VALUES }; /* kinds of codes */
 
 typedef struct {
   int nloops;
@@ -44,7 +44,7 @@ typedef struct {
   Loops batch, m, n, k;
   float *partial; /* [part][m][all columns] */
   unsigned *arrived;
-  unsigned low[4], high[4]; /* bytes of the quantiles in bf16 */
+  unsigned low[4], high[4]; /* bytes of the values of codes in bf16 */
 } Rows;
 
 /* A block's part of the work. */
@@ -115,7 +115,7 @@ ZK_DEVICE void pairs_of(const Rows &p, const Quad<BITS> &x, int column, unsigned
       unsigned two = __byte_perm(word_of(x, i / 2, column), 0, i % 2 ? 0x4342 : 0x4140);
       to[i] = add2((two & 0x007f007f) | 0x43004300, (two & 0x00800080) ^ 0xc380c380);
     }
-    if (KIND == QUANTILES && i % 2 == 0) { /* bytes are looked up in eight, and eight others, by 3 bits */
+    if (KIND == VALUES && i % 2 == 0) { /* bytes are looked up in eight, and eight others, by 3 bits */
       unsigned four = w >> 8 * i, s = four & 0x7777, which = (four >> 1 & 0x4444) | 0x3210;
       unsigned low =
           __byte_perm(__byte_perm(p.low[0], p.low[1], s), __byte_perm(p.low[2], p.low[3], s), which);
@@ -132,7 +132,7 @@ template <int KIND> ZK_DEVICE void order(const uint4 &x, unsigned (&to)[4]) {
     to[0] = __byte_perm(x.x, x.y, 0x5410), to[1] = __byte_perm(x.z, x.w, 0x5410);
     to[2] = __byte_perm(x.x, x.y, 0x7632), to[3] = __byte_perm(x.z, x.w, 0x7632);
   }
-  if (KIND == QUANTILES) {
+  if (KIND == VALUES) {
     to[0] = __byte_perm(x.x, x.z, 0x5410), to[1] = __byte_perm(x.x, x.z, 0x7632);
     to[2] = __byte_perm(x.y, x.w, 0x5410), to[3] = __byte_perm(x.y, x.w, 0x7632);
   }
@@ -318,10 +318,10 @@ static __global__ void __launch_bounds__(THREADS, R <= 2 ? 2 : 1)
 template <int BITS, int R>
 static __global__ void __launch_bounds__(THREADS) packed_f32(const __grid_constant__ Rows p) {
   ZK_SHARED(float, sums, [WARPS * 8 * COLUMNS]);
-  ZK_SHARED(float, quantile, [16]);
+  ZK_SHARED(float, value, [16]);
   ZK_SHARED(unsigned, last, [1]);
   int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  load_quantiles(p.w, quantile);
+  load_values(p.w, value);
   for (unsigned u = blockIdx.x; u < p.total; u += gridDim.x) {
     Task task = task_of(p, u);
     Lane at = lane_of(p, task);
@@ -332,7 +332,7 @@ static __global__ void __launch_bounds__(THREADS) packed_f32(const __grid_consta
       Quad<BITS> codes = quad_at<BITS>(p.w, at.panel, k + 8 * t, at.q);
       QuadGroup group = quad_group(p.w, at.panel, k, at.q);
 #pragma unroll
-      for (int c = 0; c < 4; c++) decode<BITS>(p.w, quantile, codes, group, c, w[c]);
+      for (int c = 0; c < 4; c++) decode<BITS>(p.w, value, codes, group, c, w[c]);
 #pragma unroll
       for (int r = 0; r < 8 * R; r++) {
         float x[8];
@@ -395,9 +395,9 @@ static void cut(Rows *p, unsigned products) {
   p->parts = (unsigned)zk_ceil_of(p->K, p->part);
 }
 
-static void set_quantiles(Rows *p) {
-  for (int i = 0; i < 16; i++) {
-    unsigned q = zb_f32_to_bf16(zk_normal_quantile[i]);
+static void set_values(Rows *p) {
+  for (int i = 0; i < 16 && p->w.table; i++) {
+    unsigned q = zb_f32_to_bf16(p->w.value[i]);
     p->low[i / 4] |= (q & 255) << 8 * (i % 4), p->high[i / 4] |= q >> 8 << 8 * (i % 4);
   }
 }
@@ -446,7 +446,7 @@ template <int R> static void launch(ZkCuda *cu, const ZkCall *c, Rows p, unsigne
     if (p.w.bits == 8) ZK_LAUNCH(cu, c, (packed_f32 < 8, R < 2 ? R : 2 >), blocks, THREADS, 0, p);
     else ZK_LAUNCH(cu, c, (packed_f32 < 4, R < 2 ? R : 2 >), blocks, THREADS, 0, p);
   } else if (p.w.bits == 8) ZK_LAUNCH(cu, c, (packed_half<CODES8, R>), blocks, THREADS, 0, p);
-  else if (p.w.normal) ZK_LAUNCH(cu, c, (packed_half<QUANTILES, R>), blocks, THREADS, 0, p);
+  else if (p.w.table) ZK_LAUNCH(cu, c, (packed_half<VALUES, R>), blocks, THREADS, 0, p);
   else ZK_LAUNCH(cu, c, (packed_half<CODES4, R>), blocks, THREADS, 0, p);
 }
 
@@ -458,7 +458,7 @@ extern "C" void zk_cuda_packed_rows(const ZkEnv *env, const ZkCall *c) {
   ZB_ASSERT(found);
   p.w = packed_of(&c->in[zk_cuda_packed_operand(c)]);
   p.partial = (float *)c->scratch, p.arrived = cu->arrived;
-  set_quantiles(&p);
+  set_values(&p);
   if (p.M == 0) return;
   if (p.M <= 8) launch<1>(cu, c, p, products);
   else if (p.M <= 16) launch<2>(cu, c, p, products);

@@ -27,7 +27,8 @@ typedef struct {
   int64_t prompt; /* tokens; 0: half of the length */
   double latency; /* seconds; 0: not given */
   enum { IN_BF16, IN_F32 } precision;
-  int weights; /* number of a format of zl_packed_formats, from 1; 0: none */
+  const char *weights[ZP_MOST_WEIGHTS]; /* of zl_packed_formats, or "none" */
+  uint32_t nweights;
   int64_t group;
   enum { DIAG_TEXT, DIAG_JSON } diag;
 } Options;
@@ -76,6 +77,39 @@ static bool take_latency(void *options, const char *text, ZbErr *err) {
   return *text >= '0' && *text <= '9' && n * scale > 0 && n * scale < 1e6;
 }
 
+static bool add_weights(Options *o, const char *format) {
+  for (uint32_t i = 0; i < o->nweights; i++)
+    if (!strcmp(o->weights[i], format)) return false;
+  o->weights[o->nweights++] = format;
+  return true;
+}
+
+/* Returns whether steps multiply by such weights in integers. */
+static bool is_integer(const char *format) {
+  char name[32];
+  snprintf(name, sizeof name, "%s group 64", format);
+  return zk_elem_info[zk_elem_named(name)].codes == ZK_CODES_INTEGER;
+}
+
+/* "int8,int4", "any" */
+static bool take_weights(void *options, const char *text, ZbErr *err) {
+  Options *o = options;
+  (void)err;
+  if (!strcmp(text, "any")) {
+    add_weights(o, "none");
+    for (int i = 0; zl_packed_formats[i]; i++)
+      if (is_integer(zl_packed_formats[i])) add_weights(o, zl_packed_formats[i]);
+    return true;
+  }
+  for (size_t n; n = strcspn(text, ","), true; text += n + 1) {
+    const char *format = n == 4 && !strncmp(text, "none", n) ? "none" : NULL;
+    for (int i = 0; zl_packed_formats[i]; i++)
+      if (strlen(zl_packed_formats[i]) == n && !strncmp(text, zl_packed_formats[i], n)) format = zl_packed_formats[i];
+    if (!format || !add_weights(o, format)) return false;
+    if (!text[n]) return true;
+  }
+}
+
 #define FIELD(f) ZB_AT(Options, f)
 #define ON(command) .commands = 1 << command
 enum { ALL = (1 << (SEARCH + 1)) - 1, TIMED = 1 << SIM | 1 << COMPARE | 1 << REPORT | 1 << SEARCH, STEPS = ALL & ~(1 << COMPARE | 1 << REPORT) };
@@ -103,8 +137,10 @@ static const ZbOption options[] = {
    .help = "with --generate: how many of these are the prompt's (default: half of them)"},
   {"precision", 0, ZB_WORD, FIELD(precision), "bf16|f32", ON(SEARCH), .usual = "bf16",
    .help = "with --generate: what is computed in, and weights are stored in without --weights"},
-  {"weights", 0, ZB_WORD, FIELD(weights), ZL_PACKED_FORMATS, .least = 1, ON(SEARCH),
-   .help = "with --generate: store the weights of products in 8 or 4 bits"},
+  {"weights", 0, ZB_OTHER, FIELD(weights), "LIST", ON(SEARCH), .take = take_weights,
+   .expects = "any, or some of none|" ZL_PACKED_FORMATS " with commas, each once",
+   .help = "with --generate: weigh recipes that store the weights of products in these formats of 8 and 4 bits: int8, or "
+           "none,int8,int4; `none` is as they are computed with, `any` that and all formats of integers"},
   {"group", 0, ZB_WHOLE, FIELD(group), "G", ON(SEARCH), .usual = "64", .least = 32, .most = 128,
    .help = "of --weights: so many weights share a scale: 32, 64 or 128"},
   {"latency", 0, ZB_OTHER, FIELD(latency), "D", ON(SEARCH), .take = take_latency,
@@ -227,8 +263,8 @@ static bool check_generating(const Options *o, ZbErr *err) {
 static bool check_options(const Options *o, ZbErr *err) {
   if (o->all && !o->out) return zb_fail(err, "", "--all needs -o FILE, where the recipes are written");
   if (o->command == REPORT && o->eval) return zb_fail(err, "", "report is for training, not for --eval");
-  if (!o->generate && (o->prompt || o->latency > 0))
-    return zb_fail(err, "", "--prompt and --latency belong to --generate");
+  if (!o->generate && (o->prompt || o->latency > 0 || o->nweights))
+    return zb_fail(err, "", "--prompt, --latency and --weights belong to --generate");
   if (o->command != SEARCH) return true;
   if (o->generate) return check_generating(o, err);
   if (o->eval) return zb_fail(err, "", "search is for training, not for --eval");
@@ -491,8 +527,12 @@ static bool search_steps(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o,
                         .bind = o->bind,
                         .nbind = o->nbind,
                         .bf16 = o->precision == IN_BF16};
-  if (o->weights)
-    asked.weights = zb_printf(a, "%s group %lld", zl_packed_formats[o->weights - 1], (long long)o->group);
+  const char *formats[ZP_MOST_WEIGHTS];
+  for (uint32_t i = 0; i < o->nweights; i++)
+    formats[i] = strcmp(o->weights[i], "none")
+                     ? zb_printf(a, "%s group %lld", o->weights[i], (long long)o->group)
+                     : o->weights[i];
+  asked.weights = formats, asked.nweights = o->nweights;
   if (!c) return false;
   keep_memory();
   ZpStepsSearch *found = zp_search_steps(a, g, &asked, po, d);

@@ -14,8 +14,9 @@ cluster reads {
 }
 recipe one { bind batch = 1, seq = 4096   precision compute bf16 }
 recipe six { bind batch = 6, seq = 4096   precision compute bf16 }
+recipe four { bind batch = 1, seq = 4096   precision compute bf16, weights int4 }
 END
-for recipe in one six; do
+for recipe in one six four; do
   for model in llama mixtral; do
     ok zplan sim $model.zsg --generate --recipe reads.zug:$recipe --cluster reads.zug:reads --prompt 4000 --json
     cp out.txt $model-$recipe.json
@@ -27,12 +28,12 @@ at = lambda name: json.load(open(name + '.json'))['between_seconds']
 layer = 2 * 4096 * 4096 + 2 * 4096 * 1024  # q and o, k and v
 token = 2 * 1024 * 2  # bytes of a layer's keys and values
 # Weights once, keys and values of what was written so far. Activations of a step are in the hundredth that is left.
-for name, n in ('one', 1), ('six', 6):
-    llama = 2 * (32 * (layer + 3 * 4096 * 14336) + 128256 * 4096) + n * (4000 + 48.5) * 32 * token
+for name, n, size in ('one', 1, 2), ('six', 6, 2), ('four', 1, 4.25 / 8):
+    llama = size * (32 * (layer + 3 * 4096 * 14336) + 128256 * 4096) + n * (4000 + 48.5) * 32 * token
     assert abs(at('llama-' + name) * 1e9 / llama - 1) < .01, (name, at('llama-' + name), llama)
     # Two of eight experts a token: n tokens choose 8 (1 - (1 - 2/8)^n) different ones in the mean.
     experts = 8 * (1 - (1 - 2 / 8) ** n)
-    mixtral = 2 * (4 * (layer + experts * 3 * 4096 * 14336) + 32000 * 4096) + n * (4000 + 48.5) * 4 * token
+    mixtral = size * (4 * (layer + experts * 3 * 4096 * 14336) + 32000 * 4096) + n * (4000 + 48.5) * 4 * token
     assert abs(at('mixtral-' + name) * 1e9 / mixtral - 1) < .01, (name, at('mixtral-' + name), mixtral)
 END
 
@@ -67,6 +68,22 @@ if zplan sim llama.zsg --generate --recipe best.zug --cluster "$clusters:h100" -
 else
   grep -q 'Z0309' more.err || { cat more.err; fail "not refused for its memory"; }
 fi
+# Weights of fewer bits are read sooner: of those that are allowed the recipe takes 4, and its text says so.
+ok $search --ranks 1 --weights any --json -o best.zug
+cp out.txt found.json
+grep -q 'weights int4 group 64' best.zug || { cat best.zug; fail "no int4 in the recipe"; }
+ok zplan sim llama.zsg --generate --recipe best.zug --cluster "$clusters:h100" --json
+cp out.txt sim.json
+python3 - <<'END' || fail 'formats'
+import json
+f, t = json.load(open('found.json')), json.load(open('sim.json'))
+at = {b['weights']: b for b in f['best']}
+assert f['best'][0]['weights'] == 'int4 group 64' and f['best'][0]['between_seconds'] == t['between_seconds'], f['best']
+assert at['bf16']['answer_seconds'] > at['int8 group 64']['answer_seconds'] > at['int4 group 64']['answer_seconds'], at
+assert at['bf16']['bytes'] > at['int8 group 64']['bytes'] > at['int4 group 64']['bytes'], at
+END
+ok $search --ranks 1 --weights none,int8
+grep -q 'weights in bf16 or int8 group 64' out.txt || { cat out.txt; fail "formats are not said"; }
 # Weights that 8 GPUs read together are read sooner.
 ok $search --ranks 8 --json
 python3 -c 'import json; b = json.load(open("out.txt"))["best"]; assert b[0]["mesh"].get("tensor", 1) > 1, b[0]' || fail "no tensor ranks"
@@ -87,3 +104,6 @@ refuses 'search --generate needs --length' zplan search llama.zsg --generate --c
 refuses 'leaves nothing to write' $search --prompt 4096
 refuses 'belong to --generate' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --seq 128 --latency 5ms
 refuses '50ms or 0.2s' $search --latency 5m
+refuses 'each once' $search --weights int4,int5
+refuses 'each once' $search --weights int4,int4
+refuses 'belong to --generate' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --seq 128 --weights int4

@@ -35,6 +35,13 @@ write four.jsonl 1 four
 cmp plain.jsonl four.jsonl || fail "the export in 4 bits is another model"
 mistake 'not whole groups of 64; help: --group 32|--group 32' zckpt export own.safetensors --graph llama.zsg --names hf -o other4 --weights int4 --group 64
 
+# Zero points stay too, in int4z; int4 has none, and says so in place of rounding once more.
+echo 'recipe kept { bind batch = 1, seq = 16  freeze layer  precision weights int4z group 32 for layer  optimizer sgd(lr = 1e-3) }' >>one.zug
+ok zrun train llama.zsg --recipe one.zug:kept --steps 0 --init "$data/awq" --names hf --save kept.safetensors --quiet
+cmp own.safetensors kept.safetensors || fail "int4z changes what AWQ has"
+mistake 'int4 of AWQ.*, with zero points, and would be rounded once more to int4 group 32; help: store it as int4z|with zero points' \
+  zrun generate "$data/awq" --weights int4 --group 32 --prompts in.jsonl -o none.jsonl
+
 # Norms of Gemma have 1 added there. A file does not say how scores are scaled, which is as heads are large.
 cp -r "$ZUG_SRC/tests/data/hf/small/gemma3" gemma3
 sed -i 's/"query_pre_attn_scalar": 12/"query_pre_attn_scalar": 16/' gemma3/config.json

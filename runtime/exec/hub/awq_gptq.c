@@ -36,7 +36,8 @@ static bool take(ZxTaking *x, const char *prefix, const ZxRaw *codes, int64_t in
                .across = 1,
                .factor = zx_factors(&scales, out),
                .zero = zx_packed(&zeros, out, s->bits, each, false),
-               .more = s->less};
+               .more = s->less,
+               .uneven = !s->even};
   memcpy(c.zero.place, code.place, sizeof c.zero.place);
   c.kind = s->down ? zb_printf(x->a, "int%d of %s in groups of %lld", s->bits, name, (long long)s->down)
                    : zb_printf(x->a, "int%d of %s", s->bits, name);

@@ -38,6 +38,7 @@ struct ZxCoded {
   ZxFactors factor;
   ZxPacked zero;
   int none, more; /* without `zero`: what stands for 0; with it: what its numbers are short of */
+  bool uneven;    /* with `zero`: they are not all the middle of what codes can be */
 };
 
 /* Memory of a reader, which goes on where it was. Starts with zeros. */

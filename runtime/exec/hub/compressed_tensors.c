@@ -67,6 +67,7 @@ static bool fits_zeros(ZxTaking *x, const Weight *w, const ZxScheme *s, int64_t 
     return false;
   c->zero = zx_packed(&w->zero, across, packed ? s->bits : 8, each, packed);
   c->more = packed ? 0 : c->none;
+  c->uneven = true;
   return true;
 }
 

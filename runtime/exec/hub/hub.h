@@ -57,6 +57,9 @@ bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want
 ZxTensorInfo zx_shards_info(const ZxShards *s, uint32_t tensor);
 /* As zx_weights_ahead; of codes and of GGUF files nothing is begun. */
 void zx_shards_ahead(const ZxShards *s, uint32_t tensor);
+/* Returns what codes of 4 bits a tensor has that need zero points of their own, "int4 of AWQ in groups of 128"; NULL:
+ * none. */
+const char *zx_shards_uneven(const ZxShards *s, uint32_t tensor);
 /* Says what is quantized, and how: "7 of 12 tensors are int4 of AWQ in groups of 128"; nothing: nothing is. */
 void zx_shards_tell(const ZxShards *s, ZbText *t);
 

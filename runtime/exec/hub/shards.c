@@ -198,6 +198,11 @@ bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want
   return zx_weights_fits(s->file[t->file], t->tensor, want, err);
 }
 
+const char *zx_shards_uneven(const ZxShards *s, uint32_t tensor) {
+  const ZxCoded *c = s->gguf ? NULL : s->at[tensor].coded;
+  return c && c->uneven && c->code.bits == 4 ? c->kind : NULL;
+}
+
 void zx_shards_ahead(const ZxShards *s, uint32_t tensor) {
   const ZxPlace *t = &s->at[tensor];
   if (!s->gguf && !t->coded) zx_weights_ahead(s->file[t->file], t->tensor);

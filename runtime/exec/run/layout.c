@@ -92,7 +92,8 @@ bool zx_run_choose_layout(ZxRun *r, int64_t sequences, int64_t length, bool bf16
                         .step = r->generating.step,
                         .page = r->generating.page,
                         .bf16 = bf16,
-                        .weights = weights};
+                        .weights = &weights,
+                        .nweights = weights ? 1 : 0};
   ZpOptions po = {.scratch = d->scratch, .threads = r->o.threads, .supports = d->supports, .pins = !d->host};
   const ZpStepsSearch *s = zp_search_steps(r->a, r->graph, &asked, &po, r->diags);
   if (!zx_run_agree_diags(r, s)) return false;

@@ -70,6 +70,17 @@ static bool judge(const Load *l, const ZxLoaded *x, bool partial, const char *fi
 }
 
 /* Whether all parts of a parameter are there; *missing: the first that is not. */
+/* Refuses codes with zero points where the plan stores such without: they would be rounded once more. */
+static void check_zeros(const Load *l, uint32_t param, uint32_t tensor, const char *name, ZbErr *err) {
+  const ZpPacked *k = l->e->p->asked.packed ? &l->e->p->asked.packed[param] : NULL;
+  const ZkElemInfo *to = k && k->elem != ZK_NONE ? &zk_elem_info[k->elem] : NULL;
+  const char *is = zx_shards_uneven(&l->files, tensor);
+  if (!is || !to || to->bits != 4 || to->codes != ZK_CODES_INTEGER || to->zero != ZK_ZERO_NONE) return;
+  zb_fail(err, "store it as int4z, which keeps it as it is, or as int8",
+          "%s: '%s' is %s, with zero points, and would be rounded once more to %s", zb_show(l->files.path), name,
+          is, to->text);
+}
+
 static bool has(Load *l, uint32_t param, const ZxTensorInfo *own, uint32_t iter, const char **missing,
                 ZbErr *misfit) {
   uint32_t parts = zx_map_parts(&l->map, param), found = 0;
@@ -87,6 +98,7 @@ static bool has(Load *l, uint32_t param, const ZxTensorInfo *own, uint32_t iter,
     if (!*misfit->text && !zx_shards_fits(&l->files, at, &p.info, misfit) && !l->words &&
         zx_rows_there(&l->files, at, l->e->p->graph, param, &p))
       snprintf(misfit->help, sizeof misfit->help, "--new-tokens mean lets the rows begin that are not there");
+    if (!*misfit->text) check_zeros(l, param, at, p.info.path, misfit);
     l->used[at] = true;
     there = p.info.path;
     found++;

@@ -4,7 +4,9 @@
  * Ranks of `data` are replicas, engines of their own, each with its share of the sequences (bind/steps.c).
  *
  * A step of more sequences takes longer, and writes more. So where a latency is asked for, the most sequences
- * are sought that fit and that keep it. */
+ * are sought that fit and that keep it.
+ *
+ * A mesh is looked at once for each format of weights that is allowed. */
 #include "graph/ragged.h"
 #include "runtime/plan/search/internal.h"
 
@@ -17,6 +19,8 @@ typedef struct {
   const ZpStepsAsked *o;
   const ZpOptions *plan;
   ZgStream along;
+  ZlPacking *packing[ZP_MOST_WEIGHTS]; /* what a recipe says of each format; NULL: nothing */
+  uint32_t weights;                    /* the one that is looked at */
   ZpStepsSearch *to;
 } Steps;
 
@@ -37,7 +41,8 @@ static const char *experts_of(const ZgGraph *g, ZbArena *a) {
   return NULL;
 }
 
-static const ZlRecipe *open_recipe(const Steps *s, int64_t sequences, ZlDiags *d) {
+/* Reads the recipe with one of the formats. */
+static const ZlRecipe *open_recipe(const Steps *s, int64_t sequences, const char *weights, ZlDiags *d) {
   const Space *x = &s->x;
   const ZgAxis *axes = x->g->axes;
   const char *expert = has_experts(x->g) ? experts_of(x->g, x->a) : NULL;
@@ -50,9 +55,9 @@ static const ZlRecipe *open_recipe(const Steps *s, int64_t sequences, ZlDiags *d
     zb_text_add(&t, ", %s = %lld", s->o->bind[i].axis, (long long)s->o->bind[i].size);
   zb_text_add(&t, " split %s over data ", axes[s->along.batch].name);
   if (expert) zb_text_add(&t, "split %s, %s over ep ", axes[s->along.batch].name, expert);
+  bool packs = strcmp(weights, "none") != 0;
   zb_text_add(&t, "split ? over tensor stages over pipe = ? precision compute %s%s%s }",
-              s->o->bf16 ? "bf16" : "f32", s->o->weights ? ", weights " : "",
-              s->o->weights ? s->o->weights : "");
+              s->o->bf16 ? "bf16" : "f32", packs ? ", weights " : "", packs ? weights : "");
   const char *text = zb_strndup(x->a, t.s, t.len);
   ZlProgram *p = zl_load_text(x->a, zl_sources_new(x->a), d, "search", text, strlen(text), NULL);
   zb_text_free(&t);
@@ -74,6 +79,8 @@ static const ZlRecipe *recipe_of(const Steps *s, const Candidate *c, int64_t seq
   }
   r->binds = binds;
   r->micro = 0;
+  r->packed = s->packing[s->weights];
+  r->npacked = r->packed ? 1 : 0;
   return r;
 }
 
@@ -202,7 +209,7 @@ static const char *too_slow(const Steps *s, const ZpFoundSteps *f) {
 static void look_at(Steps *s, const Candidate *c) {
   const ZpStepsAsked *o = s->o;
   ZpStepsSearch *to = s->to;
-  ZpFoundSteps f = {.replicas = c->size[DIM_DATA], .sequences = o->sequences};
+  ZpFoundSteps f = {.weights = s->weights, .replicas = c->size[DIM_DATA], .sequences = o->sequences};
   const int64_t *stages = cut(s, c, o->sequences ? ceil_of(o->sequences, f.replicas) : 8, &f.refused);
   if (!f.refused && !f.sequences) choose_sequences(s, c, stages, &f);
   if (!f.refused) take(s, c, stages, ceil_of(f.sequences, f.replicas), &f);
@@ -233,7 +240,7 @@ static void look_at_all(Steps *s) {
         if (size[e] > 1 && (!x->name[DIM_EP] || !space_divides_over(x, DIM_EP, size[e]))) continue;
         c.size[DIM_DATA] = ranks / size[e] / size[p];
         s->to->meshes++;
-        look_at(s, &c);
+        for (s->weights = 0; s->weights < s->o->nweights; s->weights++) look_at(s, &c);
       }
   if (!s->to->meshes) s->to->none = no_mesh(x);
 }
@@ -244,7 +251,8 @@ static int sooner(const void *a, const void *b) {
   const ZpFoundSteps *x = a, *y = b;
   if (x->time.answer != y->time.answer) return x->time.answer < y->time.answer ? -1 : 1;
   if (x->time.written != y->time.written) return x->time.written > y->time.written ? -1 : 1;
-  return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+  return (x->weights > y->weights) - (x->weights < y->weights);
 }
 
 static int more(const void *a, const void *b) {
@@ -267,11 +275,16 @@ static bool begins(Steps *s, ZlDiags *d) {
     zl_help(zl_report(d, ZL_Z0815, ZL_NOWHERE, "%s", err.text), "%s", err.help);
     return false;
   }
-  s->x.base = open_recipe(s, s->o->sequences ? s->o->sequences : 1, d);
-  return s->x.base != NULL;
+  for (uint32_t i = 0; i < s->o->nweights; i++) {
+    const ZlRecipe *r = open_recipe(s, s->o->sequences ? s->o->sequences : 1, s->o->weights[i], d);
+    if (!r) return false;
+    s->packing[i] = r->npacked ? r->packed : NULL;
+    if (!i) s->x.base = r;
+  }
+  return true;
 }
 
-/* Returns whether a plan of one rank can be made and timed at all; else reports why not. */
+/* Returns whether a plan of one rank can be made and timed at all, with the first format; else reports why not. */
 static bool suffices(const Steps *s, ZlDiags *d) {
   ZbArena *a = zb_arena_new();
   Candidate one = ONE_RANK;
@@ -293,8 +306,11 @@ ZpStepsSearch *zp_search_steps(ZbArena *a, const ZgGraph *g, const ZpStepsAsked 
   forward.cluster = NULL;
   forward.generates = NULL;
   forward.forward_only = true;
+  static const char *const none[] = {"none"};
   ZpStepsAsked *asked = ZB_NEW(a, ZpStepsAsked);
   *asked = *o;
+  if (!asked->nweights) asked->weights = none, asked->nweights = 1;
+  ZB_ASSERT(asked->nweights <= ZP_MOST_WEIGHTS);
   if (!asked->sequences && !(asked->latency > 0)) asked->sequences = 1;
   Steps s = {
       .x = {.a = a, .g = g, .c = o->cluster, .plan = &forward, .whole = true}, .o = asked, .plan = plan};

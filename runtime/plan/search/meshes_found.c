@@ -18,6 +18,21 @@ static void add_asked(const ZpStepsSearch *s, ZbText *out) {
   else zb_text_add(out, "the soonest answers");
 }
 
+/* "int4 group 64"; of weights that are not packed the type that is computed in. */
+static const char *weights_of(const ZpStepsSearch *s, const ZpFoundSteps *f) {
+  const char *format = s->asked.weights[f->weights];
+  return strcmp(format, "none") ? format : s->asked.bf16 ? "bf16" : "f32";
+}
+
+/* "tensor 8, int4 group 64": the mesh, and where several formats were weighed, that. */
+static void add_layout(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *out) {
+  add_mesh(f->recipe, out);
+  if (s->asked.nweights > 1) zb_text_add(out, ", %s", weights_of(s, f));
+}
+
+/* Returns how wide the first column is. */
+static int wide(const ZpStepsSearch *s) { return s->asked.nweights > 1 ? 44 : 32; }
+
 /* "products +1.2 ms, tensor +0.3 ms": parts of a step that take longer than the best's; else what sets it apart. */
 static void add_why(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *out) {
   const ZpFoundSteps *best = &s->best[0];
@@ -42,8 +57,8 @@ static void add_why(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *out) 
 static void add_row(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *out) {
   char bytes[24], first[24], between[24], answer[24];
   ZbText mesh = {0};
-  add_mesh(f->recipe, &mesh);
-  zb_text_add(out, "  %-32s %6lld %9s %9s %9s %9s %9.4g  ", mesh.s, (long long)f->sequences,
+  add_layout(s, f, &mesh);
+  zb_text_add(out, "  %-*s %6lld %9s %9s %9s %9s %9.4g  ", wide(s), mesh.s, (long long)f->sequences,
               zb_bytes(bytes, f->bytes), zb_seconds_text(first, f->time.first),
               zb_seconds_text(between, f->time.between), zb_seconds_text(answer, f->time.answer),
               f->time.mixed);
@@ -55,23 +70,29 @@ static void add_row(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *out) 
 void zp_show_steps_search(const ZpStepsSearch *s, ZbText *out) {
   char limit[24], memory[24];
   uint32_t shown = s->nbest < s->asked.keep ? s->nbest : s->asked.keep;
-  zb_text_add(out, "model %s on %lld device%s of cluster %s, %s of %s each; in %s%s%s\n", s->graph->model,
+  zb_text_add(out, "model %s on %lld device%s of cluster %s, %s of %s each; in %s", s->graph->model,
               (long long)s->ranks, plural(s->ranks), s->asked.cluster->name, zb_bytes(limit, s->limit),
-              zb_bytes(memory, s->asked.cluster->device_memory), s->asked.bf16 ? "bf16" : "f32",
-              s->asked.weights ? ", weights in " : "", s->asked.weights ? s->asked.weights : "");
+              zb_bytes(memory, s->asked.cluster->device_memory), s->asked.bf16 ? "bf16" : "f32");
+  for (uint32_t i = 0; i < s->asked.nweights; i++) {
+    const char *format = weights_of(s, &(ZpFoundSteps){.weights = i});
+    if (s->asked.nweights > 1) zb_text_add(out, "%s%s", i ? " or " : ", weights in ", format);
+    else if (strcmp(s->asked.weights[i], "none")) zb_text_add(out, ", weights in %s", format);
+  }
+  zb_text_add(out, "\n");
   add_asked(s, out);
-  zb_text_add(out, "\n%u mesh%s planned and timed, %u will do\n", s->meshes, s->meshes == 1 ? "" : "es",
-              s->nbest);
+  zb_text_add(out, "\n%u mesh%s", s->meshes, s->meshes == 1 ? "" : "es");
+  if (s->asked.nweights > 1) zb_text_add(out, " with weights in %u formats", s->asked.nweights);
+  zb_text_add(out, " planned and timed, %u will do\n", s->nbest);
   if (s->none) zb_text_add(out, "%s\n", s->none);
   if (shown)
-    zb_text_add(out, "\n  %-32s %6s %9s %9s %9s %9s %9s  %s\n", "mesh", "texts", "memory", "first", "between",
-                "answer", "tokens/s", "because");
+    zb_text_add(out, "\n  %-*s %6s %9s %9s %9s %9s %9s  %s\n", wide(s), "mesh", "texts", "memory", "first",
+                "between", "answer", "tokens/s", "because");
   for (uint32_t i = 0; i < shown; i++) add_row(s, &s->best[i], out);
   if (s->nlost) zb_text_add(out, "\n");
   for (uint32_t i = 0; i < s->nlost && i < s->asked.keep; i++) {
     ZbText mesh = {0};
-    add_mesh(s->lost[i].recipe, &mesh);
-    zb_text_add(out, "  %-32s %s\n", mesh.s, s->lost[i].refused);
+    add_layout(s, &s->lost[i], &mesh);
+    zb_text_add(out, "  %-*s %s\n", wide(s), mesh.s, s->lost[i].refused);
     zb_text_free(&mesh);
   }
   if (s->nlost > s->asked.keep)
@@ -83,6 +104,7 @@ static void put_found(ZbJson *j, const ZpStepsSearch *s, const ZpFoundSteps *f) 
   ZpWriting w = {f->sequences, s->asked.prompt, s->asked.answer};
   zb_json_object(j, NULL);
   put_mesh(j, f->recipe);
+  zb_json_string(j, "weights", weights_of(s, f));
   zb_json_list(j, "stages");
   for (uint32_t i = 0; i < f->recipe->stages.n; i++) zb_json_int(j, NULL, f->recipe->stages.counts[i]);
   zb_json_end(j);
@@ -136,7 +158,7 @@ static void add_reasons(const ZpStepsSearch *s, const ZpFoundSteps *f, ZbText *o
   zb_text_add(out, ".\n");
   for (uint32_t i = 1; i < s->nbest && i < 4; i++) {
     zb_text_add(out, "# Not ");
-    add_mesh(s->best[i].recipe, out);
+    add_layout(s, &s->best[i], out);
     zb_text_add(out, ": ");
     add_why(s, &s->best[i], out);
     zb_text_add(out, ".\n");

@@ -73,6 +73,7 @@ void zp_search_open(const ZgGraph *g, const ZlCluster *c, const ZpSize *bind, ui
 const char *zp_search_lacks(const ZgGraph *g, const ZpSize *bind, uint32_t nbind);
 
 /* ---- meshes.c: recipes that generate ------------------------------------------------------------------- */
+enum { ZP_MOST_WEIGHTS = 8 };
 /* The aim of a search. Without `latency` the recipe is sought that has an answer soonest, where so many
  * sequences are written at once. With it the one is sought that writes most tokens a second, of those that let
  * no text wait longer for its next token, with as many sequences at once as that takes. */
@@ -86,12 +87,16 @@ typedef struct {
   int64_t step, page;     /* as in ZpGenerating */
   const ZpSize *bind;     /* of other data axes */
   uint32_t nbind;
-  bool bf16;           /* what is computed in; else f32 */
-  const char *weights; /* what weights are stored in, "int4 group 64"; NULL: in that, too */
+  bool bf16; /* what is computed in; else f32 */
+  /* Formats of weights that are weighed, "int4 group 64", or "none": as is computed in. nweights = 0: none
+   * alone. Of several that are as good, the first is better. */
+  const char *const *weights;
+  uint32_t nweights;
 } ZpStepsAsked;
 /* A recipe that was planned and timed. */
 typedef struct {
   const ZlRecipe *recipe;
+  uint32_t weights;      /* of those asked */
   int64_t replicas;      /* independent engines, each with its share of the sequences */
   int64_t sequences;     /* of all */
   bool full;             /* with a latency: no more of them fit; else more would take longer than that */
