@@ -96,6 +96,7 @@ libexec_a_SOURCES = \
   runtime/exec/run/machine.c \
   runtime/exec/run/model.c \
   runtime/exec/run/new_tokens.c \
+  runtime/exec/run/routes.c \
   runtime/exec/run/run.h \
   runtime/exec/run/sample.c \
   runtime/exec/run/serve.c \

@@ -118,7 +118,7 @@ floors shape grammar.c literals.c schema.c automaton.c trie.c masks.c
 floors generate pages.c sample.c shared.c draft.c scheduler.c
 floors answer query.c folder.c chats.c shipped.c words.c packed.c answers.c results.c
 floors serve calls.c connection.c job.c part.c messages.c forced.c chat.c request.c endpoints.c metrics.c logprobs.c openai.c reply.c loop.c http.c
-floors run agree.c machine.c inputs.c layout.c model.c new_tokens.c answering.c sample.c start.c train.c lanes.c generate.c chat.c serve.c
+floors run agree.c machine.c inputs.c layout.c model.c new_tokens.c answering.c sample.c start.c train.c routes.c lanes.c generate.c chat.c serve.c
 floors state slices.c packed.c walk.c init.c grow.c load.c save.c predict.c finite.c moments.c snapshot.c alike.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"

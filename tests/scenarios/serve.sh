@@ -68,6 +68,15 @@ for layout in "2 t2" "2 p2" "2 d2" $(at_night && echo 8_pdt); do
   end 0
 done
 
+# What begins as a text did goes to the replica that wrote it.
+shared() { # PROMPT: so many of its tokens were there
+  curl -s "http://127.0.0.1:$port/v1/completions" -d "{\"prompt\": $1, \"max_tokens\": 1}" | sed 's/.*"cached_tokens":\([0-9]*\).*/\1/'
+}
+begin 2 --recipe r.zug:d2 --threads 1
+one='"one text of forty characters, or some more"' two='"two texts of forty characters, or even more"'
+[ "$(shared "[$one, $two]") $(shared "$one") $(shared "$two") $(shared "$one") $(shared '"a text"')" = "0 32 32 32 0" ] || fail "a text does not go to where its beginning is"
+end 0
+
 # A replica that stands still holds up nobody but those whose answers it writes; a server that is to end waits for these.
 begin 2 --recipe r.zug:d2 --threads 1
 job=$pid

@@ -81,6 +81,7 @@ struct ZxLanes {
   uint32_t *load;   /* choices under way, by lane: replica x waves + wave */
   ZxCounts *counts; /* by lane */
   uint32_t slots;   /* of a lane */
+  ZxRoutes *routes; /* NULL: texts share nothing, or there is one lane */
 };
 
 static bool leads(const ZxLanes *l) { return l->replica->rank == 0; }
@@ -208,6 +209,22 @@ static int free_lane(const ZxLanes *l, uint32_t choices) {
   return best;
 }
 
+/* Says whether a lane can begin a query at once, and has not much more to do than the one with the least. */
+static bool may_prefer(const ZxLanes *l, int lane, int least, uint32_t choices) {
+  return l->load[lane] + choices <= l->slots && l->load[lane] <= l->load[least] + l->slots / 4;
+}
+
+/* Returns the lane for a query: the one with the least to do, or one that wrote what it begins with; -1: none. */
+static int lane_for(ZxLanes *l, const ZxNext *next) {
+  int lane = free_lane(l, next->choices), known;
+  if (lane < 0 || !l->routes || !next->query) return lane;
+  ZxRoute route = zx_route_of(l->routes, next->query);
+  known = zx_routes_find(l->routes, &route);
+  if (known >= 0 && may_prefer(l, known, lane, next->choices)) lane = known;
+  zx_routes_note(l->routes, &route, (uint32_t)lane);
+  return lane;
+}
+
 /* Puts an order where its lane finds it. A query is packed into it. */
 static void order(ZxLanes *l, uint32_t lane, OrderKind kind, uint64_t number, const ZxQuery *q) {
   uint32_t k = lane / l->waves, wave = lane % l->waves;
@@ -235,9 +252,9 @@ static void deal(ZxLanes *l) {
   uint32_t lane;
   while (d->open && d->open->leaves(d->ctx, &number, &lane)) order(l, lane, END, number, NULL);
   for (ZxNext next; !l->r->stopping && d->next(d->ctx, &next);) {
-    int free = free_lane(l, next.choices);
-    if (free < 0) return;
-    lane = (uint32_t)free;
+    int to = lane_for(l, &next);
+    if (to < 0) return;
+    lane = (uint32_t)to;
     l->load[lane] += next.choices;
     order(l, lane, ASK, next.number, next.query);
     d->took(d->ctx, lane);
@@ -484,6 +501,8 @@ static void open_boxes(ZxLanes *l) {
   if (!is_first(l)) return;
   l->load = ZB_NEWN(l->r->a, uint32_t, (uint32_t)p->count * l->waves);
   l->counts = ZB_NEWN(l->r->a, ZxCounts, (uint32_t)p->count * l->waves);
+  if (l->how->sizes.prefixes && (uint32_t)p->count * l->waves > 1)
+    l->routes = zx_routes_new(l->r->a, l->how->sizes.page);
   l->far = ZB_NEWN(l->r->a, Far, p->count);
   for (int k = 1; k < p->count; k++) {
     Far *f = &l->far[k];

@@ -53,6 +53,19 @@ typedef struct ZxLanes ZxLanes;
  * said. Counts are rank 0's to have. */
 bool zx_run_lanes(ZxRun *r, const ZxDesk *desk, ZxCounts *counts);
 
+/* ---- routes.c: which lane wrote the beginning of a text last ---- */
+enum { ZX_BEGINNINGS = 32 };
+typedef struct {
+  ZxPrefix is[ZX_BEGINNINGS]; /* the text's beginnings, shorter ones first */
+  uint32_t n;
+} ZxRoute;
+typedef struct ZxRoutes ZxRoutes;
+ZxRoutes *zx_routes_new(ZbArena *a, uint32_t page); /* of so many positions */
+ZxRoute zx_route_of(const ZxRoutes *x, const ZxQuery *q);
+/* Returns the lane that wrote the longest beginning that is known; -1: none. */
+int zx_routes_find(const ZxRoutes *x, const ZxRoute *r);
+void zx_routes_note(ZxRoutes *x, const ZxRoute *r, uint32_t lane);
+
 /* generate.c: says how many tokens there were, and how fast, unless nobody wants to know. */
 void zx_run_tell(const ZxRun *r, const ZxCounts *c, uint64_t answers, double seconds);
 

@@ -11,7 +11,7 @@
  * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
  * train.c    the steps, with evaluations, stops and what is written between them
  * generate.c answers to prompts, in place of steps: where queries come from, and answers go to; lanes.c who answers
- *            which (lanes.h)
+ *            which, and routes.c who wrote such a text before (lanes.h)
  * chat.c     answers to what somebody types
  * serve.c    answers to what comes by HTTP
  *
