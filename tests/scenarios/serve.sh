@@ -97,20 +97,33 @@ grep -q '"index":1.*"length"' both.txt && grep -q DONE both.txt && ! grep -q err
 wait $pid || { cat server.txt; fail "a server that was ended while a replica wrote has another code than 0"; }
 ranks=1
 
-# A rank is lost in the middle of a stream: its client is told, and the job ends.
+# A rank is lost in the middle of a stream, of this replica or another: its client is told, and the job ends.
 MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 4"
-begin 2 --recipe r.zug:p2 --threads 1
-job=$pid
-lost=$(rank_pid 1)
-kill -STOP $lost
-curl -sN "http://127.0.0.1:$port/v1/completions" -d '{"prompt": "a", "max_tokens": 60, "stream": true}' >lost.txt &
-client=$!
-sleep 0.5
-kill -KILL $lost
-wait $client
-grep -q '^data: {"error":' lost.txt && grep -q 'DONE' lost.txt || { cat lost.txt server.txt; fail "a client of a server that lost a rank is told nothing"; }
-for i in $(seq 60); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
-kill -0 $pid 2>/dev/null && fail "a server that lost a rank goes on"
+ends() { # the job has come to its end, within six seconds
+  for i in $(seq 60); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+  kill -0 $pid 2>/dev/null && fail "a server that lost a rank goes on"
+}
+for recipe in p2 d2; do
+  begin 2 --recipe r.zug:$recipe --threads 1
+  job=$pid
+  lost=$(rank_pid 1)
+  kill -STOP $lost
+  curl -sN "http://127.0.0.1:$port/v1/completions" -d '{"prompt": ["a", "b"], "max_tokens": 60, "stream": true}' >lost.txt &
+  client=$!
+  sleep 0.5
+  kill -KILL $lost
+  wait $client
+  grep -q '^data: {"error":' lost.txt && grep -q 'DONE' lost.txt || { cat lost.txt server.txt; fail "a client of a server that lost a rank is told nothing"; }
+  ends
+done
+if at_night; then # a replica that hangs is found while the other one works
+  begin 2 --recipe r.zug:d2 --threads 1 --hang-after 3s
+  job=$pid
+  kill -STOP $(rank_pid 1)
+  for i in $(seq 200); do kill -0 $pid 2>/dev/null || break; web POST /v1/completions >/dev/null 2>&1; sleep 0.05; done
+  ends
+  grep -q 'nothing has come from rank 1' server.txt || { cat server.txt; fail "a replica that hangs is not found"; }
+fi
 ranks=1
 
 echo secret >keys
