@@ -195,16 +195,12 @@ void zk_cpu_encode(const ZkEnv *env, int64_t n, const float *x, ZkFlat to);
 void zk_cpu_pack(const ZkEnv *env, const ZkView *plain, const ZkView *packed);
 void zk_cpu_unpack(const ZkEnv *env, const ZkView *packed, const ZkView *plain, int64_t first, int64_t n,
                    float *x);
-/* A state's update: w becomes what `ops` make of registers 0, w, and 1, g; each op makes the next one, and
- * the last is the result. True if all of it is finite. */
+/* A state's update: what is made of registers 0, w, and 1, g; each op makes the next one, and the last is the result. */
 #define ZK_UPDATE_OPS 32
 typedef struct {
   int n;
   ZkPointwiseOp op[ZK_UPDATE_OPS];
 } ZkUpdate;
-bool zk_cpu_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16);
-/* The average of what w was over the steps: a = decay*a + (1-decay)*w. */
-void zk_cpu_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */
 double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);
 void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */

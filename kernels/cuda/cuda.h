@@ -110,11 +110,6 @@ typedef struct {
   const double *divisor;
   int ndivisors; /* may be 0 */
 } ZkIfSound;
-/* As zk_cpu_update. */
-void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16,
-                    double *lost, ZkIfSound sums);
-/* As zk_cpu_average, unless the sums are not sound. */
-void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a, ZkIfSound sums);
 /* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */
 void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add);
 /* Adds to *sum, which may be pinned memory of the host's, a number made of these bytes, their places and

@@ -375,8 +375,8 @@ static bool find_device(ZxOptions *o, ZbErr *err) {
 /* Says if it is said to what or how a model writes. */
 static bool says_how_to_write(const ZxOptions *o) {
   const ZxQuery *q = &o->query;
-  return o->prompt.n || o->tokenizer || o->chat || o->system || o->chat_template || o->length || q->max_tokens != ZX_UNSAID ||
-         q->temperature > 0 || q->top_k || q->top_p < 1;
+  return o->prompt.n || o->tokenizer || o->chat || o->system || o->chat_template || o->length ||
+         q->max_tokens != ZX_UNSAID || q->temperature > 0 || q->top_k || q->top_p < 1;
 }
 
 /* Checks what options need of each other. */

@@ -48,6 +48,7 @@ libplan_a_SOURCES = \
   runtime/plan/check/check.h \
   runtime/plan/check/contents.c \
   runtime/plan/check/carried.c \
+  runtime/plan/check/facts.c \
   runtime/plan/check/inputs.c \
   runtime/plan/check/layout.c \
   runtime/plan/check/packed.c \

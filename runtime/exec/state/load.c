@@ -310,7 +310,8 @@ static bool read_slice(ZxWalk *w) {
     ZxReading r = {.files = &l->files, .out = w->base, .n = w->last - w->first};
     if (!box_of(w, &p, &r.box)) continue;
     r.tensor = zx_shards_find(&l->files, p.info.path);
-    if (has_whole(w->s)) zx_shards_ahead(&l->files, r.tensor); /* what follows is read while this is rounded */
+    /* What follows is read while this is rounded. */
+    if (has_whole(w->s)) zx_shards_ahead(&l->files, r.tensor);
     if (!read_box(w, &r, &finite)) return false;
   }
   int64_t there = l->rows[w->s->param];

@@ -17,6 +17,7 @@
  * packed.c    ... and of weights in 8 and 4 bits
  * layout.c    ... where values lie, and how large they are
  * inputs.c    ... and that inputs are where the loader puts them
+ * facts.c     axes, parameters and optimizers against graph and recipe
  * say.c       counter-examples in words
  *
  * Nobody outside reads this header: see zp_check and zp_check_segments in plan.h. */
