@@ -58,7 +58,7 @@ ZK_EVERYWHERE double zk_side_factor(const ZkSides *p, double total, double secon
   case ZK_PLAIN: return v > 0 ? 1 / sqrt((double)v) : 0;
   case ZK_CLIPPED:
     return (p->size ? fmax(p->least, sqrt(*p->size / p->elements)) : 1) /
-           fmax(1, sqrt(total / (p->count * p->length)) / p->norm);
+           fmax(1.0, sqrt(total / (p->count * p->length)) / p->norm);
   }
   return 0;
 }

@@ -179,7 +179,7 @@ typedef struct {
 #define ZL_PACKED_NEXT(w) , #w
 #define ZL_PACKED_FORMATS ZL_PACKED(ZL_PACKED_WORD, ZL_PACKED_OR) /* "int8|int4|..." */
 #define ZL_PACKED_LIST ZL_PACKED(ZL_PACKED_WORD, ZL_PACKED_NEXT)  /* "int8", "int4", ... */
-extern const char *const zl_packed_formats[];                        /* these; ends with NULL */
+extern const char *const zl_packed_formats[];                     /* these; ends with NULL */
 
 /* Says whether a name of that text is among them. */
 bool zl_is_named(ZlNames names, const char *s);

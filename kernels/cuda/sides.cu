@@ -39,7 +39,7 @@ static __global__ void __launch_bounds__(THREADS)
 static __global__ void __launch_bounds__(THREADS)
     sum_columns(int64_t rows, int64_t cols, const float *x, float *sums) {
   ZK_SHARED(double, part, [THREADS]);
-  int64_t strips = zk_ceil_of(cols, WIDE);
+  int64_t strips = (cols + WIDE - 1) / WIDE;
   for (int64_t s = blockIdx.x; s < strips; s += gridDim.x) {
     int64_t c = s * WIDE + threadIdx.x % WIDE;
     double sum = 0;

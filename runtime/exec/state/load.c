@@ -77,8 +77,8 @@ static void check_zeros(const Load *l, uint32_t param, uint32_t tensor, const ch
   const char *is = zx_shards_uneven(&l->files, tensor);
   if (!is || !to || to->bits != 4 || to->codes != ZK_CODES_INTEGER || to->zero != ZK_ZERO_NONE) return;
   zb_fail(err, "store it as int4z, which keeps it as it is, or as int8",
-          "%s: '%s' is %s, with zero points, and would be rounded once more to %s", zb_show(l->files.path), name,
-          is, to->text);
+          "%s: '%s' is %s, with zero points, and would be rounded once more to %s", zb_show(l->files.path),
+          name, is, to->text);
 }
 
 static bool has(Load *l, uint32_t param, const ZxTensorInfo *own, uint32_t iter, const char **missing,
