@@ -113,7 +113,7 @@ static bool params_fit(const Check *c) {
               s->valid[a] == p->layout.axis_valid[s->axis[a]] && s->size[a] * parts == s->whole[a];
       }
       for (int d = 0; fit && d < p->layout.mesh.ndims; d++) {
-        uint32_t axis = zp_cut_axis(p, &q->type, d);
+        uint32_t axis = zp_listed_axis(p, &q->type, d);
         fit = axis == ZP_NONE ? s->state[d].kind == 'R' : s->state[d].kind == 'S' && s->state[d].axis == axis;
         fit &= (p->programs.buckets[b].replicas >> d & 1) == (axis == ZP_NONE && d != p->layout.mesh.pipe);
       }

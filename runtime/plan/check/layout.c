@@ -19,7 +19,7 @@ static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
 }
 
 /* ---- carried tuples ------------------------------------------------------------------------------------ */
-uint32_t zp_cut_axis(const ZpPlan *p, const ZgType *t, int d) {
+uint32_t zp_listed_axis(const ZpPlan *p, const ZgType *t, int d) {
   for (uint32_t i = 0; d != p->layout.mesh.pipe && i < p->layout.mesh.dim[d].naxes; i++)
     for (int a = 0; a < t->naxes; a++)
       if (t->axis[a] == p->layout.mesh.dim[d].axes[i]) return t->axis[a];
@@ -31,7 +31,7 @@ static uint64_t part_bytes(const ZpPlan *p, const ZgType *t) {
   uint64_t n = 1;
   for (int a = 0; a < t->naxes; a++) n *= (uint64_t)p->layout.axis_size[t->axis[a]];
   for (int d = 0; d < p->layout.mesh.ndims; d++)
-    n /= zp_cut_axis(p, t, d) == ZP_NONE ? 1 : (uint64_t)p->layout.mesh.dim[d].size;
+    n /= zp_listed_axis(p, t, d) == ZP_NONE ? 1 : (uint64_t)p->layout.mesh.dim[d].size;
   return zk_bytes((ZkElem)elem_of(p, t), n);
 }
 
@@ -74,7 +74,7 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
   bool same = v->elem == elem_of(l->c->p, t) && v->type.naxes == t->naxes && (!has || has[v->at.index]);
   for (int a = 0; same && a < t->naxes; a++) same = v->axis[a] == carried_axis(l->c->p, t, a);
   for (int d = 0; same && d < l->c->p->layout.mesh.ndims; d++) {
-    uint32_t axis = zp_cut_axis(l->c->p, t, d);
+    uint32_t axis = zp_listed_axis(l->c->p, t, d);
     same = axis == ZP_NONE ? v->state[d].kind == 'R' : v->state[d].kind == 'S' && v->state[d].axis == axis;
   }
   return same && v->at.offset == zp_tuple_at(l, types, v->at.index, has);
@@ -553,7 +553,7 @@ static const char *output_wrong(const Local *l, const ZpNode *n) {
   const ZpValue *v = operand(l, n, 0);
   if (!zg_type_eq(&v->type, &p->graph->outputs[n->sink].type)) return "is another output than the model's";
   for (int d = 0; d < p->layout.mesh.ndims; d++) {
-    uint32_t axis = zp_cut_axis(p, &v->type, d);
+    uint32_t axis = zp_listed_axis(p, &v->type, d);
     if (axis == ZP_NONE ? v->state[d].kind != 'R' : v->state[d].kind != 'S' || v->state[d].axis != axis)
       return "takes out what lies otherwise than its type";
   }

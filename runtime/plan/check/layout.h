@@ -21,7 +21,7 @@ bool zp_selects_as_the_model(const Local *l, const ZpNode *n, int operand);
 /* Checks the plan's list of inputs: each has a place of its own, of its type. */
 bool zp_inputs_fit(const Check *c);
 /* Returns the axis along which dim d cuts values of this type, as the recipe's lists say; ZP_NONE: none. */
-uint32_t zp_cut_axis(const ZpPlan *p, const ZgType *t, int d);
+uint32_t zp_listed_axis(const ZpPlan *p, const ZgType *t, int d);
 /* facts.c: checks the plan's inputs, parameters, micro-batches and optimizer against graph and recipe. */
 bool zp_check_facts(const Check *c);
 /* Tuples have the bytes of their types. */
