@@ -309,10 +309,10 @@ static ZkSides *sides_now(const ZkEnv *env, const ZkSides *p, ZkSides *out) {
   }
 
 WORK(run, ZkCall call;, run(&env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
-WORK(optimize, ZkOptimizer p; ZxScalars clip; int64_t n; const float *g; ZkMaster w;
+WORK(optimize, ZkOptimizer p; ZxScalars clip; int64_t n; ZkFlat g; ZkMaster w;
      , optimize(&env, optimizer_now(&a->env, &a->p, &(ZkOptimizer){0}), &a->clip, a->n, a->g, a->w),
-     (const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, const float *g, ZkMaster w),
-     *p, *clip, n, g, w)
+     (const ZkEnv *env, const ZkOptimizer *p, const ZxScalars *clip, int64_t n, ZkFlat g, ZkMaster w), *p,
+     *clip, n, g, w)
 WORK(matrix, ZkMatrix m; ZkMatrixWay way; float *blocks; float *x;
      , matrix(&env, &a->m, a->way, a->blocks, a->x),
      (const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *blocks, float *x), *m, way, blocks, x)
@@ -341,8 +341,11 @@ WORK(update, ZkUpdate p; ZxScalars clip; int64_t n; const float *g; ZkMaster w;
      , update(&env, &a->p, &a->clip, a->n, a->g, a->w),
      (const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g, ZkMaster w), *p,
      *clip, n, g, w)
-WORK(sumsq, int64_t n; const float *x; double *sum;
-     , sumsq(&env, a->n, a->x, a->sum), (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)
+WORK(sumsq, int64_t n; ZkFlat x; double *sum;
+     , sumsq(&env, a->n, a->x, a->sum), (const ZkEnv *env, int64_t n, ZkFlat x, double *sum), n, x, sum)
+WORK(add_bf16, ZkDraws d; int64_t n; const float *x; uint16_t * y;
+     , add_bf16(&env, &a->d, a->n, a->x, a->y),
+     (const ZkEnv *env, const ZkDraws *d, int64_t n, const float *x, uint16_t *y), *d, n, x, y)
 WORK(axpy, int64_t n; float s; const float *x; float *y;
      , axpy(&env, a->n, a->s, a->x, a->y), (const ZkEnv *env, int64_t n, float s, const float *x, float *y),
      n, s, x, y)
@@ -421,6 +424,7 @@ static const ZxDeviceTable threads = {
     .swap = swap,
     .sumsq_params = sumsq_params,
     .sumsq = sumsq,
+    .add_bf16 = add_bf16,
     .axpy = axpy,
     .to_bf16 = to_bf16,
     .from_bf16 = from_bf16,
