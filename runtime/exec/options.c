@@ -129,7 +129,8 @@ static const ZbOption options[] = {
   {"repeatable", 0, ZB_FLAG, FIELD(repeatable), .commands = BOTH, .same = ZB_SAME_VALUE,
    .help = "give the same bits in every run on a GPU: choose only among algorithms of libraries that round "
            "like the default one, and never add in arbitrary order"},
-  {"debug", 0, ZB_OTHER, FIELD(debug), "NAME=VALUE", .commands = BOTH, .same = ZB_SAME_VALUE, .take = take_debug,
+  {"debug", 0, ZB_OTHER, FIELD(debug), "NAME=VALUE",
+   .commands = BOTH, .same = ZB_SAME_VALUE, .take = take_debug,
    .show = show_debug, .help = "try something out on a GPU; may be repeated:\n"
 #define SETTING(id, name, unit, least, most, usual, what) name "=" unit ": " what "\n"
 #include "kernels/debug.def"
@@ -177,7 +178,8 @@ static const ZbOption options[] = {
    .help = "evaluate on this held-out data after the last step, without changing anything"},
   {"eval-every", 0, ZB_WHOLE, FIELD(eval_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "evaluate after every N steps, too"},
-  {"sample-every", 0, ZB_WHOLE, FIELD(sample_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
+  {"sample-every", 0, ZB_WHOLE, FIELD(sample_every), "N", .least = 1,
+   .commands = TRAIN, .same = ZB_SAME_VALUE,
    .help = "let the model write after every N steps, to each --prompt, without changing anything: to the standard "
            "output, and into --log"},
   {"print-every", 0, ZB_WHOLE, FIELD(print_every), "N", .least = 1, .commands = TRAIN, .same = ZB_SAME_VALUE,
@@ -217,27 +219,34 @@ static const ZbOption options[] = {
   {"prompts", 0, ZB_TEXT, FIELD(prompts), "FILE.jsonl", .commands = GENERATE,
    .help = "go on with each of many prompts, a line {\"prompt\": TEXT}, {\"messages\": [...]} or {\"tokens\": [ID, ...]} each, "
            "with fields named as the options below (`max_tokens`); results go to -o"},
-  {"chat", 0, ZB_FLAG, FIELD(chat), .commands = GENERATE | TRAIN,
+  {"chat", 0, ZB_FLAG, FIELD(chat), .commands = GENERATE | TRAIN, .same = ZB_SAME_VALUE,
    .help = "prompts are messages of a user, and the model answers, by its chat template. Without a prompt it is a conversation: "
            "each line of the standard input is a message. Ctrl-C ends an answer, Ctrl-D the conversation"},
-  {"system", 0, ZB_TEXT, FIELD(system), "TEXT", .commands = GENERATE | TRAIN, .help = "begin a --chat with this message of the system"},
+  {"system", 0, ZB_TEXT, FIELD(system), "TEXT",
+   .commands = GENERATE | TRAIN, .same = ZB_SAME_VALUE,
+   .help = "begin a --chat with this message of the system"},
   {NULL, 'o', ZB_TEXT, FIELD(out), "FILE.jsonl", .commands = GENERATE,
    .help = "where to write the results of --prompts, a line each and in their order. One that is there already is gone on with "
            "behind its last whole line"},
-  {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = WRITES | TRAIN,
+  {"tokenizer", 0, ZB_TEXT, FIELD(tokenizer), "PATH", .commands = WRITES | TRAIN, .same = ZB_SAME_PRESENCE,
    .help = "a tokenizer.json, or a folder with one (default: that of DIR, or of --init; of a graph: a token is a byte)"},
-  {"chat-template", 0, ZB_TEXT, FIELD(chat_template), "FILE", .commands = WRITES | TRAIN,
+  {"chat-template", 0, ZB_TEXT, FIELD(chat_template), "FILE",
+   .commands = WRITES | TRAIN, .same = ZB_SAME_PRESENCE,
    .help = "what makes texts of conversations, in Jinja (default: chat_template.jinja or tokenizer_config.json beside the "
            "tokenizer)"},
-  {"max-tokens", 0, ZB_WHOLE, FIELD(query.max_tokens), "K", .most = INT32_MAX, .commands = GENERATE | TRAIN,
+  {"max-tokens", 0, ZB_WHOLE, FIELD(query.max_tokens), "K", .most = INT32_MAX,
+   .commands = GENERATE | TRAIN, .same = ZB_SAME_VALUE,
    .help = "write at most K tokens (default: 256, or as many as fit)"},
   {"min-tokens", 0, ZB_WHOLE, FIELD(query.min_tokens), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE,
    .help = "let nothing end the text before K tokens"},
-  {"temperature", 0, ZB_REAL, FIELD(query.temperature), "T", .usual = "0", .most = 1e6, .commands = GENERATE | TRAIN,
+  {"temperature", 0, ZB_REAL, FIELD(query.temperature), "T", .usual = "0", .most = 1e6,
+   .commands = GENERATE | TRAIN, .same = ZB_SAME_VALUE,
    .help = "0: always the most likely token; 1: draw tokens as the model has them; more: more evenly"},
-  {"top-k", 0, ZB_WHOLE, FIELD(query.top_k), "K", .usual = "0", .most = INT32_MAX, .commands = GENERATE | TRAIN,
+  {"top-k", 0, ZB_WHOLE, FIELD(query.top_k), "K", .usual = "0", .most = INT32_MAX,
+   .commands = GENERATE | TRAIN, .same = ZB_SAME_VALUE,
    .help = "draw from the K most likely tokens (0: all)"},
-  {"top-p", 0, ZB_REAL, FIELD(query.top_p), "P", .usual = "1", .most = 1, .commands = GENERATE | TRAIN,
+  {"top-p", 0, ZB_REAL, FIELD(query.top_p), "P", .usual = "1", .most = 1,
+   .commands = GENERATE | TRAIN, .same = ZB_SAME_VALUE,
    .help = "draw from the most likely tokens that have probability P together"},
   {"min-p", 0, ZB_REAL, FIELD(query.min_p), "P", .usual = "0", .most = 1, .commands = GENERATE,
    .help = "draw from tokens that have at least P times the probability of the most likely one"},
@@ -267,7 +276,8 @@ static const ZbOption options[] = {
    .help = "write N texts for each prompt"},
   {"sequences", 0, ZB_WHOLE, FIELD(sequences), "N", .least = 1, .most = 1 << 16, .commands = WRITES,
    .help = "write at most N texts at once (default: 8, fewer where there are fewer or memory is short)"},
-  {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX, .commands = WRITES | TRAIN,
+  {"length", 0, ZB_WHOLE, FIELD(length), "L", .least = 1, .most = INT32_MAX,
+   .commands = WRITES | TRAIN, .same = ZB_SAME_VALUE,
    .help = "positions of a text, prompt and answer (default: as many as the prompts need, and the model has, or the recipe binds)"},
   {"draft-tokens", 0, ZB_WHOLE, FIELD(drafts), "N", .usual = "16", .most = ZX_DRAFTS, .commands = WRITES,
    .help = "guess up to N tokens by what the text has said before, and check them in one step, where that "

@@ -49,7 +49,7 @@ at_night && most=8 || most=2 # ranks of a recipe that is played, too
 n=0
 for recipe in $(of_model MLP); do train mlp "$recipes:$recipe" points.bin 2 && n=$((n + 1)); done
 for recipe in $(of_model GPT2); do train gpt2 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done
-for recipe in $(of_model Llama3 | grep -vx llama_gqa); do train llama3 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done
+for recipe in $(of_model Llama3 | grep -vxE 'llama_gqa|llama_least'); do train llama3 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done
 [ $n -ge 30 ] || fail "only $n recipes were found"
 
 # ---- models of full size: compiled and planned at once, not run ----
@@ -66,6 +66,7 @@ at_once zplan show 8b.zsg --recipe "$published:llama8b" --cluster "$ZUG_SRC/exam
 says '256 ranks'
 at_once zplan show 8b.zsg --recipe "$published:llama8b_long" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '256 ranks'
+at_once zplan show 8b.zsg --recipe "$recipes:llama_least"
 at_once zplan explain 8b.zsg --recipe "$recipes:llama_gqa"
 says 'tensor.grp'
 at_once zc "$ZUG_SRC/examples/llama3.zug" -o 405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248

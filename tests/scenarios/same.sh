@@ -105,6 +105,22 @@ apart '^zrun: error: rank 1 was given other options: the command eval where rank
 tried="$tried --predict "
 apart '^zrun: error: rank 1 was given other options: --predict p where rank 0 has none$' \
   "zrun eval gpt2.zsg --recipe recipes.zug:two --data text.bin --init w" "zrun eval gpt2.zsg --recipe recipes.zug:two --data text.bin --init w --predict p"
+option '--sample-every 2 where rank 0 has 0; --prompt a where rank 0 has none' '--sample-every 2 --prompt a'
+sampled="$one --sample-every 2 --prompt a"
+writes() { # PATTERN OPTIONS
+  tried="$tried $2"
+  apart "^zrun: error: rank 1 was given other options: $1" "$sampled" "$sampled $2"
+}
+writes '--prompt a b where rank 0 has a$' '--prompt b'
+writes '--chat yes where rank 0 has no; --system s where rank 0 has none$' '--chat --system s'
+writes 'a file for --tokenizer yes where rank 0 has no$' '--tokenizer none'
+writes 'a file for --chat-template yes where rank 0 has no$' '--chat-template none'
+writes '--max-tokens 5 where rank 0 has ' '--max-tokens 5'
+writes '--temperature 0.5 where rank 0 has 0$' '--temperature 0.5'
+writes '--top-k 3 where rank 0 has 0$' '--top-k 3'
+writes '--top-p 0.5 where rank 0 has 1$' '--top-p 0.5'
+writes '--length 9 where rank 0 has ' '--length 9'
+tried="$tried --sample-every --prompt --chat --system --tokenizer "
 option '--cluster of a file where rank 0 has none' '--cluster clusters.zug:small'
 apart '^zrun: error: rank 1 was given other options: --cluster auto where rank 0 has of a file$' \
   "$one --cluster clusters.zug:small" "$one --cluster auto"
