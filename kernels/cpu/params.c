@@ -54,6 +54,18 @@ void zk_cpu_join(const ZkEnv *env, ZkMaster from, int64_t n, float *x) {
   zk_for(env, n, GRAIN, run_join, &p);
 }
 
+/* Returns parameters i .. i + n - 1: where they lie in f32, or joined in `room`. */
+static const float *values_of(const ZkMaster *w, int64_t i, int64_t n, float *room) {
+  if (w->f32) return w->f32 + i;
+  zk_run_join(room, w->high + i, w->low + i, n);
+  return room;
+}
+
+static void set_values(const ZkMaster *w, int64_t i, int64_t n, const float *x) {
+  if (w->f32) memcpy(w->f32 + i, x, (size_t)n * sizeof *x);
+  else zk_run_split(w->high + i, w->low + i, x, n);
+}
+
 /* ---- updates of states ---- */
 static float updated(const ZkUpdate *p, float w, float g) {
   float reg[2 + ZK_UPDATE_OPS] = {w, g};
@@ -69,12 +81,8 @@ static void run_update(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   Params *p = arg;
   for (int64_t i = from; i < to; i++) {
-    float w;
-    if (p->w.f32) w = p->w.f32[i];
-    else zk_run_join(&w, p->w.high + i, p->w.low + i, 1);
-    w = updated(p->update, w, p->g[i]);
-    if (p->w.f32) p->w.f32[i] = w;
-    else zk_run_split(p->w.high + i, p->w.low + i, &w, 1);
+    float room, w = updated(p->update, *values_of(&p->w, i, 1, &room), p->g[i]);
+    set_values(&p->w, i, 1, &w);
     if (!isfinite(w)) __atomic_store_n(&p->lost, true, __ATOMIC_RELAXED);
   }
 }
@@ -98,8 +106,7 @@ static void run_average(void *arg, int64_t from, int64_t to, int part) {
   float joined[PIECE];
   for (int64_t i = from, n; i < to; i += n) {
     n = zk_min(PIECE, to - i);
-    if (!p->w.f32) zk_run_join(joined, p->w.high + i, p->w.low + i, n);
-    average(n, p->decay, p->w.f32 ? p->w.f32 + i : joined, p->y + i);
+    average(n, p->decay, values_of(&p->w, i, n, joined), p->y + i);
   }
 }
 
@@ -115,10 +122,9 @@ static void run_swap(void *arg, int64_t from, int64_t to, int part) {
   float was[PIECE];
   for (int64_t i = from, n; i < to; i += n) {
     n = zk_min(PIECE, to - i);
-    if (p->w.f32) memcpy(was, p->w.f32 + i, (size_t)n * sizeof *was);
-    else zk_run_join(was, p->w.high + i, p->w.low + i, n);
-    if (p->w.f32) memcpy(p->w.f32 + i, p->y + i, (size_t)n * sizeof *was);
-    else zk_run_split(p->w.high + i, p->w.low + i, p->y + i, n);
+    const float *w = values_of(&p->w, i, n, was);
+    if (w != was) memcpy(was, w, (size_t)n * sizeof *was);
+    set_values(&p->w, i, n, p->y + i);
     memcpy(p->y + i, was, (size_t)n * sizeof *was);
   }
 }

@@ -34,11 +34,7 @@ ZK_DEVICE float half_of(unsigned h) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((unsigned short)h));
   return y;
 #else
-  unsigned sign = (h & 0x8000) << 16, rest = h & 0x7fff;
-  if (rest >= 0x7c00) return __uint_as_float(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-  if (rest >= 0x0400) return __uint_as_float(sign | ((rest << 13) + ((127 - 15) << 23)));
-  float x = (float)rest * 0x1p-24f;
-  return sign ? -x : x;
+  return zb_f16_to_f32((uint16_t)h);
 #endif
 }
 
