@@ -1,5 +1,5 @@
-/* optimize: what updates parameters at the end of a step. Outside of kernels.h, so that a new optimizer concerns nobody
- * else.
+/* optimize: what updates parameters at the end of a step. Outside of kernels.h, so that a new optimizer
+ * concerns nobody else.
  *
  * lang/updates.def  the optimizers, a row each          matrix.h              where matrices lie
  * updates.c         what is known of them, and the scalars that they take of a step
@@ -41,8 +41,8 @@ typedef struct {
   ZkElem code[ZK_MOST_STATES]; /* with `bits = 8` */
 } ZkOptimizerInfo;
 extern const ZkOptimizerInfo zk_optimizer_info[ZK_OPTIMIZERS];
-/* A step of a group: its rate and decay; the number of the step that acts, from 1 on; its weight in an average of all so
- * far. */
+/* A step of a group: its rate and decay; the number of the step that acts, from 1 on; its weight in an
+ * average of all so far. */
 typedef struct {
   double lr, decay;
   int64_t step;
@@ -61,7 +61,7 @@ static inline uint64_t zk_step_state_bytes(uint32_t groups) {
 }
 
 /* ---- parameters ---------------------------------------------------------------------------------------- */
-/* Parameters that are updated: in f32, or in halves (halves.h), of which the high one is the bf16 that is read. */
+/* Parameters that are updated: in f32, or in halves (halves.h), of which the high one is read, as bf16. */
 typedef struct {
   float *f32; /* NULL: in halves */
   uint16_t *high;
@@ -98,10 +98,11 @@ double zk_cpu_sumsq_bf16(const ZkEnv *env, int64_t n, const uint16_t *x);
  *
  *     w = keep * w - times * step
  *
- * Cautious: w is multiplied by `keep` only where step does not point away from 0, step * w >= 0 (Liang et al. 2024, of
- * the decay alone). With `sum` the gradients of steps that do not act are added up there, and used in the one that
- * does. Of a kind that makes momenta w, in f32, becomes `step` itself, or 0 in a step that does not act. States are f32,
- * or some are in a format with blocks (codes.c), then n is whole blocks. Returns whether all that is written is finite. */
+ * Cautious: w is multiplied by `keep` only where step does not point away from 0, step * w >= 0 (Liang et al.
+ * 2024, of the decay alone). With `sum` the gradients of steps that do not act are added up there, and used
+ * in the one that does. Of a kind that makes momenta w, in f32, becomes `step` itself, or 0 in a step that
+ * does not act. States are f32, or some are in a format with blocks (codes.c), then n is whole blocks.
+ * Returns whether all that is written is finite. */
 typedef struct {
   ZkOptimizerKind kind;
   float scale, times;
@@ -125,19 +126,19 @@ void zk_cpu_matrix(const ZkEnv *env, const ZkMatrix *m, ZkMatrixWay way, float *
 /* The products by which a matrix is orthogonalised, without pointers: x x', its square, and that times x. */
 enum { ZK_ORTHOGONAL_PRODUCTS = 3 };
 ZkCall zk_orthogonal_product(int which, int64_t rows, int64_t cols);
-/* Muon (Jordan et al. 2024): x[rows, cols] to what is near the U V' of its singular value decomposition, from x by its
- * Frobenius norm on, by `steps` of a x + b x x'x + c x x'x x'x. rows <= cols. Coefficients: those of Jordan, 3.4445,
- * -4.7750, 2.0315 in each step, which leave singular values between about 0.7 and 1.2; or of Polar Express (Amsel et
- * al. 2025), whose last steps are nearly exact. scratch: cols*rows and twice rows*rows floats, each of these rounded up to
- * 64 bytes. */
+/* Muon (Jordan et al. 2024): x[rows, cols] to what is near the U V' of its singular value decomposition, from
+ * x by its Frobenius norm on, by `steps` of a x + b x x'x + c x x'x x'x. rows <= cols. Coefficients: those of
+ * Jordan, 3.4445, -4.7750, 2.0315 in each step, which leave singular values between about 0.7 and 1.2; or of
+ * Polar Express (Amsel et al. 2025), whose last steps are nearly exact. scratch: cols*rows and twice
+ * rows*rows floats, each of these rounded up to 64 bytes. */
 typedef enum { ZK_JORDAN, ZK_POLAR } ZkCoefficients;
 const float *zk_coefficients(ZkCoefficients which, int step); /* of step 0, 1, ...: a, b, c */
 /* What x, of this norm, is divided by at first: factor * norm + eps. */
 void zk_orthogonal_divisor(ZkCoefficients which, double *factor, double *eps);
 void zk_cpu_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, ZkCoefficients which,
                           float *x, float *scratch);
-/* Rows (or columns) of x[rows, cols]: their sums of squares; these to factors, in a step that acts, else to 0 (moments: NULL
- * for a kind that has none); and x by a factor each. */
+/* Rows (or columns) of x[rows, cols]: their sums of squares; these to factors, in a step that acts, else to 0
+ * (moments: NULL for a kind that has none); and x by a factor each. */
 void zk_cpu_side_squares(const ZkEnv *env, int64_t rows, int64_t cols, const float *x, bool columns,
                          float *sums);
 void zk_cpu_side_factors(const ZkSides *p, bool acts, float *squares, float *moments);

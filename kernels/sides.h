@@ -1,5 +1,6 @@
-/* Rows or columns of a matrix that is optimised whole, by one number each: what they are multiplied by, made of their sums
- * of squares and, of some kinds, of second moments that are kept of them. For hosts and devices.
+/* Rows or columns of a matrix that is optimised whole, by one number each: what they are multiplied by, made
+ * of their sums of squares and, of some kinds, of second moments that are kept of them. For hosts and
+ * devices.
  *
  * EVEN        each by one of its own, so that all have the same norm and that of the matrix stays (MuonEq, arXiv
  *             2603.28254: rows before they are orthogonalised)
@@ -31,8 +32,8 @@ typedef struct {
   const float *s; /* these, unless a device has them */
 } ZkSides;
 
-/* Three sweeps over all of them: s is a sum of squares, *v its second moment, total and second what the sweeps before have
- * added up. */
+/* Three sweeps over all of them: s is a sum of squares, *v its second moment, total and second what the
+ * sweeps before have added up. */
 ZK_EVERYWHERE double zk_side_first(const ZkSides *p, float decay, float s, float *v) {
   if (p->kind != ZK_FACTOR && p->kind != ZK_PLAIN) return (double)s;
   *v = (float)((double)decay * (double)*v + (1 - (double)decay) * ((double)s / p->length + p->eps));

@@ -226,7 +226,7 @@ typedef struct { /* one parameter inside a bucket */
 /* The role of an axis if a parameter is seen as matrices: numbers the matrices; is one of the product's
  * results (rows, one axis behind the other); is summed over by the product (columns). */
 typedef enum { ZP_EACH, ZP_ROWS, ZP_COLS } ZpRole;
-/* How a parameter is stored if it is packed: its rows, which are a product's results, are the columns of panels. */
+/* How a packed parameter is stored: its rows, which are a product's results, are the columns of panels. */
 typedef struct {
   uint8_t elem;              /* ZkElem; ZK_NONE: it is not packed */
   uint8_t role[ZG_MAX_AXES]; /* by declared axis */
@@ -248,8 +248,8 @@ typedef enum {
   ZP_SCATTER_EACH_MICROBATCH /* out of a staged gradient: the accumulator is a shard, too */
 } ZpScatter;
 
-/* Elements from..to - 1 of a bucket that OPT_STEP updates by one call, as far as a rank owns them: those of one
- * group, and gaps, which hold zeros and stay so. What Muon made of them is multiplied by `times`. */
+/* Elements from..to - 1 of a bucket that OPT_STEP updates by one call, as far as a rank owns them: those of
+ * one group, and gaps, which hold zeros and stay so. What Muon made of them is multiplied by `times`. */
 typedef struct {
   uint64_t from, to;
   uint32_t group;
@@ -284,8 +284,8 @@ typedef struct {
 } ZpBucket;
 /* clang-format on */
 
-/* Returns the slice at byte `offset` of a bucket's parameters, or of its gradients; NULL: none begins there. Slices lie
- * in ascending order, as proof 1 of the ledger checks. */
+/* Returns the slice at byte `offset` of a bucket's parameters, or of its gradients; NULL: none begins there.
+ * Slices lie in ascending order, as check/arena.c checks. */
 static inline const ZpSlice *zp_slice_in(const ZpBucket *k, bool grad, uint64_t offset) {
   ZkElem elem = grad ? ZK_F32 : (ZkElem)k->elem;
   uint32_t lo = 0, hi = k->nslices;
@@ -298,8 +298,8 @@ static inline const ZpSlice *zp_slice_in(const ZpBucket *k, bool grad, uint64_t 
 }
 /* Returns whether the accumulator of its gradients is a shard. */
 static inline bool zp_shards_grads(const ZpBucket *k) { return k->scatters == ZP_SCATTER_EACH_MICROBATCH; }
-/* Returns whether a micro-batch's gradient is staged, in f32, before it is added to the accumulator; else backward
- * adds to that, which is full and f32. */
+/* Returns whether a micro-batch's gradient is staged, in f32, before it is added to the accumulator; else
+ * backward adds to that, which is full and f32. */
 static inline bool zp_stages_grads(const ZpBucket *k) { return zp_shards_grads(k) || k->grad != ZK_F32; }
 /* Returns the format in which gradients travel: what is accumulated in fewer bits than f32 as it is. */
 static inline ZkElem zp_travels_as(const ZpBucket *k, bool staged) {

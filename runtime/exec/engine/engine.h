@@ -22,22 +22,23 @@ typedef struct {
   const ZlCluster *cluster; /* with `times`: to predict calls by; NULL: none that says enough */
   /* Steps of which it keeps what was done when (zx_engine_spans); trace_to 0: none. */
   int64_t trace_from, trace_to;
-  /* The memories are as large as engines of these plans need them, too (zx_engine_beside); NULL: there is none. */
+  /* Plans whose engines share the memories, which are as large as they need (zx_engine_beside); or NULL. */
   const ZpPlan *also[2];
 } ZxEngineOptions;
-/* Arranges data for the plan's samples, and says whether they have what its inputs take; NULL: there are none. Only such
- * are given to an engine. */
+/* Arranges data for the plan's samples, and says whether they have what its inputs take; NULL: there are
+ * none. Only such are given to an engine. */
 bool zx_inputs_fit(const ZpPlan *p, ZxMix *data, ZbErr *err);
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the
  * plan's. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
-/* An engine of a plan that is beside the engine's own, one of `also` or one that needs no more memory, in the arena of
- * `e` and with its communicators: the two play in turns, and what one computes with is what the other has stored. Of
- * `o` it takes the data and their order. It lives in `a`, and `e` stays until it is freed. Collective, as above. */
+/* An engine of a plan that is beside the engine's own, one of `also` or one that needs no more memory, in the
+ * arena of `e` and with its communicators: the two play in turns, and what one computes with is what the
+ * other has stored. Of `o` it takes the data and their order. It lives in `a`, and `e` stays until it is
+ * freed. Collective, as above. */
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZpPlan *p, ZbArena *a, const ZxEngineOptions *o, ZbErr *err);
-/* Before steps of an engine that is beside another: makes whole what the other's last step has left in parts, and puts
- * averages in the parameters' place where an optimizer has them; and behind them gives the parameters back. Of an engine that is
- * beside none, nothing. Collective, both. */
+/* Before steps of an engine that is beside another: makes whole what the other's last step has left in parts,
+ * and puts averages in the parameters' place where an optimizer has them; and behind them gives the
+ * parameters back. Of an engine that is beside none, nothing. Collective, both. */
 bool zx_engine_publish(ZxEngine *e, ZbErr *err);
 bool zx_engine_restore(ZxEngine *e, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
@@ -74,15 +75,15 @@ bool zx_engine_admit(ZxEngine *e, ZxEngine *steps, uint32_t slot, const int32_t 
                      ZbErr *err);
 /* Copies a page of a group, in all layers. */
 void zx_engine_copy_page(ZxEngine *e, uint32_t group, uint32_t from, uint32_t to);
-/* Touches the memory that steps compute in, which the system gives when it is first touched, so that no step waits
- * for it. Weights have theirs, and caches get theirs as they fill. */
+/* Touches the memory that steps compute in, which the system gives when it is first touched, so that no step
+ * waits for it. Weights have theirs, and caches get theirs as they fill. */
 void zx_engine_touch(ZxEngine *e);
 
 /* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the
  * data. */
 void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);
-/* The axes of an input or output as files have them: samples, then the others as the model writes them. And where these are in
- * the memory of a value of it. */
+/* The axes of an input or output as files have them: samples, then the others as the model writes them. And
+ * where these are in the memory of a value of it. */
 void zx_file_axes(const ZpPlan *p, const ZgIo *io, uint16_t axes[ZG_MAX_AXES]);
 void zx_axes_in_memory(const ZpPlan *p, const ZgIo *io, const ZpValue *v, int at[ZG_MAX_AXES]);
 /* Values of one sample that the model takes, as zx_data_samples wants them; 0: it has no inputs. */
@@ -100,9 +101,10 @@ uint64_t zx_engine_untouched(
  * or its own; what of the device's memory is taken beside the arena. Nothing for the host. */
 void zx_engine_tell(const ZxEngine *e, const ZlCluster *c, ZbText *out);
 
-/* Report slow paths to people: which calls the device does not do in the fastest way, why, and at the least what that
- * costs a step, by the cluster's device (may be NULL) or its own data sheet. Nothing for the host. The first for this
- * rank's engine; the second for a stage of a plan, on a device that may be one that only pretends. */
+/* Report slow paths to people: which calls the device does not do in the fastest way, why, and at the least
+ * what that costs a step, by the cluster's device (may be NULL) or its own data sheet. Nothing for the host.
+ * The first for this rank's engine; the second for a stage of a plan, on a device that may be one that only
+ * pretends. */
 void zx_engine_fallbacks(const ZxEngine *e, const ZlCluster *c, ZbText *out);
 void zx_plan_fallbacks(const ZpPlan *p, uint32_t stage, const ZxDeviceTable *dev, const ZkEnv *env,
                        const ZlCluster *c, ZbText *out);
@@ -112,8 +114,8 @@ void zx_plan_fallbacks(const ZpPlan *p, uint32_t stage, const ZxDeviceTable *dev
 const double *zx_engine_times(const ZxEngine *e);
 /* With `times`, indexed alike: what that was for. FLOPs are those of products and attention; bytes those of
  * operands and results, each moved once, of a collective those of its whole tensor. `bound`: the seconds that
- * this takes at the peaks at least, each call the longer of its FLOPs and its bytes; 0: not known. `predicted`:
- * the seconds that it should have taken by the cluster; 0: there is none. */
+ * this takes at the peaks at least, each call the longer of its FLOPs and its bytes; 0: not known.
+ * `predicted`: the seconds that it should have taken by the cluster; 0: there is none. */
 typedef struct {
   double flops, bytes, bound, bound_by_flops, predicted;
 } ZxWork;

@@ -26,7 +26,7 @@ static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
   return (uint64_t)p->asked.optimizers[k->optimizer].states + (p->asked.average != 0);
 }
 
-/* Per element: what computes, what is missing to f32 behind it if that is rounded, gradient, optimizer states. */
+/* Per element: what computes, what is missing to f32 if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes((ZkElem)k->elem, k->elems / (k->gathers ? shards(p, k) : 1)));
 }
@@ -36,12 +36,12 @@ static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(zk_bytes((ZkElem)k->grad, k->elems / (zp_shards_grads(k) ? shards(p, k) : 1)));
 }
-/* Returns the optimizer whose formats a bucket is laid out for, whether states are kept or not; NULL: none. */
+/* Returns the optimizer whose formats a bucket is laid out for, also if states are not kept; NULL: none. */
 static const ZpOptimizer *formats_of(const ZpPlan *p, const ZpBucket *k) {
   return k->frozen || !p->asked.ngroups ? NULL : &p->asked.optimizers[k->optimizer];
 }
-/* Returns the second moments of a bucket's matrices: of each a number for each row, for each column, or both, as it says;
- * whole matrices are those of the ranks along the dims that cut some of them. */
+/* Returns the second moments of a bucket's matrices: of each a number for each row, for each column, or both,
+ * as it says; whole matrices are those of the ranks along the dims that cut some of them. */
 static uint64_t moments(const ZpPlan *p, const ZpBucket *k) {
   uint64_t all = 0;
   if (k->frozen || p->asked.forward_only) return 0;
@@ -121,8 +121,8 @@ uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
   return bytes;
 }
 
-/* Checks that the recipe says in which formats parameters are read and gradients summed, over micro-batches and over
- * ranks; a state's measure is f32, and of what is frozen nothing is summed. */
+/* Checks that the recipe says in which formats parameters are read and gradients summed, over micro-batches
+ * and over ranks; a state's measure is f32, and of what is frozen nothing is summed. */
 static bool formats_fit(const ZpPlan *p, const ZpBucket *k) {
   bool measure = !k->frozen && p->asked.noptimizers && p->asked.optimizers[k->optimizer].kind == ZP_UPDATE;
   ZkElem elem = zp_precision_elem(p->asked.recipe->precision.compute);
@@ -236,7 +236,7 @@ static uint64_t product_bytes(const ZpPlan *p, uint64_t least, uint64_t most) {
   return lines(bytes);
 }
 
-/* Returns the scratch for a matrix r x c, its result, two matrices of its smaller side, and their products. */
+/* Returns the scratch for a matrix r x c, its result, two of its smaller side, and their products. */
 static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
@@ -291,8 +291,8 @@ static uint64_t input_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
-/* Numerators and denominators of losses, what is added to them, a norm, and that of each parameter to whose size an update is
- * relative. */
+/* Numerators and denominators of losses, what is added to them, a norm, and that of each parameter to whose
+ * size an update is relative. */
 uint64_t zp_summed_doubles(const ZpPlan *p) {
   uint64_t sums = 2 * (uint64_t)zg_losses(p->graph) + 2;
   for (uint32_t i = 0; !p->asked.forward_only && i < p->graph->nparams; i++) {
@@ -304,8 +304,8 @@ uint64_t zp_summed_doubles(const ZpPlan *p) {
   return sums;
 }
 
-/* Returns the bytes of the engine's larger block of scalars: the sums of a step and one more, or denominators with their
- * reciprocals, the step's number, and what updates take of it. */
+/* Returns the bytes of the engine's larger block of scalars: the sums of a step and one more, or denominators
+ * with their reciprocals, the step's number, and what updates take of it. */
 static uint64_t scalars_bytes(const ZpPlan *p) {
   uint64_t losses = zg_losses(p->graph), sums = (zp_summed_doubles(p) + 1) * sizeof(double);
   uint64_t now = (losses + (losses + 2) / 2) * sizeof(double) + zk_step_state_bytes(p->asked.ngroups);

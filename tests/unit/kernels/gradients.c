@@ -1,5 +1,5 @@
-/* Gradients that are added up in bf16: rounded at random, to what is right in the mean, by draws that are of an element's
- * place alone. */
+/* Gradients that are added up in bf16: rounded at random, to what is right in the mean, by draws that are of
+ * an element's place alone. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,9 @@ static ZkDraws row_of(uint64_t key, int64_t n) {
   return (ZkDraws){.key = key, .naxes = 1, .size = {n}, .stride = {1}};
 }
 
-/* What 65536 elements become of one sum, of which `part` of 65536 is cut off: one of two neighbours, the farther with a
- * probability of part / 65536. That many independent draws differ from it by less than 5 of their deviation,
- * sqrt(part (65536 - part)) / 256; of parts of 0 always the same. */
+/* What 65536 elements become of one sum, of which `part` of 65536 is cut off: one of two neighbours, the
+ * farther with a probability of part / 65536. That many independent draws differ from it by less than 5 of
+ * their deviation, sqrt(part (65536 - part)) / 256; of parts of 0 always the same. */
 static void check_mean(float x, uint64_t key, uint64_t step) {
   enum { N = 65536 };
   static float xs[N];
@@ -51,9 +51,9 @@ Test(gradients, right_in_the_mean) {
     for (uint64_t k = 0; k < 4; k++) check_mean(x[i], zb_mix64(i), k);
 }
 
-/* A thousand gradients of a thousandth: to nearest, the sum would stay where they are below half a unit, at 0.25. Each
- * of the thousand roundings errs by less than a unit, 2^-8, with a deviation of half of it at most, so the sum by 0.06,
- * and the mean of 4096 by 5 * 0.06 / 64. */
+/* A thousand gradients of a thousandth: to nearest, the sum would stay where they are below half a unit, at
+ * 0.25. Each of the thousand roundings errs by less than a unit, 2^-8, with a deviation of half of it at
+ * most, so the sum by 0.06, and the mean of 4096 by 5 * 0.06 / 64. */
 Test(gradients, small_ones_are_not_lost) {
   enum { N = 4096, TIMES = 1000 };
   static float x[N];
@@ -71,8 +71,8 @@ Test(gradients, small_ones_are_not_lost) {
   cr_assert(fabs(sum / N - 1) < 0.005, "%g in the mean", sum / N);
 }
 
-/* Of neighbours, of steps and of keys draws know nothing of each other: their correlation over 65536 is 0 but for 5 /
- * 256. */
+/* Of neighbours, of steps and of keys draws know nothing of each other: their correlation over 65536 is 0 but
+ * for 5 / 256. */
 Test(gradients, independent) {
   enum { N = 65536 };
   const struct {
@@ -89,8 +89,8 @@ Test(gradients, independent) {
   }
 }
 
-/* A parameter of 6 x 40, whole, and in parts: of rows, of columns, of runs that begin and end within a row, by several
- * threads: each element becomes what it is in the whole. */
+/* A parameter of 6 x 40, whole, and in parts: of rows, of columns, of runs that begin and end within a row,
+ * by several threads: each element becomes what it is in the whole. */
 Test(gradients, the_same_in_parts) {
   enum { R = 6, C = 40000 };
   float *x = malloc(R * C * sizeof *x), *part = malloc(R * C * sizeof *part);

@@ -98,10 +98,10 @@ Test(ledger, snapshot) {
   model_close(&m);
 }
 
-/* bf16, and half of all that ZeRO-3 cuts: parameters 256 x 2 / 2, as much that is missing to f32; gradients 256 x 4 / 2, states
- * twice that; one whole bucket in bf16 to compute with, one in f32 for its gradient. Slot: image 4 x 12 x 2 = 96
- * -> 128, label 64, products 64 twice and 4 x 6 x 2 = 48 -> 64, maximum (bf16, 8 bytes) and sum (f32, 16) 64
- * each. */
+/* bf16, and half of all that ZeRO-3 cuts: parameters 256 x 2 / 2, as much that is missing to f32; gradients
+ * 256 x 4 / 2, states twice that; one whole bucket in bf16 to compute with, one in f32 for its gradient.
+ * Slot: image 4 x 12 x 2 = 96 -> 128, label 64, products 64 twice and 4 x 6 x 2 = 48 -> 64, maximum (bf16, 8
+ * bytes) and sum (f32, 16) 64 each. */
 Test(ledger, by_hand_zero3) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   Plan q = plan_bare(m.g, "mesh d = 2 split batch over d bind batch = 16 micro 4 precision compute bf16\n"
@@ -142,8 +142,8 @@ Test(ledger, pipeline) {
 }
 
 /* Rajbhandari et al. 2020, table 1: GB of model states a GPU for 7.5 B parameters, ZeRO-1, 2, 3. Theirs has
- * gradients of 2 bytes, ours of 4, sharded from ZeRO-2 on; and a master of 4, of which ours has the high half in bf16,
- * so 2; all else is the same: 2 for bf16, 8 Adam. */
+ * gradients of 2 bytes, ours of 4, sharded from ZeRO-2 on; and a master of 4, of which ours has the high half
+ * in bf16, so 2; all else is the same: 2 for bf16, 8 Adam. */
 Test(ledger, zero_paper) {
   static const struct {
     int ranks;
@@ -254,9 +254,9 @@ static void disbelieved(const ZpPlan *p, const char *text) {
   cr_assert(!zp_check(p, &err) && strstr(err.text, text), "%s, not: %s", err.text, text);
 }
 
-/* 8 bytes of each parameter: both halves of its f32 value, its gradient, and AdamW's codes with a scale of 4 bytes for 256
- * of each. Beside them the f32 gradient of a micro-batch of each template, once; under ZeRO-2 twice, as one is on its
- * way. What a plan says otherwise is not believed. */
+/* 8 bytes of each parameter: both halves of its f32 value, its gradient, and AdamW's codes with a scale of 4
+ * bytes for 256 of each. Beside them the f32 gradient of a micro-batch of each template, once; under ZeRO-2
+ * twice, as one is on its way. What a plan says otherwise is not believed. */
 Test(ledger, eight_bytes) {
   static const char *const layouts[] = {"", "mesh d = 2 split batch over d",
                                         "mesh d = 2 split batch over d shard states over d",
